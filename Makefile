@@ -1,0 +1,42 @@
+# The commands of everyday work. `make` alone lists them; what each does in detail is in tools/.
+#
+# ARGS is handed on: make up ARGS="--config my.toml", make test ARGS="-p store".
+
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help build up test bench soak lint clean
+
+help: ## list these commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+build: ## build everything, for debugging
+	@tools/setup build
+	cargo build --workspace --locked
+
+up: ## start Shipshape here (needs only a Rust toolchain and a C compiler)
+	@tools/setup build
+	@exec cargo run --locked -p shipshape -- up $(ARGS)
+
+test: ## run every test once; installs or finds what it needs
+	@tools/test $(ARGS)
+
+bench: ## measure the store against its floors
+	@tools/setup
+	cargo bench --locked -p store --bench keel -- $(ARGS)
+
+# The examples are the processes that the tests kill; `cargo test --test` alone does not build them.
+soak: ## run the store's conformance tests for long: more kills, more seeds
+	@tools/setup
+	cargo build --locked -p store --examples
+	SHIPSHAPE_SOAK=1 cargo test --locked -p store --test conformance -- $(ARGS)
+
+lint: ## check formatting, lints, documentation and scripts
+	@tools/setup build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+	tools/lint-scripts
+
+clean: ## remove everything that was built
+	cargo clean

@@ -1,0 +1,43 @@
+//! The durable nouns. Each is a JSON document with an identity of its own (a uuid), a path that is unique among
+//! the living, and a scope under which it is listed. Secrets are never in them.
+//!
+//! A document holds what this release knows; fields that a newer release has added survive a read and a write
+//! (the store lays our changes over what it found), so none of these types needs a catch-all.
+
+mod billing;
+mod cluster;
+mod manifest;
+mod operation;
+mod schedule;
+mod subscription;
+mod task;
+mod version;
+
+pub use billing::Billing;
+pub use cluster::{Cluster, ProvisioningState};
+pub use manifest::Manifest;
+pub use operation::{Operation, OperationError, Verb};
+pub use schedule::{MissedPolicy, Schedule, ScheduleState, SpreadBy};
+pub use subscription::{Subscription, SubscriptionState};
+pub use task::Task;
+pub use version::Version;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A noun that is stored.
+pub trait Document: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
+    /// The word for it in the store, in the change feed and in messages.
+    const KIND: &'static str;
+
+    /// Its path, in lower case: the name by which callers find it. The spelling of the caller stays in the body.
+    fn path(&self) -> String;
+
+    /// Under what it is listed, in lower case.
+    fn scope(&self) -> String;
+
+    /// Keys that no other living document of any kind may hold at the same time.
+    fn unique_keys(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,11 @@
+//! Every noun that crosses a process: documents, states, ids, the clock, error classes.
+//!
+//! This crate does no I/O and knows no other room. What it defines is what the rooms agree on.
+
+pub mod audit;
+pub mod clock;
+pub mod doc;
+pub mod duration;
+pub mod error;
+pub mod secret;
+pub mod work;

@@ -1,0 +1,105 @@
+//! `shipshape audit`: who did what, and whether the log is whole.
+
+use anyhow::bail;
+use clap::Subcommand;
+use serde_json::json;
+use store::{AuditListing, ChainHead};
+
+use crate::config::Config;
+use crate::opening;
+use crate::output;
+use crate::store::Form;
+
+/// What can be asked of the audit log.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Show entries, newest first
+    List {
+        /// Only of this actor
+        #[arg(long)]
+        actor: Option<String>,
+        /// Only of targets that begin with this
+        #[arg(long)]
+        target: Option<String>,
+        /// Only of actions that begin with this
+        #[arg(long)]
+        action: Option<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        limit: u32,
+        /// How to write it
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Form,
+    },
+    /// Find any change, cut or swap in the log
+    Verify {
+        /// A head that an earlier verification printed; it must still be part of the log
+        #[arg(long, value_name = "NUMBER:SEAL")]
+        expect: Option<String>,
+    },
+}
+
+/// Carries out what was asked.
+pub(crate) async fn run(command: &AuditCommand, config: &Config) -> anyhow::Result<()> {
+    match command {
+        AuditCommand::List { actor, target, action, limit, output } => {
+            let listing = AuditListing {
+                actor: actor.clone(),
+                target: target.clone(),
+                action: action.clone(),
+                before: None,
+                limit: 0,
+            };
+            list(listing, usize::try_from(*limit)?, *output, config).await
+        }
+        AuditCommand::Verify { expect } => verify(expect.as_deref(), config).await,
+    }
+}
+
+async fn list(mut listing: AuditListing, limit: usize, form: Form, config: &Config) -> anyhow::Result<()> {
+    let reader = opening::open_reader(&config.store).await?;
+    let mut records = Vec::new();
+    while records.len() < limit {
+        listing.limit = (limit - records.len()).min(store::PAGE_MAX);
+        let page = reader.audit_list(listing.clone()).await?;
+        listing.before = page.last().map(|row| row.place);
+        let is_last = page.len() < listing.limit;
+        records.extend(page.into_iter().map(|row| row.record));
+        if is_last {
+            break;
+        }
+    }
+    reader.close().await;
+    let text = match form {
+        Form::Json => format!("{:#}\n", json!({ "value": records })),
+        Form::Text if records.is_empty() => "No entries\n".to_owned(),
+        Form::Text => {
+            let mut lines = vec![["TIME", "ACTOR", "ACTION", "TARGET", "REASON"].map(str::to_owned)];
+            lines.extend(records.iter().map(|record| {
+                let entry = &record.entry;
+                let time = record.time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                [time, entry.actor.clone(), entry.action.clone(), entry.target.clone(), entry.reason.clone()]
+            }));
+            output::columns(&lines)
+        }
+    };
+    output::show(&text)
+}
+
+async fn verify(expect: Option<&str>, config: &Config) -> anyhow::Result<()> {
+    let expected = expect.map(str::parse::<ChainHead>).transpose()?;
+    let reader = opening::open_reader(&config.store).await?;
+    let verified = reader.verify_audit(expected).await;
+    reader.close().await;
+    let verified = verified?;
+    for fault in &verified.faults {
+        output::complain(&format!("audit verify: {fault}"));
+    }
+    if !verified.faults.is_empty() {
+        bail!("audit verify: the log is not whole ({} faults)", verified.faults.len());
+    }
+    output::show(&format!(
+        "{} sealed records are whole, {} wait for the sealer\nhead {}\n",
+        verified.records, verified.unsealed, verified.head
+    ))
+}

@@ -1,0 +1,141 @@
+//! The command line: what it offers, and how its flags become settings.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::audit::AuditCommand;
+use crate::config::Flag;
+use crate::store::StoreCommand;
+
+/// Keeps a fleet of Kubernetes clusters maintained.
+#[derive(Debug, Parser)]
+#[command(name = "shipshape", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What Shipshape can be asked to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run every service in this process
+    Up(UpFlags),
+    /// Look after the store: check, migrate, back up, move, change its key
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Read and verify the audit log
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Check or show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Show the version of this executable
+    Version {
+        /// How to write it
+        #[arg(short, long, value_enum, default_value_t)]
+        output: VersionOutput,
+    },
+    /// Write a completion script for a shell to standard output
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// What can be asked about the configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check the configuration and report every mistake
+    Check,
+    /// Show every setting in effect, with passwords masked
+    Show {
+        /// How to write it
+        #[arg(short, long, value_enum, default_value_t)]
+        output: ConfigOutput,
+        /// Say where each value came from
+        #[arg(long)]
+        origin: bool,
+    },
+}
+
+/// Forms of `shipshape version`.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum VersionOutput {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// Forms of `shipshape config show`.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum ConfigOutput {
+    /// A configuration file
+    #[default]
+    Toml,
+    /// One JSON object
+    Json,
+}
+
+/// Flags that every subcommand takes. They win over the environment, and that over the file.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Settings")]
+pub(crate) struct SettingFlags {
+    /// The configuration file [default: ~/.config/shipshape/config.toml if it exists]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where this process keeps what it makes itself
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE
+    #[arg(long, global = true, value_name = "URL")]
+    store: Option<String>,
+    /// What is logged: a level, or directives such as info,store=debug
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// How it is logged: text or json
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Any setting, such as retention.feed=3d; may be repeated
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+/// Flags of `shipshape up`.
+#[derive(Debug, Args)]
+pub(crate) struct UpFlags {
+    /// Address and port of the health and metrics endpoint
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
+    health: Option<String>,
+}
+
+impl Cli {
+    /// The settings among the flags. They are checked together with those from elsewhere.
+    pub(crate) fn flags(&self) -> Vec<Flag> {
+        let of_all = &self.settings;
+        let health = match &self.command {
+            Command::Up(flags) => flags.health.as_ref(),
+            Command::Store(_)
+            | Command::Audit(_)
+            | Command::Config(_)
+            | Command::Version { .. }
+            | Command::Completion { .. } => None,
+        };
+        let named = [
+            ("--data-dir", "data_dir", of_all.data_dir.as_ref()),
+            ("--store", "store.url", of_all.store.as_ref()),
+            ("--log-level", "log.level", of_all.log_level.as_ref()),
+            ("--log-format", "log.format", of_all.log_format.as_ref()),
+            ("--health", "health.listen", health),
+        ];
+        let named = named.into_iter().filter_map(|(flag, key, value)| {
+            value.map(|value| Flag::Named { flag, key, value: value.clone() })
+        });
+        of_all.set.iter().cloned().map(Flag::Set).chain(named).collect()
+    }
+}

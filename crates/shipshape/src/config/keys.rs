@@ -1,0 +1,172 @@
+//! The keys that exist, learnt from the typed structs themselves, so that no second list can go stale.
+//!
+//! serde tells a deserializer the fields of a struct before it asks for values. The probe here answers
+//! nothing; it walks to a path, notes whether a struct or a value is wanted there, and stops.
+
+use std::collections::BTreeMap;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
+
+/// What may stand at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A table of further keys.
+    Section,
+    /// A setting.
+    Setting,
+}
+
+/// Every known path, in dotted form, with its kind.
+#[derive(Debug)]
+pub(super) struct Keys(BTreeMap<String, Kind>);
+
+impl Keys {
+    /// The keys of `T`.
+    pub(super) fn of<T: DeserializeOwned>() -> Keys {
+        let mut found = BTreeMap::new();
+        explore::<T>(&mut Vec::new(), &mut found);
+        Keys(found)
+    }
+
+    pub(super) fn kind(&self, key: &str) -> Option<Kind> {
+        self.0.get(key).copied()
+    }
+
+    /// The settings, without the sections that hold them.
+    pub(super) fn settings(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, kind)| **kind == Kind::Setting).map(|(key, _)| key.as_str())
+    }
+
+    /// The setting that `key` was most probably meant to be.
+    pub(super) fn nearest(&self, key: &str) -> &str {
+        nearest(key, self.settings()).unwrap_or_default()
+    }
+}
+
+/// The candidate with the fewest edits from `wanted`, the first of several.
+pub(super) fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // A key given without its section is at most its section away: compare the last word as well.
+    let distance = |candidate: &str| {
+        let last = candidate.rsplit('.').next().unwrap_or(candidate);
+        let whole = strsim::damerau_levenshtein(wanted, candidate);
+        if wanted.contains('.') { whole } else { whole.min(strsim::damerau_levenshtein(wanted, last) + 1) }
+    };
+    candidates.min_by_key(|candidate| distance(candidate))
+}
+
+fn explore<T: DeserializeOwned>(path: &mut Vec<&'static str>, found: &mut BTreeMap<String, Kind>) {
+    let mut fields = None;
+    // Always an error: the probe has no value to give.
+    let _ = T::deserialize(Probe { path, fields: &mut fields });
+    if !path.is_empty() {
+        let kind = if fields.is_some() { Kind::Section } else { Kind::Setting };
+        found.insert(path.join("."), kind);
+    }
+    for field in fields.unwrap_or_default() {
+        path.push(field);
+        explore::<T>(path, found);
+        path.pop();
+    }
+}
+
+type Stop = serde::de::value::Error;
+
+/// Follows `path` and notes in `fields` the struct found at its end, if it is one.
+struct Probe<'a> {
+    path: &'a [&'static str],
+    fields: &'a mut Option<&'static [&'static str]>,
+}
+
+impl<'de> Deserializer<'de> for Probe<'_> {
+    type Error = Stop;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        match self.path.split_first() {
+            Some((field, rest)) => visitor.visit_map(OneField {
+                field: Some(field),
+                value: Some(Probe { path: rest, fields: self.fields }),
+            }),
+            None => {
+                *self.fields = Some(fields);
+                Err(Stop::custom("a section"))
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, Stop> {
+        Err(Stop::custom("a setting"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+struct OneField<'a> {
+    field: Option<&'static str>,
+    value: Option<Probe<'a>>,
+}
+
+impl<'de> MapAccess<'de> for OneField<'_> {
+    type Error = Stop;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Stop> {
+        let Some(field) = self.field.take() else { return Ok(None) };
+        seed.deserialize(StrDeserializer::new(field)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Stop> {
+        match self.value.take() {
+            Some(probe) => seed.deserialize(probe),
+            None => Err(Stop::custom("one value for one key")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn every_field_of_the_config_is_a_known_key() {
+        let keys = Keys::of::<Config>();
+        assert_eq!(keys.kind("store"), Some(Kind::Section));
+        assert_eq!(keys.kind("store.url"), Some(Kind::Setting));
+        assert_eq!(keys.kind("store.password_file"), Some(Kind::Setting), "an optional one too");
+        assert_eq!(keys.kind("health.listen"), Some(Kind::Setting), "one with its own reader too");
+        assert_eq!(keys.kind("data_dir"), Some(Kind::Setting));
+        assert_eq!(keys.kind("store.nothing"), None);
+        assert_eq!(keys.settings().count(), 18);
+    }
+
+    #[test]
+    fn a_misspelt_key_is_met_with_the_nearest() {
+        let keys = Keys::of::<Config>();
+        let check = |wrong: &str, right: &str| assert_eq!(keys.nearest(wrong), right, "{wrong}");
+        check("store.conections", "store.connections");
+        check("stor.url", "store.url");
+        check("listen", "health.listen");
+        check("datadir", "data_dir");
+        check("retention.manifest", "retention.manifests");
+    }
+}

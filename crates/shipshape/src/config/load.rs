@@ -1,0 +1,161 @@
+//! Puts the layers together: every value is tried alone against the typed [`Config`], so that one
+//! mistake does not hide the next, and then all of them together.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::environment::Environment;
+use super::keys::Keys;
+use super::layers::{Flag, Given, Layers, Raw, config_file};
+use super::origin::Origin;
+use super::{Config, checks, values};
+
+/// The settings of this process and where each came from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The settings, all checked.
+    pub(crate) config: Config,
+    /// The configuration file, if one was read.
+    pub(crate) file: Option<PathBuf>,
+    pub(super) origins: BTreeMap<String, Origin>,
+}
+
+/// Everything that is wrong with the configuration; never empty.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ConfigErrors(pub(super) Vec<String>);
+
+impl ConfigErrors {
+    /// One sentence per mistake.
+    pub(crate) fn sentences(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// Reads and checks the configuration.
+pub(crate) fn load(
+    file: Option<&Path>,
+    environment: &Environment,
+    flags: &[Flag],
+) -> Result<Loaded, ConfigErrors> {
+    let keys = Keys::of::<Config>();
+    let mut layers = Layers::default();
+    let file = config_file(file, environment).map(|(path, named_by)| {
+        layers.add_file(&keys, &path, named_by);
+        path
+    });
+    layers.add_environment(&keys, environment);
+    layers.add_flags(&keys, flags);
+    add_default_paths(&mut layers, environment);
+
+    let mut problems = layers.problems;
+    let mut table = Table::new();
+    for (key, given) in &layers.given {
+        match accepted(key, given) {
+            Ok(value) => insert(&mut table, key, value),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    // What was refused above is missing in the table and has its default here, so that the checks
+    // between settings still run.
+    let config = Config::deserialize(Value::Table(table));
+    let config = config.map_err(|error| ConfigErrors(vec![error.message().to_owned()]))?;
+    let origins = layers.given.into_iter().map(|(key, given)| (key, given.origin)).collect();
+    problems.extend(checks::between_settings(&config, &origins));
+    if problems.is_empty() { Ok(Loaded { config, file, origins }) } else { Err(ConfigErrors(problems)) }
+}
+
+/// The defaults that depend on the home directory and on `data_dir`.
+fn add_default_paths(layers: &mut Layers, environment: &Environment) {
+    let base = environment.base_dir("XDG_DATA_HOME", ".local/share").map(|base| base.join("shipshape"));
+    match base.as_deref().and_then(Path::to_str) {
+        Some(path) => layers.add_default("data_dir", path.to_owned()),
+        None if layers.given.contains_key("data_dir") => {}
+        None => layers.problems.push(
+            "data_dir is not set, and neither XDG_DATA_HOME nor HOME says where it could be; give --data-dir"
+                .to_owned(),
+        ),
+    }
+    let data_dir = layers.given.get("data_dir").and_then(|given| accepted("data_dir", given).ok());
+    // One that is refused is reported for itself, not again for each path inside it.
+    let Some(Value::String(data_dir)) = data_dir else { return };
+    let inside = |name: &str| format!("{}/{name}", data_dir.trim_end_matches('/'));
+    layers.add_default("store.url", format!("sqlite:{}", inside("shipshape.db")));
+    layers.add_default("store.key_file", inside("keys"));
+}
+
+/// The value if the typed configuration accepts it, else the sentence that says why not.
+fn accepted(key: &str, given: &Given) -> Result<Value, String> {
+    let candidates = match &given.value {
+        Raw::Typed(value) => vec![value.clone()],
+        // A variable or flag is text; whether `8` is meant as a number only the setting knows.
+        Raw::Text(text) => {
+            std::iter::once(Value::String(text.clone())).chain(number_or_truth(text)).collect()
+        }
+    };
+    let mut refusal = String::new();
+    for value in candidates {
+        let mut alone = Table::new();
+        insert(&mut alone, key, value.clone());
+        match Config::deserialize(Value::Table(alone)) {
+            Ok(_) => return Ok(value),
+            Err(error) => refusal = error.message().trim_end().to_owned(),
+        }
+    }
+    Err(format!("{key}{} ({}): {refusal}", shown(key, &given.value), given.origin))
+}
+
+/// `text` as TOML would read it, if that is not text again.
+fn number_or_truth(text: &str) -> Option<Value> {
+    let mut table: Table = toml::from_str(&format!("value = {text}")).ok()?;
+    table.remove("value").filter(|value| !value.is_str())
+}
+
+/// How a refused value appears in its sentence.
+fn shown(key: &str, value: &Raw) -> String {
+    const LENGTH_MAX: usize = 120; // the sentence should still be read to its end
+    let text = match value {
+        Raw::Text(text) | Raw::Typed(Value::String(text)) => text.clone(),
+        Raw::Typed(value @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_))) => {
+            return format!(" = {value}");
+        }
+        Raw::Typed(_) => return String::new(),
+    };
+    if key.ends_with("url") || key.ends_with("endpoint") {
+        // A refused URL is one that we do not understand: its password could be anywhere in it.
+        let scheme = text.split_once(':').map(|(scheme, _)| scheme);
+        let scheme = scheme.filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphabetic()));
+        return scheme.map(|scheme| format!(" = \"{scheme}:…\"")).unwrap_or_default();
+    }
+    let text = values::redacted(&text);
+    match text.char_indices().nth(LENGTH_MAX) {
+        Some((end, _)) => format!(" = {:?}…", &text[..end]),
+        None => format!(" = {text:?}"),
+    }
+}
+
+/// Puts `value` at the dotted `key`.
+fn insert(table: &mut Table, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+        }
+        Some((section, rest)) => {
+            let inner = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(inner) = inner {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Settings: one TOML file, `SHIPSHAPE_*` variables and flags, checked together at start.
+//!
+//! Each setting is a documented field of the structs in this file; nothing else lists the keys. A flag
+//! wins over a variable, a variable over the file, the file over the default. Everything that is wrong
+//! is reported at once, each in a sentence that names the key, where its value came from and what would
+//! be accepted. A value that may hold a secret is never repeated in such a sentence.
+
+mod checks;
+mod environment;
+mod keys;
+mod layers;
+mod load;
+mod origin;
+mod show;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+
+use api::duration::TimeSpan;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use environment::Environment;
+pub(crate) use layers::Flag;
+pub(crate) use load::{ConfigErrors, Loaded, load};
+pub(crate) use values::redacted;
+pub(crate) use values::{FilePath, LogFilter, LogFormat, Migrate, OtlpEndpoint, ServiceName, StoreUrl};
+
+/// Every setting of a Shipshape process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Where this process keeps what it makes itself: the SQLite store, keys, credentials.
+    /// Default: `$XDG_DATA_HOME/shipshape`, else `~/.local/share/shipshape`.
+    pub(crate) data_dir: FilePath,
+    /// How long a shutdown may take before what still runs is cut off. From 1s to 1h.
+    #[serde(deserialize_with = "values::deadline")]
+    pub(crate) shutdown_deadline: TimeSpan,
+    /// Where documents are kept.
+    pub(crate) store: StoreConfig,
+    /// The health and metrics endpoint.
+    pub(crate) health: HealthConfig,
+    /// What is logged, and how.
+    pub(crate) log: LogConfig,
+    /// Where traces are sent.
+    pub(crate) telemetry: TelemetryConfig,
+    /// How long finished things are kept.
+    pub(crate) retention: RetentionConfig,
+}
+
+/// Where documents are kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StoreConfig {
+    /// `sqlite:PATH`, or `postgres://USER@HOST/DATABASE`. Default: `sqlite:<data_dir>/shipshape.db`.
+    pub(crate) url: StoreUrl,
+    /// A file that holds the PostgreSQL password, so that it need not be in the URL.
+    pub(crate) password_file: Option<FilePath>,
+    /// The file of keys that seal secrets before they reach the store. Default: `<data_dir>/keys`.
+    pub(crate) key_file: FilePath,
+    /// A file of certificates (PEM) that the PostgreSQL server is checked against, instead of the system's.
+    pub(crate) ca_file: Option<FilePath>,
+    /// Connections to PostgreSQL, or readers of SQLite. From 2 to 64.
+    #[serde(deserialize_with = "values::connections")]
+    pub(crate) connections: u32,
+    /// Whether a process that starts brings the schema up to date: `auto` or `never`.
+    pub(crate) migrate: Migrate,
+}
+
+/// The health and metrics endpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct HealthConfig {
+    /// Address and port of `/livez`, `/readyz`, `/metrics` and `/version`. Port 0 lets the system choose.
+    #[serde(deserialize_with = "values::listen")]
+    pub(crate) listen: SocketAddr,
+}
+
+/// What is logged, and how.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LogConfig {
+    /// `text` for people, `json` for collectors.
+    pub(crate) format: LogFormat,
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or directives such as `info,store=debug`.
+    pub(crate) level: LogFilter,
+}
+
+/// Where traces are sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TelemetryConfig {
+    /// An OpenTelemetry collector that takes OTLP over HTTP, such as `http://localhost:4318`. Unset: no traces.
+    pub(crate) otlp_endpoint: Option<OtlpEndpoint>,
+    /// The name under which traces of this process appear.
+    pub(crate) service_name: ServiceName,
+    /// The share of traces that is sent, from 0 to 1.
+    #[serde(deserialize_with = "values::ratio")]
+    pub(crate) sample_ratio: f64,
+}
+
+/// How long finished things are kept; each at least 1h.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RetentionConfig {
+    /// Finished manifests.
+    #[serde(deserialize_with = "values::retention")]
+    pub(crate) manifests: TimeSpan,
+    /// Rows of the change feed; a reader that is away longer starts over.
+    #[serde(deserialize_with = "values::retention")]
+    pub(crate) feed: TimeSpan,
+    /// Finished asynchronous operations.
+    #[serde(deserialize_with = "values::retention")]
+    pub(crate) operations: TimeSpan,
+    /// Audit and maintenance records.
+    #[serde(deserialize_with = "values::retention")]
+    pub(crate) audit: TimeSpan,
+}
+
+impl Default for Config {
+    /// The defaults that do not depend on where the process runs. `load` adds the paths.
+    fn default() -> Config {
+        Config {
+            data_dir: FilePath::default(),
+            shutdown_deadline: TimeSpan::seconds(30),
+            store: StoreConfig::default(),
+            health: HealthConfig::default(),
+            log: LogConfig::default(),
+            telemetry: TelemetryConfig::default(),
+            retention: RetentionConfig::default(),
+        }
+    }
+}
+
+impl Default for StoreConfig {
+    fn default() -> StoreConfig {
+        StoreConfig {
+            url: StoreUrl::Sqlite(FilePath::default()),
+            password_file: None,
+            key_file: FilePath::default(),
+            ca_file: None,
+            connections: 8,
+            migrate: Migrate::default(),
+        }
+    }
+}
+
+impl Default for HealthConfig {
+    fn default() -> HealthConfig {
+        HealthConfig { listen: SocketAddr::from(([127, 0, 0, 1], 8446)) }
+    }
+}
+
+impl Default for TelemetryConfig {
+    fn default() -> TelemetryConfig {
+        TelemetryConfig { otlp_endpoint: None, service_name: ServiceName::default(), sample_ratio: 1.0 }
+    }
+}
+
+impl Default for RetentionConfig {
+    fn default() -> RetentionConfig {
+        RetentionConfig {
+            manifests: TimeSpan::days(90),
+            feed: TimeSpan::days(7),
+            operations: TimeSpan::days(7),
+            audit: TimeSpan::days(400),
+        }
+    }
+}

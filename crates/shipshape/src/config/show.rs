@@ -1,0 +1,83 @@
+//! The settings in effect, for people and programs, with passwords masked.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+use toml::{Table, Value};
+
+use super::load::Loaded;
+use super::origin::Origin;
+
+impl Loaded {
+    /// One line for `config check`.
+    pub(crate) fn summary(&self) -> String {
+        match &self.file {
+            Some(path) => format!("configuration is valid (file {})\n", path.display()),
+            None => "configuration is valid (no file; defaults, environment and flags)\n".to_owned(),
+        }
+    }
+
+    /// As a configuration file; with `origins`, each line says where its value came from.
+    pub(crate) fn to_toml(&self, origins: bool) -> anyhow::Result<String> {
+        let mut text = String::new();
+        let table = Table::try_from(&self.config)?;
+        // Settings before sections, as TOML demands.
+        let (sections, settings): (Vec<_>, Vec<_>) = table.iter().partition(|(_, value)| value.is_table());
+        for (key, value) in settings {
+            self.line(&mut text, key, key, value, origins)?;
+        }
+        for (name, section) in sections {
+            write!(text, "\n[{name}]\n")?;
+            for (key, value) in section.as_table().into_iter().flatten() {
+                self.line(&mut text, &format!("{name}.{key}"), key, value, origins)?;
+            }
+        }
+        Ok(text)
+    }
+
+    /// As one JSON object; with `origins`, each value becomes `{"value": …, "origin": …}`.
+    pub(crate) fn to_json(&self, origins: bool) -> anyhow::Result<String> {
+        let mut document = serde_json::to_value(&self.config)?;
+        if let Some(root) = document.as_object_mut() {
+            // What is unset is left out, as in TOML, where there is no null.
+            for section in root.values_mut().filter_map(serde_json::Value::as_object_mut) {
+                section.retain(|_, value| !value.is_null());
+            }
+            if origins {
+                self.annotate("", root);
+            }
+        }
+        Ok(format!("{document:#}\n"))
+    }
+
+    fn line(
+        &self,
+        text: &mut String,
+        key: &str,
+        name: &str,
+        value: &Value,
+        origins: bool,
+    ) -> std::fmt::Result {
+        if origins {
+            writeln!(text, "{name} = {value}  # {}", self.origin(key))
+        } else {
+            writeln!(text, "{name} = {value}")
+        }
+    }
+
+    fn annotate(&self, prefix: &str, object: &mut serde_json::Map<String, serde_json::Value>) {
+        for (name, value) in object {
+            match value {
+                serde_json::Value::Object(inner) => self.annotate(&format!("{prefix}{name}."), inner),
+                value => {
+                    let origin = self.origin(&format!("{prefix}{name}")).to_string();
+                    *value = json!({ "value": value.take(), "origin": origin });
+                }
+            }
+        }
+    }
+
+    fn origin(&self, key: &str) -> &Origin {
+        self.origins.get(key).unwrap_or(&Origin::Default)
+    }
+}

@@ -1,0 +1,349 @@
+//! What is accepted, what wins, and how a refusal reads.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use api::duration::TimeSpan;
+
+use super::*;
+
+/// A configuration under test: a file, variables and flags, on top of a home directory.
+#[derive(Default)]
+struct Given {
+    file: Option<String>,
+    variables: Vec<(&'static str, &'static str)>,
+    flags: Vec<Flag>,
+}
+
+impl Given {
+    fn file(text: &str) -> Given {
+        Given { file: Some(text.to_owned()), ..Given::default() }
+    }
+
+    fn variable(mut self, name: &'static str, value: &'static str) -> Given {
+        self.variables.push((name, value));
+        self
+    }
+
+    fn set(mut self, text: &str) -> Given {
+        self.flags.push(Flag::Set(text.to_owned()));
+        self
+    }
+
+    fn flag(mut self, flag: &'static str, key: &'static str, value: &str) -> Given {
+        self.flags.push(Flag::Named { flag, key, value: value.to_owned() });
+        self
+    }
+
+    /// Loads it; the path of the file appears as `F` in sentences.
+    fn load(&self) -> Result<Loaded, Vec<String>> {
+        let directory = tempfile::tempdir().unwrap();
+        let path: Option<PathBuf> = self.file.as_ref().map(|text| {
+            let path = directory.path().join("config.toml");
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        let mut variables = vec![("HOME", "/home/me")];
+        variables.extend(&self.variables);
+        load(path.as_deref(), &Environment::of(&variables), &self.flags).map_err(|errors| {
+            let shorten = |sentence: &String| match &path {
+                Some(path) => sentence.replace(path.to_str().unwrap(), "F"),
+                None => sentence.clone(),
+            };
+            errors.sentences().iter().map(shorten).collect()
+        })
+    }
+
+    fn config(&self) -> Config {
+        self.load().unwrap().config
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        self.load().map(|loaded| loaded.config).unwrap_err()
+    }
+
+    fn sentence(&self) -> String {
+        let sentences = self.sentences();
+        assert_eq!(sentences.len(), 1, "{sentences:#?}");
+        sentences.into_iter().next().unwrap()
+    }
+}
+
+#[test]
+fn without_anything_the_defaults_hold() {
+    let config = Given::default().config();
+    assert_eq!(config.data_dir.to_string(), "/home/me/.local/share/shipshape");
+    assert_eq!(config.store.url.to_string(), "sqlite:/home/me/.local/share/shipshape/shipshape.db");
+    assert_eq!(config.store.key_file.to_string(), "/home/me/.local/share/shipshape/keys");
+    assert_eq!((config.store.connections, config.store.migrate), (8, Migrate::Auto));
+    assert_eq!(config.health.listen.to_string(), "127.0.0.1:8446");
+    assert_eq!(config.shutdown_deadline, TimeSpan::seconds(30));
+    assert_eq!(config.retention.audit, TimeSpan::days(400));
+}
+
+#[test]
+fn paths_inside_the_data_directory_follow_it() {
+    let given = Given::default().variable("XDG_DATA_HOME", "/data");
+    assert_eq!(given.config().data_dir.to_string(), "/data/shipshape");
+    let given = given.flag("--data-dir", "data_dir", "/srv/ship/").set("store.key_file=/etc/keys");
+    let config = given.config();
+    assert_eq!(config.store.url.to_string(), "sqlite:/srv/ship/shipshape.db");
+    assert_eq!(config.store.key_file.to_string(), "/etc/keys");
+}
+
+#[test]
+fn a_flag_wins_over_a_variable_over_the_file_over_the_default() {
+    let mut given = Given::default();
+    let connections = |given: &Given| given.config().store.connections;
+    assert_eq!(connections(&given), 8);
+    given.file = Some("[store]\nconnections = 3".to_owned());
+    assert_eq!(connections(&given), 3);
+    let given = given.variable("SHIPSHAPE_STORE_CONNECTIONS", "4");
+    assert_eq!(connections(&given), 4);
+    let given = given.set("store.connections=5").set("store.connections=6");
+    assert_eq!(connections(&given), 6);
+    let given = given.flag("--connections", "store.connections", "7");
+    assert_eq!(connections(&given), 7);
+}
+
+#[test]
+fn text_from_outside_becomes_what_the_setting_wants() {
+    let given = Given::default()
+        .variable("SHIPSHAPE_TELEMETRY_SERVICE_NAME", "42")
+        .variable("SHIPSHAPE_TELEMETRY_SAMPLE_RATIO", "0.25")
+        .variable("SHIPSHAPE_RETENTION_FEED", "3d")
+        .set("telemetry.otlp_endpoint=http://collector:4318/");
+    let config = given.config();
+    assert_eq!(config.telemetry.service_name.as_str(), "42");
+    assert_eq!(config.telemetry.sample_ratio, 0.25);
+    assert_eq!(config.retention.feed, TimeSpan::days(3));
+    assert_eq!(config.telemetry.otlp_endpoint.unwrap().traces_url(), "http://collector:4318/v1/traces");
+}
+
+#[test]
+fn every_setting_refuses_nonsense_and_says_what_it_accepts() {
+    let check = |key: &str, value: &str, accepted: &str| {
+        let sentence = Given::default().set(&format!("{key}={value}")).sentence();
+        assert!(sentence.starts_with(key), "{sentence}");
+        assert!(sentence.contains("(flag --set): "), "{sentence}");
+        assert!(sentence.contains(accepted), "{key}={value}: {sentence}");
+    };
+    check("data_dir", "", "expected a path, but it is empty");
+    check("data_dir", "~/ship", "only a shell replaces the ~");
+    check("shutdown_deadline", "0s", "from 1s to 1h");
+    check("shutdown_deadline", "-5s", "must not be negative");
+    check("store.url", "mysql://db", "expected sqlite:PATH or postgres://");
+    check("store.url", "sqlite:", "it is empty");
+    check("store.url", "sqlite::memory:", "forget everything");
+    check("store.url", "sqlite:///x.db", "a plain path");
+    check("store.url", "postgres://", "the host is missing");
+    check("store.url", "postgres://db:port/x", "the port is not a number from 1 to 65535");
+    check("store.url", "postgres://db:99999/x", "the port is not a number from 1 to 65535");
+    check("store.url", "postgres://db /x", "must not hold spaces");
+    check("store.connections", "1", "a whole number from 2 to 64");
+    check("store.connections", "65", "a whole number from 2 to 64");
+    check("store.connections", "8.5", "a whole number from 2 to 64");
+    check("store.connections", "many", "a whole number from 2 to 64");
+    check("store.migrate", "yes", "expected auto or never");
+    check("health.listen", "8446", "an IP address and a port, such as 127.0.0.1:8446");
+    check("health.listen", "127.0.0.1:70000", "an IP address and a port");
+    check("log.format", "xml", "expected text or json");
+    check("log.level", "inof", "expected off, error, warn, info, debug or trace");
+    check("log.level", "", "expected off, error, warn, info, debug or trace");
+    check("log.level", "store=loud", "expected off, error, warn, info, debug or trace");
+    check("telemetry.otlp_endpoint", "collector:4317", "expected the http or https URL of a collector");
+    check("telemetry.otlp_endpoint", "http://me@collector", "without user or password");
+    check("telemetry.service_name", "", "a name of 1 to 255 printable characters");
+    check("telemetry.sample_ratio", "1.5", "a number from 0 to 1");
+    check("telemetry.sample_ratio", "nan", "a number from 0 to 1");
+    check("retention.feed", "59m", "at least 1h");
+    check("retention.feed", "forever", "such as 90s, 30m, 1h30m, 500ms or 7d");
+}
+
+#[test]
+fn accepted_spellings_are_accepted() {
+    let check = |text: &str| assert!(Given::default().set(text).load().is_ok(), "{text}");
+    check("store.url=sqlite:relative.db");
+    check("store.url=postgresql://db/x");
+    check("store.url=postgres://u:p%40w@[::1]:5432/x?sslmode=require");
+    check("store.url=postgres://a:1,b:2/x");
+    check("store.url=postgres:///x?host=/run/postgresql");
+    check("log.level=off");
+    check("log.level=warn,store=debug,shipshape::admin=trace");
+    check("health.listen=[::]:0");
+    check("telemetry.sample_ratio=0");
+}
+
+#[test]
+fn a_refusal_names_key_value_and_place() {
+    let given = Given::file("\n[store]\nconnections = 1\n");
+    assert_eq!(given.sentence(), "store.connections = 1 (F line 3): expected a whole number from 2 to 64");
+    let given = Given::default().variable("SHIPSHAPE_LOG_FORMAT", "xml");
+    assert_eq!(
+        given.sentence(),
+        "log.format = \"xml\" (environment variable SHIPSHAPE_LOG_FORMAT): expected text or json"
+    );
+    let given = Given::default().flag("--log-format", "log.format", "xml");
+    assert_eq!(given.sentence(), "log.format = \"xml\" (flag --log-format): expected text or json");
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_nearest_known() {
+    assert_eq!(
+        Given::file("[store]\n\nconections = 3").sentence(),
+        "unknown key store.conections (F line 3); the nearest known key is store.connections"
+    );
+    assert_eq!(
+        Given::default().variable("SHIPSHAPE_STORE_ULR", "x").sentence(),
+        "unknown environment variable SHIPSHAPE_STORE_ULR; the nearest known one is SHIPSHAPE_STORE_URL"
+    );
+    assert_eq!(
+        Given::default().set("heath.listen=x").sentence(),
+        "unknown key heath.listen (flag --set); the nearest known key is health.listen"
+    );
+    assert_eq!(Given::file("store = 3").sentence(), "store (F line 1) is a section; write [store]");
+    assert_eq!(
+        Given::default().set("store=x").sentence(),
+        "store (flag --set) is a section; name a setting in it"
+    );
+    assert!(Given::default().set("log.level").sentence().contains("expected KEY=VALUE"));
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let given = Given::file(
+        "shutdown_deadline = 30\nnonsense = 1\n[log]\nformat = \"xml\"\n[retention]\nfeed = \"1s\"\n",
+    )
+    .variable("SHIPSHAPE_STORE_CONNECTIONS", "0")
+    .variable("SHIPSHAPE_TYPO", "0")
+    .set("health.listen=here")
+    .set("store.ca_file=/ca.pem");
+    let sentences = given.sentences();
+    for part in [
+        "unknown key nonsense (F line 2)",
+        "unknown environment variable SHIPSHAPE_TYPO",
+        "health.listen = \"here\"",
+        "log.format = \"xml\" (F line 4)",
+        "retention.feed = \"1s\" (F line 6)",
+        "shutdown_deadline = 30 (F line 1): invalid type: integer `30`, expected a duration as text",
+        "store.connections = \"0\"",
+        "store.ca_file = \"/ca.pem\" (flag --set) is for PostgreSQL only",
+    ] {
+        assert!(sentences.iter().any(|sentence| sentence.starts_with(part)), "{part} in {sentences:#?}");
+    }
+    assert_eq!(sentences.len(), 8, "{sentences:#?}");
+}
+
+#[test]
+fn a_broken_file_is_reported_by_line_and_without_its_text() {
+    let sentences =
+        Given::file("[store]\nurl = \"postgres://me:hunter2@db/x\n[log]\nformat = \"xml\"\n").sentences();
+    assert!(sentences[0].starts_with("F line 2 is not TOML: "), "{sentences:#?}");
+    assert!(!sentences.join(" ").contains("hunter2"), "{sentences:#?}");
+    let sentences = Given::file("[log]\nlevel = \"info\"\nlevel = \"warn\"\n").sentences();
+    assert!(sentences[0].starts_with("F line 3 is not TOML: duplicate key"), "{sentences:#?}");
+}
+
+#[test]
+fn a_file_that_somebody_named_must_be_there() {
+    let environment = Environment::of(&[("HOME", "/home/me"), ("SHIPSHAPE_CONFIG", "/nowhere.toml")]);
+    let errors = load(None, &environment, &[]).unwrap_err();
+    let expected =
+        "the configuration file /nowhere.toml (SHIPSHAPE_CONFIG) cannot be read: it does not exist";
+    assert_eq!(errors.sentences(), [expected]);
+    let errors = load(Some("/".as_ref()), &environment, &[]).unwrap_err();
+    assert!(
+        errors.to_string().starts_with("the configuration file / (--config) cannot be read: "),
+        "{errors}"
+    );
+}
+
+#[test]
+fn the_usual_file_is_read_if_it_exists() {
+    let home = tempfile::tempdir().unwrap();
+    let environment = Environment::of(&[("HOME", home.path().to_str().unwrap())]);
+    assert_eq!(load(None, &environment, &[]).unwrap().file, None);
+    let directory = home.path().join(".config/shipshape");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("config.toml"), "log.level = \"debug\"").unwrap();
+    let loaded = load(None, &environment, &[]).unwrap();
+    assert_eq!(loaded.file, Some(directory.join("config.toml")));
+    assert!(loaded.to_toml(true).unwrap().contains("level = \"debug\"  # "), "{loaded:?}");
+}
+
+#[test]
+fn without_a_home_the_data_directory_must_be_given() {
+    let errors = load(None, &Environment::default(), &[]).unwrap_err();
+    assert!(errors.to_string().starts_with("data_dir is not set"), "{errors}");
+    let flag = Flag::Set("data_dir=/srv".to_owned());
+    assert!(load(None, &Environment::default(), &[flag]).is_ok());
+}
+
+#[test]
+fn a_value_that_is_not_text_is_refused() {
+    let environment = Environment::of(&[("HOME", "/home/me")]);
+    let environment = environment.with_os("SHIPSHAPE_LOG_LEVEL", OsStr::from_bytes(b"\xff"));
+    let errors = load(None, &environment, &[]).unwrap_err();
+    let expected = "log.level (environment variable SHIPSHAPE_LOG_LEVEL): the value is not UTF-8 text";
+    assert_eq!(errors.sentences(), [expected]);
+}
+
+#[test]
+fn settings_that_exclude_each_other_are_refused() {
+    let sentence = Given::default()
+        .set("store.url=postgres://me:hunter2@db/x")
+        .variable("SHIPSHAPE_STORE_PASSWORD_FILE", "/run/password")
+        .sentence();
+    assert!(
+        sentence.starts_with("store.url (flag --set) holds a password, and store.password_file"),
+        "{sentence}"
+    );
+    assert!(!sentence.contains("hunter2"), "{sentence}");
+}
+
+#[test]
+fn a_password_is_never_shown() {
+    let check = |url: &str, shown: &str| {
+        let loaded = Given::default().set(&format!("store.url={url}")).load().unwrap();
+        assert_eq!(loaded.config.store.url.to_string(), shown);
+        for text in [loaded.to_toml(true), loaded.to_json(true), Ok(format!("{:?}", loaded.config))] {
+            assert!(!text.as_ref().unwrap().contains("hunter2"), "{text:?}");
+        }
+    };
+    check("postgres://me:hunter2@db/x", "postgres://me:***@db/x");
+    check("postgres://me:a@hunter2@db/x", "postgres://me:***@db/x");
+    check("postgres://me@db/x?password=hunter2", "postgres://me@db/x?password=***");
+    check("postgres://me@db/x?a=b&sslpassword=hunter2&c=d", "postgres://me@db/x?a=b&sslpassword=***&c=d");
+    check("postgres://me@db/x", "postgres://me@db/x");
+
+    let refused = |text: &str| {
+        let sentence = Given::default().set(text).sentence();
+        assert!(!sentence.contains("hunter2"), "{sentence}");
+    };
+    refused("store.url=postgres//me:hunter2@db/x");
+    refused("store.url=hunter2");
+    refused("store.url=postgres://me:hunter2/more@db/x");
+    refused("store.url=postgres://me:hunter2 @db/x");
+    refused("store.url=mysql:hunter2");
+    refused("store.ulr=postgres://me:hunter2@db/x");
+    refused("store.url:postgres://me:hunter2@db/x");
+    refused("telemetry.otlp_endpoint=https://me:hunter2@collector");
+    let sentence = Given::file("store = \"postgres://me:hunter2@db/x\"").sentence();
+    assert!(!sentence.contains("hunter2"), "{sentence}");
+}
+
+#[test]
+fn what_is_shown_is_a_file_that_loads_to_the_same() {
+    let given =
+        Given::default().set("log.level=info,store=debug").set("telemetry.otlp_endpoint=https://c:4318");
+    let shown = given.load().unwrap().to_toml(true).unwrap();
+    assert_eq!(Given::file(&shown).config(), given.config(), "{shown}");
+}
+
+#[test]
+fn every_setting_has_a_variable_of_its_own() {
+    let keys = keys::Keys::of::<Config>();
+    let names: std::collections::BTreeSet<String> = keys.settings().map(layers::variable).collect();
+    assert_eq!(names.len(), keys.settings().count());
+}

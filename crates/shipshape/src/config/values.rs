@@ -1,0 +1,429 @@
+//! The kinds of value that settings have. Each says, when it refuses, what it would accept; none
+//! repeats the refused value, because the caller knows whether it may be shown.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use api::duration::TimeSpan;
+use api::secret::Secret;
+use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
+use serde::{Serialize, Serializer};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// A path as it is written in the configuration; a relative one counts from the working directory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct FilePath(PathBuf);
+
+impl FilePath {
+    fn parse(text: &str) -> Result<FilePath, String> {
+        if text.is_empty() {
+            return Err("expected a path, but it is empty".to_owned());
+        }
+        if text.contains('\0') {
+            return Err("expected a path, which cannot hold a NUL character".to_owned());
+        }
+        if text == "~" || text.starts_with("~/") {
+            return Err("expected a full path; only a shell replaces the ~ by the home directory".to_owned());
+        }
+        Ok(FilePath(PathBuf::from(text)))
+    }
+}
+
+impl AsRef<Path> for FilePath {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl fmt::Display for FilePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+impl Serialize for FilePath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for FilePath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FilePath, D::Error> {
+        text(deserializer, "a path as text", FilePath::parse)
+    }
+}
+
+/// Which store, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoreUrl {
+    /// A SQLite file.
+    Sqlite(FilePath),
+    /// A PostgreSQL connection URL, whole. Its password must not be seen, so all of it is kept hidden.
+    Postgres(Secret<String>),
+}
+
+/// What a store URL looks like; the end of every refusal.
+const STORE_URLS: &str = "expected sqlite:PATH or postgres://USER@HOST[:PORT]/DATABASE";
+
+impl StoreUrl {
+    fn parse(text: &str) -> Result<StoreUrl, String> {
+        if let Some(path) = text.strip_prefix("sqlite:") {
+            if path.starts_with("//") {
+                return Err(format!(
+                    "{STORE_URLS}; after sqlite: comes a plain path, such as sqlite:/var/lib/x.db"
+                ));
+            }
+            if path.starts_with(":memory:") {
+                return Err(format!("{STORE_URLS}; a store in memory would forget everything at the end"));
+            }
+            return FilePath::parse(path).map(StoreUrl::Sqlite).map_err(|why| format!("{STORE_URLS}; {why}"));
+        }
+        let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
+        let rest = rest.ok_or(STORE_URLS)?;
+        if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(format!("{STORE_URLS}; it must not hold spaces"));
+        }
+        let (authority, after) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        if after.contains('@') && !authority.contains('@') {
+            return Err(format!("{STORE_URLS}; write / ? and @ in a name or password as %2F %3F and %40"));
+        }
+        let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+        if hosts.is_empty() && !after.contains("host=") {
+            return Err(format!("{STORE_URLS}; the host is missing"));
+        }
+        let port_is_wrong = |host: &str| {
+            let port = host.rsplit(']').next().and_then(|end| end.split_once(':')).map(|(_, port)| port);
+            port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0))
+        };
+        if hosts.split(',').any(port_is_wrong) {
+            return Err(format!("{STORE_URLS}; the port is not a number from 1 to 65535"));
+        }
+        Ok(StoreUrl::Postgres(Secret::new(text.to_owned())))
+    }
+
+    /// Whether the URL itself carries a password.
+    pub(super) fn has_password(&self) -> bool {
+        match self {
+            StoreUrl::Sqlite(_) => false,
+            StoreUrl::Postgres(url) => redacted(url.expose()) != *url.expose(),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    /// The URL with `***` in place of its password: fit for people, not for connecting.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Sqlite(path) => write!(f, "sqlite:{path}"),
+            StoreUrl::Postgres(url) => f.write_str(&redacted(url.expose())),
+        }
+    }
+}
+
+impl Serialize for StoreUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StoreUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<StoreUrl, D::Error> {
+        text(deserializer, "sqlite:PATH or postgres://USER@HOST[:PORT]/DATABASE", StoreUrl::parse)
+    }
+}
+
+/// `text` with the password of any URL in it masked. Where it is unclear how far a password goes, too
+/// much is masked rather than too little.
+pub(crate) fn redacted(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let rest = match rest.rsplit_once('@') {
+        Some((user, host)) => match user.split_once(':') {
+            Some((name, _)) => format!("{name}:***@{host}"),
+            None => rest.to_owned(),
+        },
+        None => rest.to_owned(),
+    };
+    let masked: Vec<String> = rest.split('&').map(mask_parameter).collect();
+    format!("{scheme}://{}", masked.join("&"))
+}
+
+/// Masks `password=…` and the like, whether it is the first parameter or a later one.
+fn mask_parameter(part: &str) -> String {
+    match part.rsplit_once('=') {
+        Some((name, _)) if name.to_ascii_lowercase().ends_with("password") => format!("{name}=***"),
+        _ => part.to_owned(),
+    }
+}
+
+/// Whether a starting process may change the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Migrate {
+    /// It brings the schema up to date.
+    #[default]
+    Auto,
+    /// It refuses to start on an old schema; someone runs `shipshape store migrate`.
+    Never,
+}
+
+impl<'de> Deserialize<'de> for Migrate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Migrate, D::Error> {
+        text(deserializer, "auto or never", |word| match word {
+            "auto" => Ok(Migrate::Auto),
+            "never" => Ok(Migrate::Never),
+            _ => Err("expected auto or never".to_owned()),
+        })
+    }
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line, for collectors.
+    Json,
+}
+
+impl<'de> Deserialize<'de> for LogFormat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LogFormat, D::Error> {
+        text(deserializer, "text or json", |word| match word {
+            "text" => Ok(LogFormat::Text),
+            "json" => Ok(LogFormat::Json),
+            _ => Err("expected text or json".to_owned()),
+        })
+    }
+}
+
+/// What is logged: a level, or directives per target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct LogFilter(String);
+
+const LOG_LEVELS: &str =
+    "expected off, error, warn, info, debug or trace, or directives such as info,store=debug";
+
+impl LogFilter {
+    fn parse(text: &str) -> Result<LogFilter, String> {
+        // The filter takes a lone word that is no level for a target, so a misspelt level would
+        // silently switch everything else off.
+        for directive in text.split(',').map(str::trim) {
+            let is_word = directive.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if directive.is_empty() || (is_word && directive.parse::<LevelFilter>().is_err()) {
+                let hint = if directive.is_empty() {
+                    String::new()
+                } else {
+                    format!("; for a target write {directive}=trace")
+                };
+                return Err(format!("{LOG_LEVELS}{hint}"));
+            }
+        }
+        EnvFilter::builder().parse(text).map_err(|_| LOG_LEVELS.to_owned())?;
+        Ok(LogFilter(text.to_owned()))
+    }
+
+    /// The filter itself.
+    pub(crate) fn filter(&self) -> EnvFilter {
+        EnvFilter::builder().parse_lossy(&self.0)
+    }
+}
+
+impl Default for LogFilter {
+    fn default() -> LogFilter {
+        LogFilter("info".to_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for LogFilter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LogFilter, D::Error> {
+        text(deserializer, "a log level as text", LogFilter::parse)
+    }
+}
+
+/// The address of an OpenTelemetry collector.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct OtlpEndpoint(String);
+
+const OTLP_ENDPOINTS: &str = "expected the http or https URL of a collector, such as http://localhost:4318";
+
+impl OtlpEndpoint {
+    fn parse(text: &str) -> Result<OtlpEndpoint, String> {
+        if text.contains('@') {
+            return Err(format!("{OTLP_ENDPOINTS}, without user or password"));
+        }
+        let uri: axum::http::Uri = text.parse().map_err(|_| OTLP_ENDPOINTS)?;
+        let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
+        let has_host = uri.host().is_some_and(|host| !host.is_empty());
+        if !is_web || !has_host || uri.query().is_some() {
+            return Err(OTLP_ENDPOINTS.to_owned());
+        }
+        Ok(OtlpEndpoint(text.trim_end_matches('/').to_owned()))
+    }
+
+    /// Where traces are posted: the usual path is added unless it is already there.
+    pub(crate) fn traces_url(&self) -> String {
+        let path = "/v1/traces";
+        if self.0.ends_with(path) { self.0.clone() } else { format!("{}{path}", self.0) }
+    }
+
+    /// Whether the collector is reached over TLS.
+    pub(crate) fn is_https(&self) -> bool {
+        self.0.starts_with("https:")
+    }
+}
+
+impl fmt::Display for OtlpEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for OtlpEndpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OtlpEndpoint, D::Error> {
+        text(deserializer, "a URL as text", OtlpEndpoint::parse)
+    }
+}
+
+/// The name under which traces appear.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ServiceName(String);
+
+impl ServiceName {
+    /// The name as text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for ServiceName {
+    fn default() -> ServiceName {
+        ServiceName("shipshape".to_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for ServiceName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ServiceName, D::Error> {
+        text(deserializer, "a name as text", |name| {
+            let fits = (1..=255).contains(&name.len()) && !name.contains(char::is_control);
+            let name = fits.then(|| ServiceName(name.to_owned()));
+            name.ok_or_else(|| "expected a name of 1 to 255 printable characters".to_owned())
+        })
+    }
+}
+
+/// `shutdown_deadline`: none at all would cut everything off, and more than an hour is a hang.
+pub(super) fn deadline<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeSpan, D::Error> {
+    let span = TimeSpan::deserialize(deserializer)?;
+    let fits = (TimeSpan::seconds(1)..=TimeSpan::hours(1)).contains(&span);
+    fits.then_some(span).ok_or_else(|| de::Error::custom("expected a duration from 1s to 1h"))
+}
+
+/// `retention.*`: shorter than an hour would delete what people still look at.
+pub(super) fn retention<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeSpan, D::Error> {
+    let span = TimeSpan::deserialize(deserializer)?;
+    let fits = span >= TimeSpan::hours(1);
+    fits.then_some(span).ok_or_else(|| de::Error::custom("expected a duration of at least 1h"))
+}
+
+/// `store.connections`: one for the writer and one for a reader at least.
+pub(super) fn connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    number(deserializer, "a whole number from 2 to 64", |number| match number {
+        Number::Whole(count @ 2..=64) => u32::try_from(count).ok(),
+        Number::Whole(_) | Number::Broken(_) => None,
+    })
+}
+
+/// `telemetry.sample_ratio`.
+pub(super) fn ratio<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    number(deserializer, "a number from 0 to 1", |number| match number {
+        Number::Whole(0) => Some(0.0),
+        Number::Whole(1) => Some(1.0),
+        Number::Broken(ratio) => (0.0..=1.0).contains(&ratio).then_some(ratio),
+        Number::Whole(_) => None,
+    })
+}
+
+/// `*.listen`.
+pub(super) fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let expected = "an IP address and a port, such as 127.0.0.1:8446 or [::]:8446";
+    text(deserializer, expected, |address| address.parse().map_err(|_| format!("expected {expected}")))
+}
+
+/// Reads a setting that is written as text.
+fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &'static str,
+    accept: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_str(Text { expected, accept })
+}
+
+struct Text<F> {
+    expected: &'static str,
+    accept: F,
+}
+
+impl<T, F: Fn(&str) -> Result<T, String>> Visitor<'_> for Text<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        (self.accept)(text).map_err(E::custom)
+    }
+}
+
+/// A number as TOML tells them apart.
+enum Number {
+    Whole(i64),
+    Broken(f64),
+}
+
+/// Reads a setting that is written as a number.
+fn number<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &'static str,
+    accept: impl Fn(Number) -> Option<T>,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_any(Numeric { expected, accept })
+}
+
+struct Numeric<F> {
+    expected: &'static str,
+    accept: F,
+}
+
+impl<F> Numeric<F> {
+    fn take<T, E: de::Error>(self, number: Number) -> Result<T, E>
+    where
+        F: Fn(Number) -> Option<T>,
+    {
+        (self.accept)(number).ok_or_else(|| E::custom(format!("expected {}", self.expected)))
+    }
+}
+
+impl<T, F: Fn(Number) -> Option<T>> Visitor<'_> for Numeric<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        self.take(Number::Whole(number))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        self.take(Number::Broken(number))
+    }
+
+    fn visit_str<E: de::Error>(self, _text: &str) -> Result<T, E> {
+        // Without the text: it may have been meant for another key.
+        Err(E::invalid_type(Unexpected::Other("text"), &self))
+    }
+}

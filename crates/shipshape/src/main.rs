@@ -1,0 +1,134 @@
+//! Shipshape: one executable for every service and for the command line that talks to them.
+
+mod admin;
+mod audit;
+mod cli;
+mod config;
+mod metrics;
+mod opening;
+mod output;
+mod process;
+mod readiness;
+mod store;
+mod supervisor;
+mod telemetry;
+mod up;
+mod version;
+
+use std::future::Future;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use cli::{Cli, Command, ConfigCommand, ConfigOutput, VersionOutput};
+use config::{ConfigErrors, Environment, Loaded};
+use process::Process;
+use supervisor::Fault;
+use telemetry::Telemetry;
+use version::Version;
+
+/// What a shell expects for a command that was asked wrongly.
+const BAD_USAGE: u8 = 2;
+
+/// How long blocking calls may hold the process after everything else has ended.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let environment = Environment::of_process();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match run(&cli, &environment) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report(&error),
+    }
+}
+
+fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
+    let load = || config::load(cli.settings.config.as_deref(), environment, &cli.flags());
+    match &cli.command {
+        Command::Up(_) => serve(load()?, environment, up::run),
+        Command::Store(command) => ask(store::run(command, &load()?.config)),
+        Command::Audit(command) => ask(audit::run(command, &load()?.config)),
+        Command::Config(ConfigCommand::Check) => output::show(&load()?.summary()),
+        Command::Config(ConfigCommand::Show { output: ConfigOutput::Toml, origin }) => {
+            output::show(&load()?.to_toml(*origin)?)
+        }
+        Command::Config(ConfigCommand::Show { output: ConfigOutput::Json, origin }) => {
+            output::show(&load()?.to_json(*origin)?)
+        }
+        Command::Version { output: VersionOutput::Text } => output::show(&Version::current().to_text()),
+        Command::Version { output: VersionOutput::Json } => output::show(&Version::current().to_json()?),
+        Command::Completion { shell } => {
+            // Into memory first: the generator panics on an output that has been closed.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "shipshape", &mut script);
+            output::show(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+/// Runs a command that asks and ends.
+fn ask(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(command);
+    runtime.shutdown_timeout(LINGER_MAX);
+    ended
+}
+
+/// Runs services in a runtime of their own, with logs and traces.
+fn serve<F>(
+    loaded: Loaded,
+    environment: &Environment,
+    services: impl FnOnce(Process) -> F,
+) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let colour = environment.allows_colour() && std::io::stderr().is_terminal();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(async {
+        let telemetry = Telemetry::start(&loaded.config, colour)?;
+        let ended = match Process::new(loaded.config) {
+            Ok(process) => services(process).await,
+            Err(error) => Err(error),
+        };
+        telemetry.finish().await;
+        ended
+    });
+    runtime.shutdown_timeout(LINGER_MAX);
+    ended
+}
+
+/// Says what is wrong with the command line, or gives the help that was asked for.
+fn usage(error: &clap::Error) -> ExitCode {
+    // In colour where that is wanted; a closed output is no reason to fail.
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    let masked = config::redacted(&text);
+    if masked == text {
+        let _ = error.print();
+    } else {
+        output::complain(masked.trim_start_matches("error: "));
+    }
+    ExitCode::from(BAD_USAGE)
+}
+
+/// Says what went wrong, one line for each error, and chooses the exit code.
+fn report(error: &anyhow::Error) -> ExitCode {
+    if let Some(errors) = error.downcast_ref::<ConfigErrors>() {
+        errors.sentences().iter().for_each(|sentence| output::complain(sentence));
+        return ExitCode::from(BAD_USAGE);
+    }
+    output::complain(&format!("{error:#}"));
+    match error.downcast_ref::<Fault>() {
+        Some(Fault::Insisted { signal, .. }) => ExitCode::from(signal.exit_code()),
+        _ => ExitCode::FAILURE,
+    }
+}

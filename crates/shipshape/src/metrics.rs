@@ -1,0 +1,46 @@
+//! The metrics of this process. Rooms register theirs in wiring; the health endpoint writes them out.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::readiness::Readiness;
+use crate::version::Version;
+
+/// The registry; clones share it, so that rooms can register after the endpoint is open.
+#[derive(Debug, Clone)]
+pub(crate) struct Metrics(Arc<Mutex<Registry>>);
+
+impl Metrics {
+    /// A registry with what every process tells about itself. Every name begins with `shipshape_`.
+    pub(crate) fn new(readiness: Readiness) -> Metrics {
+        let mut registry = Registry::with_prefix("shipshape");
+        let version = Version::current();
+        let labels = vec![
+            ("version", version.version),
+            ("commit", version.commit.unwrap_or("unknown")),
+            ("rustc", version.rustc),
+        ];
+        registry.register("build", "What this executable was built from", Info::new(labels));
+        registry.register_collector(Box::new(readiness));
+        Metrics(Arc::new(Mutex::new(registry)))
+    }
+
+    /// Lets a room register its metrics; their names begin with `shipshape_<room>_`.
+    pub(crate) fn room<T>(&self, room: &'static str, register: impl FnOnce(&mut Registry) -> T) -> T {
+        register(self.lock().sub_registry_with_prefix(room))
+    }
+
+    /// Everything, in the OpenMetrics text format.
+    pub(crate) fn to_text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.lock())?;
+        Ok(text)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

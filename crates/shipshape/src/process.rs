@@ -1,0 +1,41 @@
+//! What every subcommand that runs services starts from: settings, a supervisor, readiness, metrics.
+
+use crate::admin::Admin;
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::readiness::Readiness;
+use crate::supervisor::{Stage, Supervisor};
+
+/// A process under way.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// Its settings.
+    pub(crate) config: Config,
+    /// Its tasks.
+    pub(crate) tasks: Supervisor,
+    /// Whether it may be sent work.
+    pub(crate) readiness: Readiness,
+    /// What it counts.
+    pub(crate) metrics: Metrics,
+}
+
+impl Process {
+    /// A process without tasks. From now on signals begin an orderly shutdown.
+    pub(crate) fn new(config: Config) -> anyhow::Result<Process> {
+        let tasks = Supervisor::new(config.shutdown_deadline.duration())?;
+        let readiness = Readiness::new(tasks.stopping());
+        let metrics = Metrics::new(readiness.clone());
+        Ok(Process { config, tasks, readiness, metrics })
+    }
+
+    /// Opens the health endpoint and returns its base URL. Before anything slow, so that whoever
+    /// watches sees a process that starts rather than one that is dead.
+    pub(crate) async fn open_health(&mut self) -> anyhow::Result<String> {
+        let listen = self.config.health.listen;
+        let admin = Admin::bind(listen, self.readiness.clone(), self.metrics.clone()).await?;
+        let url = admin.url();
+        tracing::info!("Health and metrics at {url}");
+        self.tasks.spawn(Stage::Keel, "health", |shutdown| admin.serve(shutdown));
+        Ok(url)
+    }
+}

@@ -1,0 +1,229 @@
+//! `shipshape store`: looking after the store itself.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::{Subcommand, ValueEnum};
+use serde_json::json;
+
+use crate::config::{Config, Migrate};
+use crate::opening;
+use crate::output;
+
+/// What can be asked of the store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Verify every promise of the store; repairs nothing. May run beside a running process
+    Check {
+        /// How to write it
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Form,
+    },
+    /// Bring the schema up to date
+    Migrate,
+    /// Copy an SQLite store into a new file while it is in use
+    Backup {
+        /// The new file
+        target: PathBuf,
+    },
+    /// Write everything as lines of JSON, to be imported elsewhere; nothing else may run meanwhile
+    Export {
+        /// The new file; - for standard output
+        target: PathBuf,
+    },
+    /// Read an export into an empty store (give its URL with --store)
+    Import {
+        /// The file that export wrote; - for standard input
+        source: PathBuf,
+    },
+    /// Seal every secret with another key
+    RotateKey {
+        /// A key that the key file holds already; a fresh one is made when absent
+        #[arg(long, value_name = "KEY")]
+        to: Option<String>,
+        /// Leave the old keys in the key file
+        #[arg(long)]
+        keep_old: bool,
+    },
+}
+
+/// For people, or for programs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people
+    #[default]
+    Text,
+    /// JSON
+    Json,
+}
+
+/// Carries out what was asked.
+pub(crate) async fn run(command: &StoreCommand, config: &Config) -> anyhow::Result<()> {
+    match command {
+        StoreCommand::Check { output } => check(*output, config).await,
+        StoreCommand::Migrate => migrate(config).await,
+        StoreCommand::Backup { target } => backup(target, config).await,
+        StoreCommand::Export { target } => export(target, config).await,
+        StoreCommand::Import { source } => import(source, config).await,
+        StoreCommand::RotateKey { to, keep_old } => rotate_key(to.as_deref(), *keep_old, config).await,
+    }
+}
+
+async fn check(form: Form, config: &Config) -> anyhow::Result<()> {
+    let reader = opening::open_reader(&config.store).await?;
+    let findings = reader.check().await;
+    let place = reader.place();
+    reader.close().await;
+    let findings = findings?;
+    let broken = findings.iter().filter(|finding| !finding.faults.is_empty()).count();
+    let text = match form {
+        Form::Json => {
+            let promises: Vec<_> = findings
+                .iter()
+                .map(|it| json!({ "promise": it.promise, "kept": it.faults.is_empty(), "faults": it.faults }))
+                .collect();
+            format!("{:#}\n", json!({ "store": place, "broken": broken, "promises": promises }))
+        }
+        Form::Text => {
+            let mut text = format!("{place}\n");
+            for finding in &findings {
+                let mark = if finding.faults.is_empty() { "ok    " } else { "BROKEN" };
+                text += &format!("  {mark}  {}\n", finding.promise);
+                for fault in &finding.faults {
+                    text += &format!("            {fault}\n");
+                }
+            }
+            text
+        }
+    };
+    output::show(&text)?;
+    match broken {
+        0 => Ok(()),
+        broken => bail!("store check: {broken} of {} promises are broken", findings.len()),
+    }
+}
+
+async fn migrate(config: &Config) -> anyhow::Result<()> {
+    opening::ensure_directories(config)?;
+    let before = opening::schema(&config.store).await?;
+    let mut wanted = config.store.clone();
+    wanted.migrate = Migrate::Auto;
+    let store = opening::open_store(&wanted).await?;
+    let place = store.place();
+    store.close().await;
+    output::show(&match before.found {
+        found if found >= before.known => format!("{place}: schema {found} is up to date\n"),
+        found => format!("{place}: schema {found} was brought to {}\n", before.known),
+    })
+}
+
+async fn backup(target: &Path, config: &Config) -> anyhow::Result<()> {
+    if target.exists() {
+        bail!("backup {}: is there already; give a new name", target.display());
+    }
+    let reader = opening::open_reader(&config.store).await?;
+    let made = reader.backup(target).await;
+    reader.close().await;
+    made?;
+    let bytes = std::fs::metadata(target).map_or(0, |it| it.len());
+    output::show(&format!(
+        "{}: {bytes} bytes; keep the key file {} with it, but not in the same place\n",
+        target.display(),
+        config.store.key_file
+    ))
+}
+
+async fn export(target: &Path, config: &Config) -> anyhow::Result<()> {
+    let to_stdout = target == Path::new("-");
+    if !to_stdout && target.exists() {
+        bail!("export {}: is there already; give a new name", target.display());
+    }
+    if opening::schema(&config.store).await?.found == 0 {
+        bail!("export: there is no store at {}", config.store.url);
+    }
+    let store = opening::open_store(&config.store).await?;
+    let moved = if to_stdout {
+        store.export(&mut std::io::stdout()).await.map_err(anyhow::Error::from)
+    } else {
+        write_whole(target, &store).await
+    };
+    store.close().await;
+    let summary = counted(&moved?);
+    if to_stdout { Ok(()) } else { output::show(&format!("{}: {summary}\n", target.display())) }
+}
+
+/// The file appears when it is whole.
+async fn write_whole(target: &Path, store: &store::Store) -> anyhow::Result<store::Counts> {
+    let mut part = target.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let unwritten = || format!("export {}: cannot be written", target.display());
+    let mut file = BufWriter::new(File::create(&part).with_context(unwritten)?);
+    let moved = store.export(&mut file).await;
+    let finished = file.flush().and_then(|()| file.get_ref().sync_all());
+    let moved = match (moved, finished) {
+        (Ok(moved), Ok(())) => moved,
+        (moved, finished) => {
+            let _ = std::fs::remove_file(&part);
+            moved?;
+            return Err(finished.err().unwrap_or_else(|| std::io::Error::other("unfinished"))).with_context(unwritten);
+        }
+    };
+    std::fs::rename(&part, target).with_context(unwritten)?;
+    Ok(moved)
+}
+
+async fn import(source: &Path, config: &Config) -> anyhow::Result<()> {
+    // An export is sealed with the keys of the store that it comes from; a fresh key could not open it.
+    if !config.store.key_file.as_ref().exists() {
+        bail!(
+            "import: the key file {} does not exist; copy the one of the exported store there, or name it with --set store.key_file=FILE",
+            config.store.key_file
+        );
+    }
+    let store = opening::open_store(&config.store).await?;
+    let moved = if source == Path::new("-") {
+        store.import(&mut BufReader::new(std::io::stdin())).await
+    } else {
+        let opened = File::open(source).with_context(|| format!("import {}: cannot be read", source.display()));
+        match opened {
+            Ok(file) => store.import(&mut BufReader::new(file)).await,
+            Err(error) => {
+                store.close().await;
+                return Err(error);
+            }
+        }
+    };
+    let place = store.place();
+    store.close().await;
+    output::show(&format!("{place}: {}\n", counted(&moved?)))
+}
+
+fn counted(counts: &store::Counts) -> String {
+    let parts: Vec<String> = counts.iter().map(|(table, count)| format!("{count} {table}")).collect();
+    parts.join(", ")
+}
+
+async fn rotate_key(to: Option<&str>, keep_old: bool, config: &Config) -> anyhow::Result<()> {
+    if opening::schema(&config.store).await?.found == 0 {
+        bail!("rotate-key: there is no store at {}", config.store.url);
+    }
+    let store = opening::open_store(&config.store).await?;
+    let rotated = async {
+        let rotation = store.rotate_key(to).await?;
+        if !keep_old {
+            store.forget_old_keys().await?;
+        }
+        Ok::<_, store::StoreError>(rotation)
+    };
+    let rotated = rotated.await;
+    store.close().await;
+    let rotation = rotated?;
+    let old = if keep_old { "the old keys stay in" } else { "the old keys are gone from" };
+    output::show(&format!(
+        "{} secrets are sealed with key {}; {old} {}\n",
+        rotation.resealed, rotation.key_id, config.store.key_file
+    ))
+}

@@ -1,0 +1,305 @@
+//! Owns the tasks of a process: gives each a name, notices when one ends, and ends them in order.
+//!
+//! A task that ends before it is asked to, with success, error or panic, ends the whole process: half a
+//! process is worse than none, since whoever restarts it cannot see it. A shutdown stops the doors first
+//! so that nothing new comes in, then the workers, which hand back what they hold, then the keel, on
+//! which both stood. All of it fits in one deadline; what is left then is cut off and named.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// When in a shutdown a task is asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Listeners: first, so that nothing new comes in.
+    Doors,
+    /// Whatever works on leases and queues: second, so that work in hand is finished or handed back.
+    Workers,
+    /// What the others stand on, such as store housekeeping and the health endpoint: last.
+    Keel,
+}
+
+impl Stage {
+    const IN_ORDER: [Stage; 3] = [Stage::Doors, Stage::Workers, Stage::Keel];
+}
+
+/// A signal that asks a process to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// What a terminal sends for Ctrl-C.
+    Interrupt,
+    /// What service managers and the kubelet send.
+    Terminate,
+}
+
+impl Signal {
+    /// The exit code a shell reports for a process that this signal ended.
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Signal::Interrupt => 130,
+            Signal::Terminate => 143,
+        }
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Signal::Interrupt => "SIGINT",
+            Signal::Terminate => "SIGTERM",
+        })
+    }
+}
+
+/// Why a process did not end as it should.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// A task returned although nobody asked it to.
+    #[error("task {name} ended although nothing asked it to")]
+    EndedUnasked {
+        /// The task.
+        name: &'static str,
+    },
+    /// A task failed.
+    #[error("task {name} failed")]
+    Failed {
+        /// The task.
+        name: &'static str,
+        /// What it said.
+        #[source]
+        cause: anyhow::Error,
+    },
+    /// A task panicked.
+    #[error("task {name} panicked: {message}")]
+    Panicked {
+        /// The task.
+        name: &'static str,
+        /// The message of the panic.
+        message: String,
+    },
+    /// Tasks did not end in time and were cut off.
+    #[error("the shutdown took longer than {deadline:?}; cut off: {}", names.join(", "))]
+    Overdue {
+        /// How long they had.
+        deadline: Duration,
+        /// The tasks that were left.
+        names: Vec<&'static str>,
+    },
+    /// A second signal came before the shutdown was done.
+    #[error("a second {signal} ended the shutdown early; cut off: {}", names.join(", "))]
+    Insisted {
+        /// The second signal.
+        signal: Signal,
+        /// The tasks that were left.
+        names: Vec<&'static str>,
+    },
+}
+
+/// Owns the tasks of a process.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    deadline: Duration,
+    signals: Signals,
+    /// Whether a signal has asked for the end; the next one then insists.
+    asked: bool,
+    tasks: JoinSet<anyhow::Result<()>>,
+    named: HashMap<Id, (Stage, &'static str)>,
+    stopping: CancellationToken,
+    stages: [CancellationToken; 3],
+}
+
+impl Supervisor {
+    /// A supervisor without tasks, which from now on catches SIGTERM and SIGINT. A shutdown may take
+    /// `deadline` in all.
+    pub(crate) fn new(deadline: Duration) -> anyhow::Result<Supervisor> {
+        let listen = |kind| unix::signal(kind).context("cannot listen for signals");
+        let signals = Signals::Process {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        };
+        Ok(Supervisor::with_signals(deadline, signals))
+    }
+
+    fn with_signals(deadline: Duration, signals: Signals) -> Supervisor {
+        Supervisor {
+            deadline,
+            signals,
+            asked: false,
+            tasks: JoinSet::new(),
+            named: HashMap::new(),
+            stopping: CancellationToken::new(),
+            stages: Default::default(),
+        }
+    }
+
+    /// Cancelled the moment a shutdown begins, before any task is asked to end.
+    pub(crate) fn stopping(&self) -> CancellationToken {
+        self.stopping.clone()
+    }
+
+    /// Starts a task. It is to run until the token it gets is cancelled, and then to end soon.
+    pub(crate) fn spawn<F>(
+        &mut self,
+        stage: Stage,
+        name: &'static str,
+        task: impl FnOnce(CancellationToken) -> F,
+    ) where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let task = task(self.token(stage).child_token());
+        let id = self.tasks.spawn(task).id();
+        self.named.insert(id, (stage, name));
+    }
+
+    /// Runs until a signal or the end of a task, then ends all tasks in order.
+    /// It is an error unless a signal asked for it and every task ended in peace and in time.
+    pub(crate) async fn run(mut self) -> Result<(), Fault> {
+        let mut fault = tokio::select! {
+            signal = self.signals.next() => {
+                tracing::info!("{signal} received, shutting down within {:?}", self.deadline);
+                self.asked = true;
+                None
+            }
+            Some((_, name, ended)) = next_end(&mut self.tasks, &mut self.named) => Some(unasked(name, ended)),
+        };
+        if let Some(fault) = &fault {
+            tracing::error!(error = %Chain(fault), "Shutting down: {fault}");
+        }
+        self.stopping.cancel();
+        let ended_early = self.end_in_order(&mut fault).await;
+        self.tasks.abort_all();
+        // The first thing that went wrong is the cause; what followed from it has been logged.
+        match fault.or(ended_early) {
+            None => Ok(()),
+            Some(fault) => Err(fault),
+        }
+    }
+
+    /// Asks each stage to end and waits for it. Returns why it stopped waiting, if not all ended.
+    async fn end_in_order(&mut self, first: &mut Option<Fault>) -> Option<Fault> {
+        let limit = Instant::now() + self.deadline;
+        for stage in Stage::IN_ORDER {
+            self.token(stage).cancel();
+            while self.named.values().any(|(of, _)| *of == stage) {
+                let (of, name, ended) = tokio::select! {
+                    Some(end) = next_end(&mut self.tasks, &mut self.named) => end,
+                    signal = self.signals.next() => {
+                        if !std::mem::replace(&mut self.asked, true) {
+                            continue; // a fault began this shutdown: the first signal asks for what is already happening
+                        }
+                        return Some(Fault::Insisted { signal, names: self.names() });
+                    }
+                    () = tokio::time::sleep_until(limit) => {
+                        return Some(Fault::Overdue { deadline: self.deadline, names: self.names() });
+                    }
+                };
+                let fault = match ended {
+                    Ok(Ok(())) if self.token(of).is_cancelled() => continue, // as it should
+                    ended => unasked(name, ended),
+                };
+                tracing::error!(error = %Chain(&fault), "During the shutdown {fault}");
+                first.get_or_insert(fault);
+            }
+        }
+        None
+    }
+
+    fn token(&self, stage: Stage) -> &CancellationToken {
+        let [doors, workers, keel] = &self.stages;
+        match stage {
+            Stage::Doors => doors,
+            Stage::Workers => workers,
+            Stage::Keel => keel,
+        }
+    }
+
+    /// The tasks still running, in a stable order.
+    fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = self.named.values().map(|(_, name)| *name).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+type Ended = Result<anyhow::Result<()>, JoinError>;
+
+/// The next task that ends; nothing when there is none.
+async fn next_end(
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    named: &mut HashMap<Id, (Stage, &'static str)>,
+) -> Option<(Stage, &'static str, Ended)> {
+    let (id, ended) = match tasks.join_next_with_id().await? {
+        Ok((id, result)) => (id, Ok(result)),
+        Err(error) => (error.id(), Err(error)),
+    };
+    named.remove(&id).map(|(stage, name)| (stage, name, ended))
+}
+
+fn unasked(name: &'static str, ended: Ended) -> Fault {
+    match ended {
+        Ok(Ok(())) => Fault::EndedUnasked { name },
+        Ok(Err(cause)) => Fault::Failed { name, cause },
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => Fault::Panicked { name, message: panic_message(panic.as_ref()) },
+            Err(_) => Fault::EndedUnasked { name }, // aborted by someone else
+        },
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
+}
+
+/// An error with its causes, on one line.
+struct Chain<'a>(&'a dyn std::error::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        while let Some(cause) = next {
+            write!(f, ": {cause}")?;
+            next = cause.source();
+        }
+        Ok(())
+    }
+}
+
+/// Where signals come from.
+#[derive(Debug)]
+enum Signals {
+    /// The operating system.
+    Process { interrupt: unix::Signal, terminate: unix::Signal },
+    /// A test.
+    #[cfg(test)]
+    Sent(tokio::sync::mpsc::UnboundedReceiver<Signal>),
+}
+
+impl Signals {
+    async fn next(&mut self) -> Signal {
+        match self {
+            Signals::Process { interrupt, terminate } => tokio::select! {
+                Some(()) = interrupt.recv() => Signal::Interrupt,
+                Some(()) = terminate.recv() => Signal::Terminate,
+                else => std::future::pending().await,
+            },
+            #[cfg(test)]
+            Signals::Sent(receiver) => match receiver.recv().await {
+                Some(signal) => signal,
+                None => std::future::pending().await,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! What this executable is: the same answer on the command line, at `/version` and in the metrics.
+
+use serde::Serialize;
+
+/// What this executable was built from.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Version {
+    /// The version of Shipshape.
+    pub(crate) version: &'static str,
+    /// The commit, if the build was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) commit: Option<&'static str>,
+    /// The compiler.
+    pub(crate) rustc: &'static str,
+}
+
+impl Version {
+    /// This executable.
+    pub(crate) const fn current() -> Version {
+        let commit = env!("SHIPSHAPE_BUILT_COMMIT");
+        Version {
+            version: env!("CARGO_PKG_VERSION"),
+            commit: if commit.is_empty() { None } else { Some(commit) },
+            rustc: env!("SHIPSHAPE_BUILT_RUSTC"),
+        }
+    }
+
+    /// For people.
+    pub(crate) fn to_text(self) -> String {
+        let commit = self.commit.map(|commit| format!("commit {commit}\n")).unwrap_or_default();
+        format!("shipshape {}\n{commit}{}\n", self.version, self.rustc)
+    }
+
+    /// For programs.
+    pub(crate) fn to_json(self) -> anyhow::Result<String> {
+        Ok(format!("{}\n", serde_json::to_string(&self)?))
+    }
+}

@@ -1,0 +1,134 @@
+//! The executable under test, in a directory of its own and with none of our variables in its
+//! environment, so that nothing on the developer's machine leaks in.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Far longer than anything here takes; a test that meets it has found a hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A place for the executable to run in: an empty home directory.
+pub(crate) struct Home {
+    pub(crate) directory: TempDir,
+}
+
+impl Home {
+    pub(crate) fn new() -> Home {
+        Home { directory: tempfile::tempdir().unwrap() }
+    }
+
+    /// `shipshape` with these arguments.
+    pub(crate) fn shipshape(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shipshape"));
+        for (name, _) in std::env::vars_os() {
+            let name_text = name.to_string_lossy();
+            if ["SHIPSHAPE_", "XDG_", "OTEL_"].iter().any(|prefix| name_text.starts_with(prefix)) {
+                command.env_remove(&name);
+            }
+        }
+        command.args(arguments).env("HOME", self.directory.path()).current_dir(self.directory.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Answer {
+        Answer::of(self.shipshape(arguments).output().unwrap())
+    }
+
+    /// Starts `shipshape up` on a port that the system chooses, and waits for its banner.
+    pub(crate) fn up(&self, arguments: &[&str]) -> Up {
+        self.up_as(self.shipshape(&[&["up", "--health", "127.0.0.1:0"], arguments].concat()))
+    }
+
+    pub(crate) fn up_as(&self, mut command: Command) -> Up {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut banner = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        while !banner.contains("config show") {
+            if stdout.read_line(&mut banner).unwrap() == 0 {
+                let answer = Answer::of(child.wait_with_output().unwrap());
+                panic!("no banner; {answer:?}");
+            }
+        }
+        let address = banner.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        Up { address: address.expect(&banner).to_owned(), banner, child }
+    }
+}
+
+/// A finished command.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Answer {
+    pub(crate) fn of(output: Output) -> Answer {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        Answer {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr,
+        }
+    }
+}
+
+/// A running `shipshape up`; killed when the test lets go of it.
+pub(crate) struct Up {
+    pub(crate) address: String,
+    pub(crate) banner: String,
+    child: Child,
+}
+
+impl Up {
+    /// Status and body of a GET.
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: house\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").expect(&answer);
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// Sends a signal by name, such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for the end.
+    pub(crate) fn end(mut self) -> Answer {
+        let status = self.wait();
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        Answer { code: status.code(), stdout: String::new(), stderr }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        let (_nobody, pause) = mpsc::channel::<()>();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end");
+            let _ = pause.recv_timeout(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

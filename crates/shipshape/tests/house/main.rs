@@ -1,0 +1,11 @@
+//! Whole-house tests: the real executable, from outside.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy takes only functions marked #[test] for tests, not their fixtures"
+)]
+
+mod config;
+mod executable;
+mod processes;
+mod telemetry;

@@ -1,0 +1,146 @@
+//! Starting, telling, and ending.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+
+use super::executable::{Answer, Home};
+
+#[test]
+fn up_starts_answers_and_ends_in_peace() {
+    for signal in ["TERM", "INT"] {
+        let home = Home::new();
+        let up = home.up(&[]);
+        assert!(up.banner.contains(&format!("curl http://{}/readyz", up.address)), "{}", up.banner);
+        assert_eq!(up.get("/readyz"), (200, "ready\n".to_owned()));
+        assert_eq!(up.get("/livez").0, 200);
+        let (status, metrics) = up.get("/metrics");
+        assert_eq!(status, 200);
+        assert!(metrics.contains("shipshape_build_info"), "{metrics}");
+        assert!(up.get("/version").1.contains("\"rustc\":"));
+        assert_eq!(up.get("/").0, 404);
+        up.signal(signal);
+        let answer = up.end();
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        assert!(answer.stderr.contains(&format!("SIG{signal} received")), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_client_that_says_nothing_does_not_delay_the_end() {
+    let home = Home::new();
+    let up = home.up(&["--set", "shutdown_deadline=5s"]);
+    let silent = TcpStream::connect(&up.address).unwrap();
+    up.signal("TERM");
+    let answer = up.end();
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    drop(silent);
+}
+
+#[test]
+fn the_data_directory_is_made_for_its_owner_only() {
+    let home = Home::new();
+    let up = home.up(&["--data-dir", "a/b"]);
+    let mode = std::fs::metadata(home.directory.path().join("a/b")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    up.signal("TERM");
+    assert_eq!(up.end().code, Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_one_sentence() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let answer = Home::new().run(&["up", "--health", &address, "--log-level", "off"]);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    let expected = format!("error: health.listen {address}: the port is in use by another process");
+    assert!(answer.stderr.starts_with(&expected), "{answer:?}");
+    assert_eq!(answer.stderr.lines().count(), 1, "{answer:?}");
+}
+
+#[test]
+fn an_unwritable_directory_is_one_sentence() {
+    // Not by permissions, which do not bind root: /proc takes no files from anyone.
+    let check = |directory: &str, why: &str| {
+        let home = Home::new();
+        let arguments = ["up", "--health", "127.0.0.1:0", "--data-dir", directory, "--log-level", "off"];
+        let answer = home.run(&arguments);
+        assert_eq!(answer.code, Some(1), "{answer:?}");
+        assert!(
+            answer.stderr.starts_with(&format!("error: data_dir {directory}: the directory {why}: ")),
+            "{answer:?}"
+        );
+        assert_eq!(answer.stderr.lines().count(), 1, "{answer:?}");
+    };
+    check("/proc/nowhere/ship", "cannot be made");
+    check("/proc/self", "cannot be written to");
+    check("/dev/null/ship", "cannot be made");
+}
+
+#[test]
+fn logs_are_json_when_asked() {
+    let home = Home::new();
+    let up = home.up(&["--log-format", "json"]);
+    up.signal("TERM");
+    let answer = up.end();
+    assert!(!answer.stderr.is_empty());
+    for line in answer.stderr.lines() {
+        assert!(line.starts_with("{\"timestamp\":") && line.ends_with('}'), "{line}");
+    }
+}
+
+#[test]
+fn logs_in_a_pipe_have_no_colour() {
+    let home = Home::new();
+    let up = home.up(&[]);
+    up.signal("TERM");
+    assert!(!up.end().stderr.contains('\u{1b}'));
+}
+
+#[test]
+fn the_version_is_told_to_people_and_programs() {
+    let home = Home::new();
+    let answer = home.run(&["version"]);
+    assert_eq!(answer.code, Some(0));
+    assert!(answer.stdout.starts_with(&format!("shipshape {}\n", env!("CARGO_PKG_VERSION"))), "{answer:?}");
+    let answer = home.run(&["version", "-o", "json"]);
+    assert!(
+        answer.stdout.starts_with(&format!("{{\"version\":\"{}\"", env!("CARGO_PKG_VERSION"))),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn every_shell_gets_its_completion() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let answer = Home::new().run(&["completion", shell]);
+        assert_eq!(answer.code, Some(0));
+        assert!(answer.stdout.contains("completion"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_error() {
+    for arguments in [&["completion", "bash"][..], &["config", "show"], &["version"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let home = Home::new();
+        let mut command = home.shipshape(arguments);
+        let child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        drop(command); // with its copy of the pipe
+        let answer = Answer::of(child.wait_with_output().unwrap());
+        assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn bad_usage_ends_with_2() {
+    let home = Home::new();
+    for arguments in [&["upp"][..], &["up", "--nonsense"], &["completion", "tcsh"], &[]] {
+        let answer = home.run(arguments);
+        assert_eq!(answer.code, Some(2), "{answer:?}");
+    }
+    let answer = home.run(&["up", "postgres://me:hunter2@db/x"]);
+    assert_eq!(answer.code, Some(2));
+    assert!(!answer.stderr.contains("hunter2"), "{answer:?}");
+}

@@ -1,0 +1,148 @@
+//! `store check`: every promise of the store, asked of the data itself. It repairs nothing; it says what is wrong.
+
+use crate::store::Reader;
+use crate::{PAGE_MAX, StoreError};
+
+/// So many examples of one fault are told; the rest is the same story.
+const EXAMPLES: usize = 20;
+
+/// One promise, and how it was found to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The promise.
+    pub promise: &'static str,
+    /// What breaks it; empty when it is kept.
+    pub faults: Vec<String>,
+}
+
+struct Promise {
+    says: &'static str,
+    /// Gives one text for each fault. `{text:x}` is the text of the uuid `x`, `{has:list:item}` whether a list of
+    /// budgets holds an item: the two engines spell these differently.
+    query: &'static str,
+}
+
+const PROMISES: &[Promise] = &[
+    Promise {
+        says: "each living document's newest feed row is of its present version",
+        query: "select {text:d.uuid} from documents d join
+                  (select uuid, max(etag) as etag from feed where etag > 0 group by uuid) f on f.uuid = d.uuid
+                where f.etag <> d.etag",
+    },
+    Promise {
+        says: "no two feed rows tell of the same version of a document",
+        query: "select {text:uuid} from feed where etag > 0 group by uuid, etag having count(*) > 1",
+    },
+    Promise {
+        says: "unique keys belong to living documents",
+        query: "select k.key from unique_keys k where not exists
+                  (select 1 from documents d where d.uuid = k.uuid and d.deleted_at is null)",
+    },
+    Promise {
+        says: "secrets belong to living documents, or to the store itself",
+        query: "select s.name from secrets s where {text:s.owner} not in ('00000000-0000-0000-0000-000000000000', '00000000000000000000000000000000')
+                  and not exists (select 1 from documents d where d.uuid = s.owner and d.deleted_at is null)",
+    },
+    Promise {
+        says: "secrets are sealed with the store's current key",
+        query: "select s.name from secrets s where s.key_id <> (select value from meta where key = 'key_id')",
+    },
+    Promise {
+        says: "live work is Pending or InProgress",
+        query: "select {text:id} from work where state not in ('Pending', 'InProgress')",
+    },
+    Promise {
+        says: "ended work is in a terminal state, and nowhere else",
+        query: "select {text:h.id} from history h where h.state in ('Pending', 'InProgress') or exists (select 1 from work w where w.id = h.id)",
+    },
+    Promise {
+        says: "work has a lane",
+        query: "select {text:w.id} from work w where not exists (select 1 from lanes l where l.lane = w.lane)",
+    },
+    Promise {
+        says: "running work is what its lane says is running, under the lane's fence and owner",
+        query: "select {text:w.id} from work w left join lanes l on l.lane = w.lane
+                where w.state = 'InProgress' and not coalesce(l.running = w.id and l.fence = w.fence and l.owner = w.owner and l.running_kind = w.kind, false)",
+    },
+    Promise {
+        says: "an owned lane has a lease and running work, a free one has neither",
+        query: "select {text:l.lane} from lanes l where
+                  (l.owner is null) <> (l.running is null) or (l.owner is null) <> (l.lease_until is null)
+                  or (l.owner is not null and not exists (select 1 from work w where w.id = l.running and w.state = 'InProgress'))",
+    },
+    Promise {
+        says: "the head of a free lane is its first pending work",
+        query: "select {text:l.lane} from lanes l left join work f on f.id =
+                  (select w.id from work w where w.lane = l.lane and w.state = 'Pending' order by w.class, w.due_at, w.priority, w.id limit 1)
+                where l.owner is null and (
+                  (f.id is null) <> (l.head_kind is null)
+                  or f.kind <> l.head_kind or f.class <> l.head_class or f.due_at <> l.head_at or f.priority <> l.head_priority)",
+    },
+    Promise {
+        says: "a budget counts exactly the running work that holds it",
+        query: "select b.key from budgets b where b.used <>
+                  (select count(*) from work w where w.state = 'InProgress' and {has:w.held:b.key})",
+    },
+    Promise {
+        says: "no budget is exceeded, unless its limit was lowered under what runs",
+        query: "select b.key from budgets b where b.used < 0",
+    },
+    Promise {
+        says: "a lane is parked only on a budget that exists and is full",
+        query: "select {text:l.lane} from lanes l left join budgets b on b.key = l.parked_on
+                where l.parked_on is not null and (b.key is null or b.used < b.cap or l.owner is not null)",
+    },
+    Promise {
+        says: "audit numbers come without gaps",
+        query: "select 'record ' || a.number from audit a where a.number is not null
+                  and a.number > (select min(number) from audit)
+                  and not exists (select 1 from audit b where b.number = a.number - 1)",
+    },
+];
+
+impl Reader {
+    /// Verifies every promise of the store.
+    pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        let queries = PROMISES.iter().map(|promise| self.spelled(promise.query)).collect();
+        let found = self.engine.violations(queries, EXAMPLES).await?;
+        let mut findings: Vec<Finding> =
+            PROMISES.iter().zip(found).map(|(promise, faults)| Finding { promise: promise.says, faults }).collect();
+        findings.push(Finding { promise: "the database itself is sound", faults: self.engine.soundness().await? });
+        findings.push(Finding { promise: "every secret can be opened", faults: self.unopenable().await? });
+        findings.push(Finding { promise: "the audit chain is whole", faults: self.verify_audit(None).await?.faults });
+        Ok(findings)
+    }
+
+    async fn unopenable(&self) -> Result<Vec<String>, StoreError> {
+        let (mut faults, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.engine.secrets(None, after, PAGE_MAX).await?;
+            let Some(last) = page.last() else { return Ok(faults) };
+            after = Some((last.owner, last.name.clone()));
+            faults.extend(page.iter().filter_map(|sealed| self.keyring.open(sealed).err()).map(|error| error.to_string()));
+            if faults.len() > EXAMPLES {
+                return Ok(faults);
+            }
+        }
+    }
+
+    fn spelled(&self, query: &str) -> String {
+        let sqlite = matches!(self.engine, crate::engine::Engine::Sqlite(_));
+        let mut spelled = String::new();
+        let mut rest = query;
+        while let Some((before, behind)) = rest.split_once('{') {
+            let (word, after) = behind.split_once('}').expect("the queries above close their braces");
+            let parts: Vec<&str> = word.split(':').collect();
+            spelled += before;
+            spelled += &match (parts.as_slice(), sqlite) {
+                (["text", column], true) => format!("lower(hex({column}))"),
+                (["text", column], false) => format!("{column}::text"),
+                (["has", list, item], true) => format!("{item} in (select value from json_each({list}))"),
+                (["has", list, item], false) => format!("{item} = any({list})"),
+                _ => unreachable!("the queries above use these two words"),
+            };
+            rest = after;
+        }
+        spelled + rest
+    }
+}

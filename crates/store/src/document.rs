@@ -1,0 +1,127 @@
+//! A document as it is stored, before anyone gives it a type.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// A body may not be larger than this: every reader of a page holds a page of them in memory.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// A page of a list holds at most this many documents.
+pub const PAGE_MAX: usize = 1000;
+
+/// Paths, scopes and unique keys are index keys; PostgreSQL refuses index entries much beyond this.
+pub const KEY_BYTES_MAX: usize = 2000;
+
+/// A document's version: a counter that is raised by one at each change. Callers see it as opaque text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Etag(pub(crate) i64);
+
+impl Etag {
+    /// The version that every document begins with.
+    pub(crate) const FIRST: Etag = Etag(1);
+
+    pub(crate) fn next(self) -> Etag {
+        Etag(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Etag {
+    /// As in an HTTP header, quotes included.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{:x}\"", self.0)
+    }
+}
+
+impl FromStr for Etag {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Etag, StoreError> {
+        text.strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'))
+            .filter(|inner| inner.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
+            .and_then(|inner| i64::from_str_radix(inner, 16).ok())
+            .filter(|counter| *counter > 0 && format!("\"{counter:x}\"") == text)
+            .map(Etag)
+            .ok_or_else(|| StoreError::invalid(format!("{text:?} is no etag of this store; give one as a read answered it")))
+    }
+}
+
+/// A document as the store holds it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
+    /// Its identity, for ever.
+    pub uuid: Uuid,
+    /// Its path, in lower case, unique among the living.
+    pub id: String,
+    /// What kind of noun it is.
+    pub kind: String,
+    /// The scope under which it is listed.
+    pub parent: String,
+    /// Its version.
+    pub etag: Etag,
+    /// How often what is wanted of it has changed.
+    pub generation: i64,
+    /// The JSON object itself.
+    pub body: Value,
+    /// When it was created.
+    pub created: Timestamp,
+    /// When it was last changed.
+    pub changed: Timestamp,
+}
+
+/// Which documents a list shows.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// The kind; required.
+    pub kind: String,
+    /// Only those listed under this scope; all scopes when absent.
+    pub parent: Option<String>,
+    /// Only those whose path begins with this; only together with `parent`.
+    pub prefix: Option<String>,
+    /// Continue behind this document: the last one's scope and path.
+    pub after: Option<(String, String)>,
+    /// At most so many, up to [`PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// The first text behind all texts that begin with `prefix`, for a range scan.
+pub(crate) fn behind(prefix: &str) -> String {
+    // Every byte of a UTF-8 text is below 0xFF, and both engines compare paths byte by byte; the highest
+    // character makes an upper bound that no path of ours reaches.
+    format!("{prefix}\u{10FFFF}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_etag_is_opaque_quoted_text() {
+        assert_eq!(Etag(26).to_string(), "\"1a\"");
+        for nonsense in ["", "1a", "\"\"", "\"-1\"", "\"0\"", "\"1A\"", "W/\"1\"", "\"01\"", "\"+1\"", "*", "\"ffffffffffffffffff\""] {
+            let refusal = nonsense.parse::<Etag>().unwrap_err().to_string();
+            assert!(refusal.contains("is no etag"), "{refusal}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_etag_is_read_back_as_written(counter in 1..i64::MAX) {
+            prop_assert_eq!(Etag(counter).to_string().parse::<Etag>().unwrap(), Etag(counter));
+        }
+
+        #[test]
+        fn no_text_makes_the_etag_parser_panic(text in ".*") {
+            let _ = text.parse::<Etag>();
+        }
+    }
+}

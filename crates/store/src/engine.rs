@@ -1,0 +1,316 @@
+//! The two engines behind one set of verbs. A closed set, so an enum; each verb is written once for each engine, and
+//! the conformance tests hold them to the same behaviour.
+
+use std::time::Duration;
+
+use api::audit::{AuditEntry, AuditRecord};
+use api::work::WorkKind;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::feed::{FeedError, FeedPage, Position};
+use crate::keyring::Sealed;
+use crate::open::OpenError;
+use crate::postgres::Postgres;
+use crate::records::HealthSample;
+use crate::sqlite::Sqlite;
+use crate::transaction::{Committed, Transaction};
+use crate::wake::{Topic, Wakeups};
+use crate::work::{Budget, Claimed, Completion, Fate, LaneView, Renewed, Walk, WorkView};
+use crate::{Listing, StoreError, Stored};
+
+/// An open database.
+#[derive(Debug, Clone)]
+pub(crate) enum Engine {
+    Sqlite(Sqlite),
+    Postgres(Postgres),
+}
+
+/// Which rows of the audit log a list shows, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct AuditListing {
+    /// Only of this actor.
+    pub actor: Option<String>,
+    /// Only of targets that begin with this.
+    pub target: Option<String>,
+    /// Only of actions that begin with this.
+    pub action: Option<String>,
+    /// Continue behind this record, toward older ones.
+    pub before: Option<AuditPlace>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// The place of a record in the log; ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AuditPlace {
+    pub(crate) tx: i64,
+    pub(crate) seq: i64,
+}
+
+/// A record with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRow {
+    /// Its place.
+    pub place: AuditPlace,
+    /// The record.
+    pub record: AuditRecord,
+}
+
+/// What the sealer gives a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sealing {
+    pub(crate) place: AuditPlace,
+    pub(crate) number: i64,
+    pub(crate) seal: String,
+}
+
+/// What retention removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stale {
+    /// Feed rows older than that; the newest row always stays.
+    Feed,
+    /// Tombstones that were deleted before that, and whose feed rows have left.
+    Tombstones,
+    /// Finished work of a kind, with the document of the same uuid (which leaves a tombstone and a feed row).
+    History(WorkKind),
+    /// Sealed audit records up to that number, whatever their age; the newest sealed one always stays.
+    Audit { up_to: i64 },
+}
+
+/// One row of a table on its way out of, or into, a store: column name to value. Uuids are hyphenated text, bytes
+/// are base64 text, JSON columns are JSON.
+pub(crate) type Row = Map<String, Value>;
+
+macro_rules! both {
+    ($self:ident, $engine:ident => $call:expr) => {
+        match $self {
+            Engine::Sqlite($engine) => $call,
+            Engine::Postgres($engine) => $call,
+        }
+    };
+}
+
+impl Engine {
+    /// The database in words, without password.
+    pub(crate) fn place(&self) -> String {
+        both!(self, it => it.place())
+    }
+
+    /// Waits for what others, here or elsewhere, have written.
+    pub(crate) fn wakeups(&self, topic: Topic) -> Wakeups {
+        both!(self, it => it.wakeups(topic))
+    }
+
+    /// Ends background work and connections; what was answered stays written.
+    pub(crate) async fn close(&self) {
+        both!(self, it => it.close().await);
+    }
+
+    // Writes.
+
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
+        both!(self, it => it.commit(transaction).await)
+    }
+
+    pub(crate) async fn claim(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+        both!(self, it => it.claim(kind, max, owner, lease).await)
+    }
+
+    pub(crate) async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
+        both!(self, it => it.complete(completions).await)
+    }
+
+    pub(crate) async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>, lease: Duration) -> Result<Vec<Renewed>, StoreError> {
+        both!(self, it => it.renew(owner, lanes, lease).await)
+    }
+
+    pub(crate) async fn take_over(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+        both!(self, it => it.take_over(kind, max, owner, lease).await)
+    }
+
+    /// Closes fresh work past its `run_before`, looking at `max` rows of work behind `after`.
+    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        both!(self, it => it.expire(after, max).await)
+    }
+
+    /// Corrects heads that do not agree with the work, looking at `max` lanes behind `after`.
+    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        both!(self, it => it.repair(after, max).await)
+    }
+
+    /// Sets, changes or removes (`None`) a limit.
+    pub(crate) async fn set_budget(&self, key: String, limit: Option<u32>, audit: Option<AuditEntry>) -> Result<(), StoreError> {
+        both!(self, it => it.set_budget(key, limit, audit).await)
+    }
+
+    pub(crate) async fn put_health(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
+        both!(self, it => it.put_health(samples).await)
+    }
+
+    /// Takes or renews a named lease; its fence, or none when somebody else has it.
+    pub(crate) async fn take_lease(&self, name: &str, owner: Uuid, lease: Duration) -> Result<Option<i64>, StoreError> {
+        both!(self, it => it.take_lease(name, owner, lease).await)
+    }
+
+    pub(crate) async fn release_lease(&self, name: &str, owner: Uuid) -> Result<(), StoreError> {
+        both!(self, it => it.release_lease(name, owner).await)
+    }
+
+    /// Writes what the sealer found, if `fence` is still that of the lease `name`; and sets meta values with it.
+    pub(crate) async fn seal_audit(&self, name: &str, fence: i64, sealings: Vec<Sealing>, meta: Vec<(String, String)>) -> Result<(), StoreError> {
+        both!(self, it => it.seal_audit(name, fence, sealings, meta).await)
+    }
+
+    /// Removes up to `max` rows that are older than `age`, and sets meta values in the same transaction when it did.
+    pub(crate) async fn trim(&self, stale: Stale, age: Duration, max: usize, meta: Vec<(String, String)>) -> Result<usize, StoreError> {
+        both!(self, it => it.trim(stale, age, max, meta).await)
+    }
+
+    pub(crate) async fn set_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
+        both!(self, it => it.set_meta(values).await)
+    }
+
+    /// Replaces a sealed secret by itself under another key, unless it changed meanwhile.
+    pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {
+        both!(self, it => it.reseal(old, new).await)
+    }
+
+    // Reads.
+
+    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored>, StoreError> {
+        both!(self, it => it.get(uuid).await)
+    }
+
+    /// Many at once, in no particular order; those that do not live are absent.
+    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
+        both!(self, it => it.get_many(uuids).await)
+    }
+
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored>, StoreError> {
+        both!(self, it => it.find(id).await)
+    }
+
+    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
+        both!(self, it => it.list(listing).await)
+    }
+
+    pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Sealed>, StoreError> {
+        both!(self, it => it.secret(owner, name).await)
+    }
+
+    /// All secrets in the order of owner and name, behind `after`; only those of other keys than `not_of` if given.
+    pub(crate) async fn secrets(&self, not_of: Option<String>, after: Option<(Uuid, String)>, limit: usize) -> Result<Vec<Sealed>, StoreError> {
+        both!(self, it => it.secrets(not_of, after, limit).await)
+    }
+
+    /// Work by id, live or ended; unknown ids are absent.
+    pub(crate) async fn works(&self, ids: Vec<Uuid>) -> Result<Vec<WorkView>, StoreError> {
+        both!(self, it => it.works(ids).await)
+    }
+
+    /// The pending work of a lane, in the order in which it will run.
+    pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
+        both!(self, it => it.pending(lane, limit).await)
+    }
+
+    pub(crate) async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
+        both!(self, it => it.lane(lane).await)
+    }
+
+    /// How long until the next free lane of that kind is due; zero when one is due; none when none waits.
+    pub(crate) async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
+        both!(self, it => it.until_due(kind).await)
+    }
+
+    pub(crate) async fn budgets(&self) -> Result<Vec<Budget>, StoreError> {
+        both!(self, it => it.budgets().await)
+    }
+
+    pub(crate) async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
+        both!(self, it => it.health(clusters).await)
+    }
+
+    /// The place behind everything that is visible now.
+    pub(crate) async fn feed_now(&self) -> Result<Position, StoreError> {
+        both!(self, it => it.feed_now().await)
+    }
+
+    pub(crate) async fn feed_after(&self, position: Position, limit: usize) -> Result<FeedPage, FeedError> {
+        both!(self, it => it.feed_after(position, limit).await)
+    }
+
+    pub(crate) async fn position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
+        both!(self, it => it.position(reader).await)
+    }
+
+    pub(crate) async fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
+        both!(self, it => it.meta(key).await)
+    }
+
+    pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
+        both!(self, it => it.audit_list(listing).await)
+    }
+
+    /// Records that the sealer has not reached, in feed order; only those that nothing can come before any more.
+    pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        both!(self, it => it.audit_unsealed(limit).await)
+    }
+
+    /// Sealed records in the order of their numbers, from `number` on.
+    pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        both!(self, it => it.audit_sealed(number, limit).await)
+    }
+
+    /// The oldest sealed records that are older than `age`, at most `limit`, in the order of their numbers.
+    pub(crate) async fn audit_older(&self, age: Duration, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        both!(self, it => it.audit_older(age, limit).await)
+    }
+
+    /// Runs the checks' queries in one snapshot: each gives the sentences' subjects, at most `limit` of them.
+    pub(crate) async fn violations(&self, queries: Vec<String>, limit: usize) -> Result<Vec<Vec<String>>, StoreError> {
+        both!(self, it => it.violations(queries, limit).await)
+    }
+
+    /// What the engine itself says of the soundness of its files or indexes; empty when all is well.
+    pub(crate) async fn soundness(&self) -> Result<Vec<String>, StoreError> {
+        both!(self, it => it.soundness().await)
+    }
+
+    /// Rows of a table in the order of its key, behind the row `after`.
+    pub(crate) async fn dump(&self, table: &'static crate::transfer::Table, after: Option<Row>, limit: usize) -> Result<Vec<Row>, StoreError> {
+        both!(self, it => it.dump(table, after, limit).await)
+    }
+}
+
+/// An import that is under way: one transaction, committed at its end or not at all.
+#[derive(Debug)]
+pub(crate) enum Import {
+    Sqlite(crate::sqlite::Import),
+    Postgres(crate::postgres::Import),
+}
+
+impl Import {
+    /// Begins; the database must be empty but for its schema.
+    pub(crate) async fn begin(engine: &Engine) -> Result<Import, OpenError> {
+        Ok(match engine {
+            Engine::Sqlite(it) => Import::Sqlite(it.begin_import().await?),
+            Engine::Postgres(it) => Import::Postgres(it.begin_import().await?),
+        })
+    }
+
+    pub(crate) async fn rows(&mut self, table: &'static crate::transfer::Table, rows: Vec<Row>) -> Result<(), StoreError> {
+        match self {
+            Import::Sqlite(it) => it.rows(table, rows).await,
+            Import::Postgres(it) => it.rows(table, rows).await,
+        }
+    }
+
+    /// Sets the meta values and commits.
+    pub(crate) async fn commit(self, meta: Vec<(String, String)>) -> Result<(), StoreError> {
+        match self {
+            Import::Sqlite(it) => it.commit(meta).await,
+            Import::Postgres(it) => it.commit(meta).await,
+        }
+    }
+}

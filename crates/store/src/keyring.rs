@@ -1,0 +1,390 @@
+//! Secrets at rest. A secret is sealed (XChaCha20-Poly1305) before it reaches the store, with its owner, its name and
+//! the key's id as associated data, so that a sealed value cannot be moved to another place unnoticed.
+//!
+//! The keys are in a file, the current one first. The store knows the id of the current key: a secret sealed with
+//! another one is refused, which is how a process that has not yet seen a new key learns of it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+
+use api::secret::Secret;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::StoreError;
+
+const KEY_BYTES: usize = 32;
+const NONCE_BYTES: usize = 24;
+
+/// The first byte of a sealed value says how the rest is laid out.
+const LAYOUT: u8 = 1;
+
+/// A secret as it is stored: useless without the key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// The document that it belongs to.
+    pub owner: Uuid,
+    /// Its name, unique within the document.
+    pub name: String,
+    /// The key that it is sealed with.
+    pub key_id: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealed({} of {}, key {})", self.name, self.owner, self.key_id)
+    }
+}
+
+/// Why a key file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    /// It cannot be read.
+    #[error("key file {}: cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It cannot be written.
+    #[error("key file {}: cannot be written", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A line of it is not a key.
+    #[error("key file {}, line {line}: {why}; accepted: `<id> <32 bytes in base64>`, one key a line", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// There is no key in it.
+    #[error("key file {}: holds no key", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Others than its owner may read it.
+    #[error("key file {}: its mode {mode:o} lets others read it; accepted: 600 or 400", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The randomness of the system failed.
+    #[error("the system gave no random bytes: {0}")]
+    Random(getrandom::Error),
+}
+
+/// The keys that secrets are sealed with. Cheap to clone; all clones see a reload.
+#[derive(Clone)]
+pub struct Keyring {
+    path: Option<PathBuf>,
+    keys: Arc<RwLock<Keys>>,
+}
+
+struct Keys {
+    /// The current key first.
+    order: Vec<String>,
+    by_id: HashMap<String, Zeroizing<[u8; KEY_BYTES]>>,
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyring").field("path", &self.path).field("keys", &self.ids()).finish()
+    }
+}
+
+impl Keyring {
+    /// Reads a key file.
+    pub fn read(path: &Path) -> Result<Keyring, KeyFileError> {
+        let keys = read_keys(path)?;
+        Ok(Keyring { path: Some(path.to_owned()), keys: Arc::new(RwLock::new(keys)) })
+    }
+
+    /// Reads a key file, or makes one with a fresh key when there is none.
+    pub fn read_or_create(path: &Path) -> Result<Keyring, KeyFileError> {
+        if !path.exists() {
+            let (id, key) = fresh_key()?;
+            write_keys(path, &[(id, key)])?;
+        }
+        Keyring::read(path)
+    }
+
+    /// A ring with one fresh key that is nowhere else: for tests and simulations.
+    pub fn ephemeral() -> Result<Keyring, KeyFileError> {
+        let (id, key) = fresh_key()?;
+        let keys = Keys { order: vec![id.clone()], by_id: HashMap::from([(id, key)]) };
+        Ok(Keyring { path: None, keys: Arc::new(RwLock::new(keys)) })
+    }
+
+    /// The id of the key that new secrets are sealed with.
+    pub fn current(&self) -> String {
+        self.read_lock().order[0].clone()
+    }
+
+    /// The ids of all keys, the current one first.
+    pub fn ids(&self) -> Vec<String> {
+        self.read_lock().order.clone()
+    }
+
+    /// Makes that key the one that seals, in memory only; false when it is not in the ring.
+    pub(crate) fn prefer(&self, id: &str) -> bool {
+        let mut keys = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(place) = keys.order.iter().position(|it| it == id) else { return false };
+        let id = keys.order.remove(place);
+        keys.order.insert(0, id);
+        true
+    }
+
+    /// Reads the key file again; a ring without a file stays as it is.
+    pub fn reload(&self) -> Result<(), KeyFileError> {
+        if let Some(path) = &self.path {
+            let keys = read_keys(path)?;
+            *self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner) = keys;
+        }
+        Ok(())
+    }
+
+    /// Adds a fresh key in front, in the file first, and returns its id.
+    pub fn add_key(&self) -> Result<String, KeyFileError> {
+        let (id, key) = fresh_key()?;
+        let mut keys = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut lines = vec![(id.clone(), key.clone())];
+        lines.extend(keys.order.iter().map(|id| (id.clone(), keys.by_id[id].clone())));
+        if let Some(path) = &self.path {
+            write_keys(path, &lines)?;
+        }
+        keys.order.insert(0, id.clone());
+        keys.by_id.insert(id.clone(), key);
+        Ok(id)
+    }
+
+    /// Removes all keys but the current one, from the file too.
+    pub fn forget_old_keys(&self) -> Result<(), KeyFileError> {
+        let mut keys = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let current = keys.order[0].clone();
+        if let Some(path) = &self.path {
+            write_keys(path, &[(current.clone(), keys.by_id[&current].clone())])?;
+        }
+        keys.order.truncate(1);
+        keys.by_id.retain(|id, _| *id == current);
+        Ok(())
+    }
+
+    /// Seals a secret with the current key.
+    pub fn seal(&self, owner: Uuid, name: &str, plain: &[u8]) -> Result<Sealed, StoreError> {
+        let keys = self.read_lock();
+        let key_id = keys.order[0].clone();
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce).map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
+        let cipher = XChaCha20Poly1305::new(&Key::from(*keys.by_id[&key_id]));
+        let associated = associated(owner, name, &key_id);
+        let sealed = cipher
+            .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &associated })
+            .map_err(|_| StoreError::invalid(format!("secret {name}: is too large to be sealed")))?;
+        let mut bytes = Vec::with_capacity(1 + NONCE_BYTES + sealed.len());
+        bytes.push(LAYOUT);
+        bytes.extend_from_slice(&nonce);
+        bytes.extend_from_slice(&sealed);
+        Ok(Sealed { owner, name: name.to_owned(), key_id, bytes })
+    }
+
+    /// Opens a sealed secret. When its key is unknown the key file is read once more: another process may have
+    /// added it meanwhile.
+    pub fn open(&self, sealed: &Sealed) -> Result<Secret<Vec<u8>>, StoreError> {
+        if !self.read_lock().by_id.contains_key(&sealed.key_id)
+            && let Err(error) = self.reload()
+        {
+            return Err(refusal(sealed, error.to_string()));
+        }
+        let keys = self.read_lock();
+        let Some(key) = keys.by_id.get(&sealed.key_id) else {
+            return Err(refusal(sealed, format!("the key file does not hold key {}", sealed.key_id)));
+        };
+        let (layout, rest) = sealed.bytes.split_first().ok_or_else(|| refusal(sealed, "it is empty".to_owned()))?;
+        if *layout != LAYOUT || rest.len() < NONCE_BYTES {
+            return Err(refusal(sealed, "it was sealed by a newer release, or damaged".to_owned()));
+        }
+        let (nonce, message) = rest.split_at(NONCE_BYTES);
+        let nonce: [u8; NONCE_BYTES] = nonce.try_into().expect("split at that very length");
+        let associated = associated(sealed.owner, &sealed.name, &sealed.key_id);
+        XChaCha20Poly1305::new(&Key::from(**key))
+            .decrypt(&XNonce::from(nonce), Payload { msg: message, aad: &associated })
+            .map(Secret::new)
+            .map_err(|_| refusal(sealed, "it was changed, or moved from another place".to_owned()))
+    }
+
+    fn read_lock(&self) -> std::sync::RwLockReadGuard<'_, Keys> {
+        self.keys.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn refusal(sealed: &Sealed, why: String) -> StoreError {
+    StoreError::Sealed { owner: sealed.owner, name: sealed.name.clone(), why }
+}
+
+fn associated(owner: Uuid, name: &str, key_id: &str) -> Vec<u8> {
+    // The lengths keep two different pairs of texts from giving the same bytes.
+    let mut bytes = owner.as_bytes().to_vec();
+    for text in [name, key_id] {
+        bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes
+}
+
+fn fresh_key() -> Result<(String, Zeroizing<[u8; KEY_BYTES]>), KeyFileError> {
+    let mut key = Zeroizing::new([0; KEY_BYTES]);
+    getrandom::fill(key.as_mut_slice()).map_err(KeyFileError::Random)?;
+    let id = format!("k{}", &Uuid::new_v4().simple().to_string()[..12]);
+    Ok((id, key))
+}
+
+fn read_keys(path: &Path) -> Result<Keys, KeyFileError> {
+    let read = |source| KeyFileError::Read { path: path.to_owned(), source };
+    let mode = std::fs::metadata(path).map_err(read)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(KeyFileError::Open { path: path.to_owned(), mode });
+    }
+    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(read)?);
+    let mut keys = Keys { order: Vec::new(), by_id: HashMap::new() };
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = |why| KeyFileError::Line { path: path.to_owned(), line: number + 1, why };
+        let (id, encoded) = line.split_once(char::is_whitespace).ok_or_else(|| wrong("has no key behind its id"))?;
+        let decoded = Zeroizing::new(BASE64.decode(encoded.trim()).map_err(|_| wrong("is not base64"))?);
+        let key: [u8; KEY_BYTES] = decoded.as_slice().try_into().map_err(|_| wrong("is not of 32 bytes"))?;
+        if keys.by_id.insert(id.to_owned(), Zeroizing::new(key)).is_some() {
+            return Err(wrong("names a key for the second time"));
+        }
+        keys.order.push(id.to_owned());
+    }
+    if keys.order.is_empty() {
+        return Err(KeyFileError::Empty { path: path.to_owned() });
+    }
+    Ok(keys)
+}
+
+/// Replaces the file in one step: a crash leaves the old or the new one, never half of one.
+fn write_keys(path: &Path, keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)]) -> Result<(), KeyFileError> {
+    let mut text = Zeroizing::new(String::from(
+        "# The keys that this store's secrets are sealed with; the first one seals, all open.\n\
+         # Whoever has this file and the database can read every secret. Keep a copy apart from the database's backups.\n",
+    ));
+    for (id, key) in keys {
+        let encoded = Zeroizing::new(BASE64.encode(key.as_slice()));
+        text.push_str(&format!("{id} {}\n", encoded.as_str()));
+    }
+    let temporary = path.with_extension(format!("new-{}", Uuid::new_v4().simple()));
+    let written = (|| {
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::File::open(folder)?.sync_all()
+    })();
+    written.map_err(|source| {
+        let _ = std::fs::remove_file(&temporary);
+        KeyFileError::Write { path: path.to_owned(), source }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_secret_opens_only_in_its_own_place() {
+        let ring = Keyring::ephemeral().unwrap();
+        let owner = Uuid::new_v4();
+        let sealed = ring.seal(owner, "kubeconfig", b"hunter2").unwrap();
+        assert_eq!(ring.open(&sealed).unwrap().expose(), b"hunter2");
+        assert!(!sealed.bytes.windows(7).any(|window| window == b"hunter2"));
+
+        let moved = Sealed { owner: Uuid::new_v4(), ..sealed.clone() };
+        assert!(ring.open(&moved).unwrap_err().to_string().contains("moved from another place"));
+        let renamed = Sealed { name: "password".to_owned(), ..sealed.clone() };
+        assert!(ring.open(&renamed).is_err());
+        for place in 0..sealed.bytes.len() {
+            let mut damaged = sealed.clone();
+            damaged.bytes[place] ^= 1;
+            assert!(ring.open(&damaged).is_err(), "a flipped bit in byte {place} went unnoticed");
+        }
+        let cut = Sealed { bytes: sealed.bytes[..10].to_vec(), ..sealed.clone() };
+        assert!(ring.open(&cut).is_err());
+        assert!(!format!("{sealed:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_key_file_is_made_once_private_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let ring = Keyring::read_or_create(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let sealed = ring.seal(Uuid::nil(), "a", b"b").unwrap();
+        let again = Keyring::read_or_create(&path).unwrap();
+        assert_eq!(again.open(&sealed).unwrap().expose(), b"b");
+    }
+
+    #[test]
+    fn another_process_learns_of_a_new_key_by_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let ours = Keyring::read_or_create(&path).unwrap();
+        let theirs = Keyring::read(&path).unwrap();
+        let old = ours.seal(Uuid::nil(), "a", b"old").unwrap();
+        let new_id = ours.add_key().unwrap();
+        let new = ours.seal(Uuid::nil(), "a", b"new").unwrap();
+        assert_eq!(new.key_id, new_id);
+        assert_eq!(theirs.open(&new).unwrap().expose(), b"new");
+        ours.forget_old_keys().unwrap();
+        assert!(ours.open(&old).unwrap_err().to_string().contains("does not hold key"));
+    }
+
+    #[test]
+    fn a_wrong_key_file_is_refused_with_its_line_and_never_shows_the_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let check = |text: &str, expect: &str| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            let refusal = Keyring::read(&path).unwrap_err().to_string();
+            assert!(refusal.contains(expect), "{refusal}");
+            assert!(!refusal.contains("c2VjcmV0"), "{refusal}");
+        };
+        check("", "holds no key");
+        check("# only a comment\n", "holds no key");
+        check("k1\n", "line 1: has no key behind its id");
+        check("k1 !!!\n", "line 1: is not base64");
+        check("\nk1 c2VjcmV0\n", "line 2: is not of 32 bytes");
+        let key = BASE64.encode([7; 32]);
+        check(&format!("k1 {key}\nk1 {key}\n"), "line 2: names a key for the second time");
+        std::fs::write(&path, format!("k1 {key}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(Keyring::read(&path).unwrap_err().to_string().contains("mode 644"));
+    }
+}

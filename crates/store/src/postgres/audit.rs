@@ -1,0 +1,88 @@
+//! The audit log: lists, and what the sealer needs.
+
+use std::time::Duration;
+
+use api::audit::{AuditEntry, AuditRecord};
+use tokio_postgres::Row;
+
+use super::records::columns;
+use super::{Postgres, count, get, micros, time};
+use crate::StoreError;
+use crate::document::behind;
+use crate::engine::{AuditListing, AuditPlace, AuditRow, Sealing};
+
+const RECORD: &str = "select tx, seq, id, at, actor, action, target, reason, correlation, before, after, number, seal from audit";
+
+impl Postgres {
+    pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
+        let before = listing.before.unwrap_or(AuditPlace { tx: i64::MAX, seq: i64::MAX });
+        let (target_end, action_end) = (listing.target.as_deref().map(behind), listing.action.as_deref().map(behind));
+        let sql = format!(
+            "{RECORD} where (tx, seq) < ($1, $2) and ($3::text is null or actor = $3)
+               and ($4::text is null or (target >= $4 and target < $5)) and ($6::text is null or (action >= $6 and action < $7))
+             order by tx desc, seq desc limit $8"
+        );
+        let rows = self
+            .rows(
+                "list the audit log",
+                &sql,
+                &[
+                    &before.tx, &before.seq, &listing.actor, &listing.target, &target_end, &listing.action, &action_end,
+                    &count(listing.limit),
+                ],
+            )
+            .await?;
+        rows.iter().map(record).collect()
+    }
+
+    pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        let sql = format!(
+            "{RECORD} where number is null and tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+             order by tx, seq limit $1"
+        );
+        self.rows("read the audit log", &sql, &[&count(limit)]).await?.iter().map(record).collect()
+    }
+
+    pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        let sql = format!("{RECORD} where number is not null and number >= $1 order by number limit $2");
+        self.rows("read the audit log", &sql, &[&number, &count(limit)]).await?.iter().map(record).collect()
+    }
+
+    pub(crate) async fn audit_older(&self, age: Duration, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        let sql = format!(
+            "select * from ({RECORD} where number is not null order by number limit $2) oldest
+             where at < micros_v1() - $1 order by number"
+        );
+        self.rows("read the audit log", &sql, &[&micros(age), &count(limit)]).await?.iter().map(record).collect()
+    }
+
+    pub(crate) async fn seal_audit(
+        &self,
+        name: &str,
+        fence: i64,
+        sealings: Vec<Sealing>,
+        meta: Vec<(String, String)>,
+    ) -> Result<(), StoreError> {
+        let txs: Vec<i64> = sealings.iter().map(|it| it.place.tx).collect();
+        let seqs: Vec<i64> = sealings.iter().map(|it| it.place.seq).collect();
+        let numbers: Vec<i64> = sealings.iter().map(|it| it.number).collect();
+        let seals: Vec<&str> = sealings.iter().map(|it| it.seal.as_str()).collect();
+        let (keys, values) = columns(&meta);
+        let sql = "select seal_audit_v1($1, $2, $3, $4, $5, $6, $7, $8)";
+        self.rows("seal the audit log", sql, &[&name, &fence, &txs, &seqs, &numbers, &seals, &keys, &values]).await.map(drop)
+    }
+}
+
+fn record(row: &Row) -> Result<AuditRow, StoreError> {
+    let entry = AuditEntry {
+        actor: get(row, 4)?,
+        action: get(row, 5)?,
+        target: get(row, 6)?,
+        reason: get(row, 7)?,
+        correlation_id: get(row, 8)?,
+        before: get(row, 9)?,
+        after: get(row, 10)?,
+    };
+    let record = AuditRecord { id: get(row, 2)?, time: time(get(row, 3)?)?, entry, number: get(row, 11)?, seal: get(row, 12)? };
+    Ok(AuditRow { place: AuditPlace { tx: get(row, 0)?, seq: get(row, 1)? }, record })
+}

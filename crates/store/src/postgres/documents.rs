@@ -1,0 +1,100 @@
+//! Reading documents and secrets.
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::{Postgres, count, get, time};
+use crate::document::behind;
+use crate::keyring::Sealed;
+use crate::{Etag, Listing, StoreError, Stored};
+
+const DOCUMENT: &str = "select uuid, id, kind, parent, etag, generation, body, created, changed from documents where deleted_at is null";
+const SECRET: &str = "select owner, name, key_id, sealed from secrets";
+
+impl Postgres {
+    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored>, StoreError> {
+        let sql = format!("{DOCUMENT} and uuid = $1");
+        self.rows("read a document", &sql, &[&uuid]).await?.first().map(document).transpose()
+    }
+
+    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
+        let sql = format!("{DOCUMENT} and uuid = any ($1)");
+        self.rows("read documents", &sql, &[&uuids]).await?.iter().map(document).collect()
+    }
+
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored>, StoreError> {
+        let sql = format!("{DOCUMENT} and id = $1");
+        self.rows("find a document", &sql, &[&id]).await?.first().map(document).transpose()
+    }
+
+    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
+        let limit = count(listing.limit);
+        let mut sql = format!("{DOCUMENT} and kind = $1");
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&listing.kind];
+        let end = listing.prefix.as_deref().map(behind);
+        match (&listing.parent, &listing.after) {
+            (Some(parent), after) => {
+                let mut narrow = |condition: &str, value| {
+                    values.push(value);
+                    sql += &format!(" and {condition} ${}", values.len());
+                };
+                narrow("parent =", parent);
+                if let (Some(prefix), Some(end)) = (&listing.prefix, &end) {
+                    narrow("id >=", prefix);
+                    narrow("id <", end);
+                }
+                if let Some((_, id)) = after {
+                    narrow("id >", id);
+                }
+                sql += " order by id";
+            }
+            (None, after) => {
+                if let Some((parent, id)) = after {
+                    values.extend([parent as &(dyn ToSql + Sync), id]);
+                    sql += " and (parent, id) > ($2, $3)";
+                }
+                sql += " order by parent, id";
+            }
+        }
+        values.push(&limit);
+        sql += &format!(" limit ${}", values.len());
+        self.rows("list documents", &sql, &values).await?.iter().map(document).collect()
+    }
+
+    pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Sealed>, StoreError> {
+        let sql = format!("{SECRET} where owner = $1 and name = $2");
+        self.rows("read a secret", &sql, &[&owner, &name]).await?.first().map(sealed).transpose()
+    }
+
+    pub(crate) async fn secrets(&self, not_of: Option<String>, after: Option<(Uuid, String)>, limit: usize) -> Result<Vec<Sealed>, StoreError> {
+        let (owner, name) = after.unwrap_or((Uuid::nil(), String::new()));
+        let sql = format!("{SECRET} where (owner, name) > ($1, $2) and ($3::text is null or key_id <> $3) order by owner, name limit $4");
+        self.rows("read secrets", &sql, &[&owner, &name, &not_of, &count(limit)]).await?.iter().map(sealed).collect()
+    }
+
+    pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {
+        let sql = "update secrets set sealed = $4, key_id = $5, changed = micros_v1()
+                   where owner = $1 and name = $2 and sealed = $3 returning owner";
+        let values: [&(dyn ToSql + Sync); 5] = [&old.owner, &old.name, &old.bytes, &new.bytes, &new.key_id];
+        Ok(!self.rows("seal a secret anew", sql, &values).await?.is_empty())
+    }
+}
+
+fn document(row: &Row) -> Result<Stored, StoreError> {
+    Ok(Stored {
+        uuid: get(row, 0)?,
+        id: get(row, 1)?,
+        kind: get(row, 2)?,
+        parent: get(row, 3)?,
+        etag: Etag(get(row, 4)?),
+        generation: get(row, 5)?,
+        body: get(row, 6)?,
+        created: time(get(row, 7)?)?,
+        changed: time(get(row, 8)?)?,
+    })
+}
+
+fn sealed(row: &Row) -> Result<Sealed, StoreError> {
+    Ok(Sealed { owner: get(row, 0)?, name: get(row, 1)?, key_id: get(row, 2)?, bytes: get(row, 3)? })
+}

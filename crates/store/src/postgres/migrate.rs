@@ -1,0 +1,237 @@
+//! Bringing the schema up to date, on a connection of its own and under a lock, so that of several processes that
+//! start at once one migrates and the others wait for it.
+
+use std::time::Duration;
+
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use super::Postgres;
+use super::connect::{Direct, Route};
+use crate::migrate::{self, Applied, Migration, Plan};
+use crate::open::{Migrate, OpenError, Options, Schema};
+
+/// The schema of this engine.
+pub(crate) static MIGRATIONS: &[Migration] = &[Migration {
+    number: 1,
+    name: "keel",
+    sql: concat!(
+        include_str!("../../migrations/postgres/0001_keel.sql"),
+        include_str!("../../migrations/postgres/0001_queue.sql"),
+        include_str!("../../migrations/postgres/0001_records.sql"),
+    ),
+}];
+
+/// Whoever migrates holds this advisory lock.
+const LOCK: i64 = 5_346_213_300;
+/// The oldest server that has what we need: 64-bit transaction ids.
+const OLDEST: i32 = 130_000;
+/// Statements behind this line build indexes while others write, and so outside the transaction.
+const CONCURRENTLY: &str = "-- concurrently";
+
+impl Postgres {
+    /// The schema that a database has, and the newest that we know.
+    pub(crate) async fn schema(options: &Options) -> Result<Schema, OpenError> {
+        let route = Route::find(options)?;
+        let server = reach(&route).await?;
+        let found = applied(&route, &server.client).await?;
+        let known = MIGRATIONS.last().map_or(0, |it| it.number);
+        Ok(Schema { found: found.iter().map(|it| it.number).max().unwrap_or(0), known })
+    }
+}
+
+/// Makes the schema what this release needs, or says why not; and makes sure that the feed's positions still hold.
+pub(super) async fn bring_up(route: &Route, allowed: Migrate) -> Result<(), OpenError> {
+    let server = reach(route).await?;
+    let client = &server.client;
+    let said = |error| route.refused(&error);
+    let plan = migrate::plan(&route.place, &applied(route, client).await?, MIGRATIONS, allowed)?;
+    if matches!(plan, Plan::Apply { .. }) || (allowed == Migrate::Auto && has_unbuilt(client).await.map_err(said)?) {
+        lock(route, client).await?;
+        // Somebody else may have migrated while we waited.
+        if let Plan::Apply { from } = migrate::plan(&route.place, &applied(route, client).await?, MIGRATIONS, allowed)? {
+            for migration in MIGRATIONS.iter().filter(|it| it.number > from) {
+                apply(route, client, migration).await?;
+            }
+        }
+        for migration in MIGRATIONS {
+            build_indexes(route, client, migration).await?;
+        }
+        client.execute("select pg_advisory_unlock($1)", &[&LOCK]).await.map_err(said)?;
+    }
+    recognise(route, client).await
+}
+
+/// A connection to a server that we can use.
+async fn reach(route: &Route) -> Result<Direct, OpenError> {
+    let server = route.direct().await?;
+    let said = |error| route.refused(&error);
+    server.client.batch_execute("set statement_timeout = 0; set lock_timeout = 0").await.map_err(said)?;
+    let row = server
+        .client
+        .query_one("select current_setting('server_version_num')::int4, current_setting('server_version'), pg_is_in_recovery(), current_schema()::text", &[])
+        .await
+        .map_err(said)?;
+    let refused = |why: &str| OpenError::Server { place: route.place.clone(), why: why.to_owned() };
+    if row.get::<_, i32>(0) < OLDEST {
+        return Err(OpenError::ServerTooOld { place: route.place.clone(), found: row.get(1) });
+    }
+    if row.get::<_, bool>(2) {
+        return Err(refused("is a standby, which cannot be written; name the primary"));
+    }
+    if row.get::<_, Option<String>>(3).is_none() {
+        return Err(refused("its user's search_path names no schema that exists"));
+    }
+    Ok(server)
+}
+
+/// What migrations a database has seen; a database of something else is refused.
+async fn applied(route: &Route, client: &Client) -> Result<Vec<Applied>, OpenError> {
+    let said = |error| route.refused(&error);
+    let row = client
+        .query_one(
+            "select count(*) filter (where c.relname = 'schema' and exists (
+                      select from pg_attribute a where a.attrelid = c.oid and a.attname = 'checksum')) as ours,
+                    count(*) as tables
+             from pg_class c where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'f')",
+            &[],
+        )
+        .await
+        .map_err(said)?;
+    match (row.get::<_, i64>(0), row.get::<_, i64>(1)) {
+        (0, 0) => Ok(Vec::new()),
+        (0, _) => Err(OpenError::Foreign { place: route.place.clone() }),
+        _ => {
+            let rows = client.query("select number, checksum from schema order by number", &[]).await.map_err(said)?;
+            Ok(rows.iter().map(|row| Applied { number: row.get(0), checksum: row.get(1) }).collect())
+        }
+    }
+}
+
+/// Takes the lock by asking again and again: a session that waits inside a statement would hold a snapshot, for which
+/// an index that is built concurrently in turn waits.
+async fn lock(route: &Route, client: &Client) -> Result<(), OpenError> {
+    for _ in 0..600 {
+        let row = client.query_one("select pg_try_advisory_lock($1)", &[&LOCK]).await.map_err(|error| route.refused(&error))?;
+        if row.get(0) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Err(OpenError::Server { place: route.place.clone(), why: "another process has been migrating it for two minutes".to_owned() })
+}
+
+async fn apply(route: &Route, client: &Client, migration: &Migration) -> Result<(), OpenError> {
+    let (inside, _) = parts(migration);
+    let applied = async {
+        client.batch_execute("begin").await?;
+        if migration.number == 1 {
+            client
+                .batch_execute("create table schema (number bigint not null primary key, name text not null, checksum text not null, applied bigint not null)")
+                .await?;
+        }
+        client.batch_execute(inside).await?;
+        client
+            .execute(
+                "insert into schema (number, name, checksum, applied) values ($1, $2, $3, micros_v1())",
+                &[&migration.number, &migration.name, &migration.checksum()],
+            )
+            .await?;
+        if migration.number == 1 {
+            for (key, value) in migrate::first_meta() {
+                client.execute("insert into meta (key, value) values ($1, $2)", &[&key, &value]).await?;
+            }
+        }
+        client.batch_execute("commit").await
+    };
+    match applied.await {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let _ = client.batch_execute("rollback").await;
+            Err(failed(route, migration, &error))
+        }
+    }
+}
+
+fn failed(route: &Route, migration: &Migration, error: &tokio_postgres::Error) -> OpenError {
+    let why = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
+    OpenError::Migration { place: route.place.clone(), number: migration.number, why }
+}
+
+/// What belongs into the transaction, and what must stay outside.
+fn parts(migration: &Migration) -> (&'static str, Vec<&'static str>) {
+    match migration.sql.split_once(CONCURRENTLY) {
+        None => (migration.sql, Vec::new()),
+        Some((inside, outside)) => (inside, outside.split(';').map(str::trim).filter(|it| !it.is_empty()).collect()),
+    }
+}
+
+/// `create index concurrently if not exists NAME on …`: the name.
+fn index_name(statement: &str) -> &str {
+    let mut words = statement.split_whitespace().skip_while(|word| !word.eq_ignore_ascii_case("exists"));
+    words.nth(1).unwrap_or_default()
+}
+
+async fn validity(client: &Client, index: &str) -> Result<Option<bool>, tokio_postgres::Error> {
+    let row = client.query_opt("select indisvalid from pg_index where indexrelid = to_regclass($1)", &[&index]).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
+/// Whether an index is missing or half-built, because a process was killed while it built it.
+async fn has_unbuilt(client: &Client) -> Result<bool, tokio_postgres::Error> {
+    for migration in MIGRATIONS {
+        for statement in parts(migration).1 {
+            if validity(client, index_name(statement)).await? != Some(true) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+async fn build_indexes(route: &Route, client: &Client, migration: &Migration) -> Result<(), OpenError> {
+    let said = |error: tokio_postgres::Error| failed(route, migration, &error);
+    for statement in parts(migration).1 {
+        let name = index_name(statement);
+        match validity(client, name).await.map_err(said)? {
+            Some(true) => continue,
+            Some(false) => client.batch_execute(&format!("drop index concurrently {name}")).await.map_err(said)?,
+            None => {}
+        }
+        client.batch_execute(statement).await.map_err(said)?;
+        if validity(client, name).await.map_err(said)? != Some(true) {
+            let why = format!("index {name} was built and is not valid");
+            return Err(OpenError::Migration { place: route.place.clone(), number: migration.number, why });
+        }
+    }
+    Ok(())
+}
+
+/// Raises the store's generation when the database was restored into another instance, or to an earlier time.
+async fn recognise(route: &Route, client: &Client) -> Result<(), OpenError> {
+    let system: String = match client.query_one("select system_identifier::text from pg_control_system()", &[]).await {
+        Ok(row) => row.get(0),
+        // Not permitted here: the transaction ids alone must do.
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => String::new(),
+        Err(error) => return Err(route.refused(&error)),
+    };
+    let row = client.query_one("select recognise_v1($1)", &[&system]).await.map_err(|error| route.refused(&error))?;
+    if row.get(0) {
+        tracing::warn!("The database {} was restored: readers of the change feed list everything once", route.place);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_concurrently_stays_outside_the_transaction() {
+        let sql = "create table a ();\n-- concurrently\ncreate index concurrently if not exists a_x on a (x);\n";
+        let (inside, outside) = parts(&Migration { number: 9, name: "x", sql });
+        assert_eq!(inside, "create table a ();\n");
+        assert_eq!(outside, ["create index concurrently if not exists a_x on a (x)"]);
+        assert_eq!(index_name(outside[0]), "a_x");
+    }
+}

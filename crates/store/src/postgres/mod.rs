@@ -1,0 +1,156 @@
+//! PostgreSQL: many hosts, many processes. Every verb of the queue is one function on the server, so one round trip;
+//! every transaction of documents is one statement or one pipeline. Time is the server's, never the host's.
+
+mod audit;
+mod commit;
+mod connect;
+mod documents;
+mod error;
+mod feed;
+mod migrate;
+mod queue;
+mod records;
+mod transfer;
+mod wake;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::StoreError;
+use crate::open::{OpenError, Options};
+use crate::wake::{Topic, Topics, Wakeups};
+
+pub(crate) use transfer::Import;
+
+use connect::Route;
+use error::Remedy;
+use wake::Post;
+
+/// No statement of ours takes so long (the server itself stops them earlier): the server hangs, or the way to it is
+/// cut without a sign.
+const DEADLINE: Duration = Duration::from_secs(12);
+/// How often a transaction that lost against another is tried.
+const TRIES: u32 = 6;
+
+/// An open PostgreSQL store.
+#[derive(Debug, Clone)]
+pub(crate) struct Postgres {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    route: Route,
+    pool: Pool,
+    post: Post,
+}
+
+impl Postgres {
+    /// Reaches the server, brings the schema up to date as the options allow, and starts listening.
+    pub(crate) async fn open(options: &Options) -> Result<Postgres, OpenError> {
+        let route = Route::find(options)?;
+        migrate::bring_up(&route, options.migrate).await?;
+        let pool = route.pool(options.connections)?;
+        let post = Post::open(route.clone());
+        let postgres = Postgres { shared: Arc::new(Shared { route, pool, post }) };
+        Ok(postgres)
+    }
+
+    pub(crate) fn place(&self) -> String {
+        self.shared.route.place.clone()
+    }
+
+    pub(crate) fn wakeups(&self, topic: Topic) -> Wakeups {
+        self.shared.post.waiter(topic)
+    }
+
+    pub(crate) async fn close(&self) {
+        self.shared.post.close().await;
+        self.shared.pool.close();
+    }
+
+    fn wake(&self, topics: Topics) {
+        self.shared.post.send(topics);
+    }
+
+    /// One statement, a transaction of its own: said again when it lost against another.
+    async fn rows(&self, what: &'static str, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
+        let mut tried = 1;
+        loop {
+            let client = self.shared.pool.get().await.map_err(|error| error::pool_error(what, error))?;
+            let said = tokio::time::timeout(DEADLINE, async {
+                let statement = client.prepare_cached(sql).await?;
+                client.query(&statement, values).await
+            });
+            let failure = match said.await {
+                Ok(Ok(rows)) => return Ok(rows),
+                Ok(Err(failure)) => failure,
+                Err(_) => {
+                    discard(client);
+                    return Err(error::late(what));
+                }
+            };
+            match error::remedy(&failure) {
+                Remedy::Again if tried < TRIES => pause(tried).await,
+                Remedy::AgainElsewhere if tried < TRIES => discard(client),
+                Remedy::Again | Remedy::None => return Err(error::store_error(what, failure)),
+                Remedy::Discard | Remedy::AgainElsewhere => {
+                    discard(client);
+                    return Err(error::store_error(what, failure));
+                }
+            }
+            tried += 1;
+        }
+    }
+
+    /// As [`Postgres::rows`], for statements that answer with one row.
+    async fn row(&self, what: &'static str, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Row, StoreError> {
+        self.rows(what, sql, values).await?.into_iter().next().ok_or_else(|| StoreError::broken(what))
+    }
+}
+
+/// A connection that is not lent again.
+fn discard(client: deadpool_postgres::Object) {
+    drop(deadpool_postgres::Object::take(client));
+}
+
+/// So that two that met do not meet again.
+async fn pause(tried: u32) {
+    let mut byte = [0];
+    let _ = getrandom::fill(&mut byte);
+    tokio::time::sleep(Duration::from_millis(u64::from(tried) * (2 + u64::from(byte[0]) / 16))).await;
+}
+
+/// The value of a column, or the store is not what this release wrote.
+fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, StoreError> {
+    row.try_get(index).map_err(|error| StoreError::Broken {
+        what: "a row holds what it should not".to_owned(),
+        source: Some(Box::new(error)),
+    })
+}
+
+/// A stored time.
+fn time(micros: i64) -> Result<jiff::Timestamp, StoreError> {
+    jiff::Timestamp::from_microsecond(micros).map_err(|_| StoreError::broken(format!("a row holds {micros}, which is no time")))
+}
+
+/// A duration in the store's unit; longer than the store can count is for ever.
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+/// A number of rows as the server counts them.
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The same, where a function takes the shorter kind.
+fn count32(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

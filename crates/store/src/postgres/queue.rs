@@ -1,0 +1,201 @@
+//! The queue. The algorithms are the functions of `migrations/postgres/0001_queue.sql`; here they are called.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use api::audit::AuditEntry;
+use api::work::{UnknownWord, WorkKind, WorkState};
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::commit::{COMPLETE, topics};
+use super::{Postgres, count, count32, get, micros, time};
+use crate::StoreError;
+use crate::wake::Topics;
+use crate::work::{Budget, Claimed, Completion, Fate, Hold, LaneView, Renewed, Signals, Walk, WorkView};
+
+const LIVE: &str = "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
+  created, started, null::bigint as finished, null::jsonb as result";
+const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
+  created, started, finished, result";
+
+impl Postgres {
+    pub(crate) async fn claim(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+        self.take("claim", "select * from claim_v1($1, $2, $3, $4)", kind, max, owner, lease).await
+    }
+
+    pub(crate) async fn take_over(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+        self.take("take over", "select * from take_over_v1($1, $2, $3, $4)", kind, max, owner, lease).await
+    }
+
+    async fn take(
+        &self,
+        what: &'static str,
+        sql: &str,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        let rows = self.rows(what, sql, &[&kind.as_str(), &count32(max), &owner, &micros(lease)]).await?;
+        let mut claimed = Vec::with_capacity(rows.len());
+        let mut news = Topics::default();
+        for row in &rows {
+            news.merge(topics(get(row, 7)?));
+            // A row without work only says who is to be woken.
+            if let Some(work) = get::<Option<Uuid>>(row, 0)? {
+                claimed.push(Claimed {
+                    hold: Hold { work, lane: get(row, 1)?, owner, fence: get(row, 2)? },
+                    kind,
+                    attempt: get(row, 3)?,
+                    step: get(row, 4)?,
+                    checkpoint: get(row, 5)?,
+                    run_after: time(get(row, 6)?)?,
+                    taken_over: what == "take over",
+                });
+            }
+        }
+        self.wake(news);
+        Ok(claimed)
+    }
+
+    pub(crate) async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
+        if completions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let works: Vec<Uuid> = completions.iter().map(|it| it.hold.work).collect();
+        let lanes: Vec<Uuid> = completions.iter().map(|it| it.hold.lane).collect();
+        let owners: Vec<Uuid> = completions.iter().map(|it| it.hold.owner).collect();
+        let fences: Vec<i64> = completions.iter().map(|it| it.hold.fence).collect();
+        let states: Vec<&str> = completions.iter().map(|it| it.ending.state().as_str()).collect();
+        let results: Vec<&Value> = completions.iter().map(|it| &it.result).collect();
+        let row = self.row("complete", COMPLETE, &[&works, &lanes, &owners, &fences, &states, &results, &false]).await?;
+        let mut done: HashSet<Uuid> = get::<Option<Vec<Uuid>>>(&row, 0)?.unwrap_or_default().into_iter().collect();
+        self.wake(topics(get(&row, 1)?));
+        // The same work given twice ends once.
+        Ok(works.iter().map(|work| if done.remove(work) { Fate::Done } else { Fate::Lost }).collect())
+    }
+
+    pub(crate) async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>, lease: Duration) -> Result<Vec<Renewed>, StoreError> {
+        if lanes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = "with mine as (
+              select lane from lanes where owner = $1 and lane = any ($2::uuid[]) order by lane for update)
+            update lanes l set lease_until = micros_v1() + $3 from mine m where l.lane = m.lane
+            returning l.lane, l.fence, l.preempt, l.cancel";
+        let rows = self.rows("renew", sql, &[&owner, &lanes, &micros(lease)]).await?;
+        let renewed = |row: &Row| {
+            let signals = Signals { preempt: get(row, 2)?, cancel: get(row, 3)? };
+            Ok(Renewed { lane: get(row, 0)?, fence: get(row, 1)?, signals })
+        };
+        rows.iter().map(renewed).collect()
+    }
+
+    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        let sql = "select seen_, last_, changed_, woken_ from expire_v1($1, $2)";
+        let row = self.row("expire", sql, &[&after, &count32(max)]).await?;
+        self.wake(topics(get(&row, 3)?));
+        let next = if get::<i32>(&row, 0)? == count32(max) { get(&row, 1)? } else { None };
+        Ok(Walk { changed: usize::try_from(get::<i32>(&row, 2)?).unwrap_or(0), next })
+    }
+
+    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        let sql = "select last_, changed_, woken_ from repair_v1($1, $2)";
+        let row = self.row("repair", sql, &[&after, &count32(max)]).await?;
+        self.wake(topics(get(&row, 2)?));
+        Ok(Walk { changed: usize::try_from(get::<i32>(&row, 1)?).unwrap_or(0), next: get(&row, 0)? })
+    }
+
+    pub(crate) async fn set_budget(&self, key: String, limit: Option<u32>, audit: Option<AuditEntry>) -> Result<(), StoreError> {
+        self.set_limit(&key, limit, audit).await
+    }
+
+    pub(crate) async fn works(&self, ids: Vec<Uuid>) -> Result<Vec<WorkView>, StoreError> {
+        let sql = format!(
+            "select {LIVE} from work where id = any ($1::uuid[]) union all select {ENDED} from history where id = any ($1::uuid[])"
+        );
+        self.rows("read work", &sql, &[&ids]).await?.iter().map(work).collect()
+    }
+
+    pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
+        let sql = format!(
+            "select {LIVE} from work where lane = $1 and state = 'Pending' order by class, due_at, priority, id limit $2"
+        );
+        self.rows("read a lane's work", &sql, &[&lane, &count(limit)]).await?.iter().map(work).collect()
+    }
+
+    pub(crate) async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
+        let sql = "select lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel
+                   from lanes where lane = $1";
+        self.rows("read a lane", sql, &[&lane]).await?.first().map(lane_view).transpose()
+    }
+
+    pub(crate) async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
+        let sql = "select head_at - micros_v1() from lanes where head_kind = $1 and owner is null and parked_on is null
+                   order by head_at limit 1";
+        let rows = self.rows("look for due work", sql, &[&kind.as_str()]).await?;
+        let wait = rows.first().map(|row| get::<i64>(row, 0)).transpose()?;
+        Ok(wait.map(|wait| Duration::from_micros(u64::try_from(wait).unwrap_or(0))))
+    }
+
+    pub(crate) async fn budgets(&self) -> Result<Vec<Budget>, StoreError> {
+        let sql = "select key, cap, used, (select count(*) from lanes where parked_on = key) from budgets order by key";
+        let budget = |row: &Row| {
+            Ok(Budget {
+                key: get(row, 0)?,
+                limit: u32::try_from(get::<i32>(row, 1)?).unwrap_or(0),
+                used: u32::try_from(get::<i32>(row, 2)?).unwrap_or(0),
+                parked: u32::try_from(get::<i64>(row, 3)?).unwrap_or(u32::MAX),
+            })
+        };
+        self.rows("read budgets", sql, &[]).await?.iter().map(budget).collect()
+    }
+}
+
+fn word<T: std::str::FromStr<Err = UnknownWord>>(text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|error: UnknownWord| StoreError::broken(error.to_string()))
+}
+
+fn at(micros: Option<i64>) -> Result<Option<jiff::Timestamp>, StoreError> {
+    micros.map(time).transpose()
+}
+
+fn work(row: &Row) -> Result<WorkView, StoreError> {
+    Ok(WorkView {
+        id: get(row, 0)?,
+        lane: get(row, 1)?,
+        kind: word::<WorkKind>(get(row, 2)?)?,
+        state: word::<WorkState>(get(row, 3)?)?,
+        attempt: get(row, 4)?,
+        run_after: time(get(row, 5)?)?,
+        due_at: time(get(row, 6)?)?,
+        run_before: at(get(row, 7)?)?,
+        priority: get(row, 8)?,
+        step: get(row, 9)?,
+        checkpoint: get(row, 10)?,
+        fence: get(row, 11)?,
+        created: time(get(row, 12)?)?,
+        started: at(get(row, 13)?)?,
+        finished: at(get(row, 14)?)?,
+        result: get(row, 15)?,
+    })
+}
+
+fn lane_view(row: &Row) -> Result<LaneView, StoreError> {
+    Ok(LaneView {
+        lane: get(row, 0)?,
+        head_kind: get::<Option<&str>>(row, 1)?.map(word).transpose()?,
+        head_at: at(get(row, 2)?)?,
+        parked_on: get(row, 3)?,
+        owner: get(row, 4)?,
+        lease_until: at(get(row, 5)?)?,
+        fence: get(row, 6)?,
+        running: get(row, 7)?,
+        signals: Signals { preempt: get(row, 8)?, cancel: get(row, 9)? },
+    })
+}

@@ -1,0 +1,104 @@
+//! The small rows: health, named leases, meta; and what retention removes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::commit::topics;
+use super::{Postgres, count32, get, micros, time};
+use crate::StoreError;
+use crate::engine::Stale;
+use crate::records::HealthSample;
+
+/// Rows of one statement: enough to be cheap, few enough not to hold locks for long.
+const HEALTH_BLOCK: usize = 500;
+
+impl Postgres {
+    pub(crate) async fn put_health(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
+        // In the order of their locks, and each cluster once.
+        let newest: BTreeMap<Uuid, HealthSample> = samples.into_iter().map(|sample| (sample.cluster, sample)).collect();
+        let newest: Vec<HealthSample> = newest.into_values().collect();
+        let sql = "insert into health as h (cluster, at, reachable, since, sample)
+            select s.cluster, t.now, s.reachable, t.now, s.sample
+            from (select micros_v1() as now) t, unnest($1::uuid[], $2::bool[], $3::jsonb[]) as s (cluster, reachable, sample)
+            order by s.cluster
+            on conflict (cluster) do update set at = excluded.at, reachable = excluded.reachable, sample = excluded.sample,
+              since = case when h.reachable = excluded.reachable then h.since else excluded.at end";
+        for block in newest.chunks(HEALTH_BLOCK) {
+            let clusters: Vec<Uuid> = block.iter().map(|it| it.cluster).collect();
+            let reachable: Vec<bool> = block.iter().map(|it| it.reachable).collect();
+            let samples: Vec<&Value> = block.iter().map(|it| &it.sample).collect();
+            self.rows("write health", sql, &[&clusters, &reachable, &samples]).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
+        let sql = "select cluster, at, reachable, since, sample from health where cluster = any ($1)";
+        let sample = |row: &Row| {
+            Ok(HealthSample {
+                cluster: get(row, 0)?,
+                at: time(get(row, 1)?)?,
+                reachable: get(row, 2)?,
+                since: time(get(row, 3)?)?,
+                sample: get(row, 4)?,
+            })
+        };
+        self.rows("read health", sql, &[&clusters]).await?.iter().map(sample).collect()
+    }
+
+    pub(crate) async fn take_lease(&self, name: &str, owner: Uuid, lease: Duration) -> Result<Option<i64>, StoreError> {
+        let sql = "insert into leases as l (name, owner, lease_until, fence) values ($1, $2, micros_v1() + $3, 1)
+            on conflict (name) do update set owner = excluded.owner, lease_until = excluded.lease_until,
+              fence = l.fence + case when l.owner is distinct from excluded.owner then 1 else 0 end
+            where l.owner is null or l.owner = excluded.owner or l.lease_until < micros_v1()
+            returning fence";
+        let rows = self.rows("take a lease", sql, &[&name, &owner, &micros(lease)]).await?;
+        rows.first().map(|row| get(row, 0)).transpose()
+    }
+
+    pub(crate) async fn release_lease(&self, name: &str, owner: Uuid) -> Result<(), StoreError> {
+        let sql = "update leases set owner = null where name = $1 and owner = $2";
+        self.rows("release a lease", sql, &[&name, &owner]).await.map(drop)
+    }
+
+    pub(crate) async fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let rows = self.rows("read meta", "select value from meta where key = $1", &[&key]).await?;
+        rows.first().map(|row| get(row, 0)).transpose()
+    }
+
+    pub(crate) async fn set_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
+        let (keys, values) = columns(&values);
+        self.rows("write meta", "select set_meta_v1($1, $2)", &[&keys, &values]).await.map(drop)
+    }
+
+    pub(crate) async fn trim(&self, stale: Stale, age: Duration, max: usize, meta: Vec<(String, String)>) -> Result<usize, StoreError> {
+        let (keys, values) = columns(&meta);
+        let (age, max) = (micros(age), count32(max));
+        let what = "remove what is old";
+        let row = match stale {
+            Stale::Feed => self.row(what, "select trim_feed_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values]).await?,
+            Stale::Tombstones => {
+                self.row(what, "select trim_tombstones_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values]).await?
+            }
+            Stale::History(kind) => {
+                let sql = "select trim_history_v1($1, $2, $3, $4, $5)";
+                self.row(what, sql, &[&kind.as_str(), &age, &max, &keys, &values]).await?
+            }
+            Stale::Audit { up_to } => self.row(what, "select trim_audit_v1($1, $2, $3)", &[&up_to, &keys, &values]).await?,
+        };
+        let removed = usize::try_from(get::<i32>(&row, 0)?).unwrap_or(0);
+        if removed > 0 && matches!(stale, Stale::History(_)) {
+            self.wake(topics(1));
+        }
+        Ok(removed)
+    }
+}
+
+/// Pairs as two arrays.
+pub(super) fn columns(pairs: &[(String, String)]) -> (Vec<&str>, Vec<&str>) {
+    pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).unzip()
+}

@@ -1,0 +1,180 @@
+//! Rows out, rows in, and looking the whole store through.
+
+use serde_json::Value;
+use tokio_postgres::types::ToSql;
+
+use super::connect::Direct;
+use super::error::{pool_error, store_error};
+use super::{Postgres, count, get};
+use crate::StoreError;
+use crate::engine::Row;
+use crate::open::OpenError;
+use crate::transfer::{Column, Holds, Table};
+
+impl Postgres {
+    pub(crate) async fn dump(&self, table: &'static Table, after: Option<Row>, limit: usize) -> Result<Vec<Row>, StoreError> {
+        let pairs: Vec<String> = table.columns.iter().map(|column| format!("'{}', {}", column.name, outward(*column))).collect();
+        let key = table.key.join(", ");
+        let mut sql = format!("select jsonb_build_object({}) from {} where {}", pairs.join(", "), table.name, table.not_null());
+        let limit = count(limit);
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&limit];
+        // A row that was dumped is text and JSON; the server makes it what the key is of.
+        let texts: Vec<String> = after.iter().flat_map(|row| table.key.iter().map(|name| plain(&row[*name]))).collect();
+        if !texts.is_empty() {
+            let places: Vec<String> =
+                table.key.iter().enumerate().map(|(at, name)| format!("${}::text::{}", at + 2, kind(table.holds(name)))).collect();
+            sql += &format!(" and ({key}) > ({})", places.join(", "));
+            values.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
+        }
+        sql += &format!(" order by {key} limit $1");
+        let rows = self.rows("export", &sql, &values).await?;
+        rows.iter()
+            .map(|row| match get(row, 0)? {
+                Value::Object(row) => Ok(row),
+                _ => Err(StoreError::broken("a row is no object")),
+            })
+            .collect()
+    }
+
+    pub(crate) async fn begin_import(&self) -> Result<Import, OpenError> {
+        let route = &self.shared.route;
+        let server = route.direct().await?;
+        let said = |error| route.refused(&error);
+        server.client.batch_execute("set statement_timeout = 0; set jit = off; begin").await.map_err(said)?;
+        // Whoever writes a document or enqueues waits until the import has ended.
+        server.client.batch_execute("lock table documents, work, history, audit in share row exclusive mode").await.map_err(said)?;
+        let sql = "select exists (select from documents) or exists (select from work) or exists (select from history)
+                     or exists (select from audit)";
+        if server.client.query_one(sql, &[]).await.map_err(said)?.get(0) {
+            return Err(OpenError::Store(StoreError::invalid(format!("import: {} is not empty; give an empty store", self.place()))));
+        }
+        Ok(Import { server })
+    }
+
+    pub(crate) async fn violations(&self, queries: Vec<String>, limit: usize) -> Result<Vec<Vec<String>>, StoreError> {
+        let what = "check";
+        let said = |error| store_error(what, error);
+        let mut client = self.shared.pool.get().await.map_err(|error| pool_error(what, error))?;
+        let transaction = client
+            .build_transaction()
+            .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+            .read_only(true)
+            .start()
+            .await
+            .map_err(said)?;
+        // These look at everything: scans and hashes are right here, and they may take their time.
+        let settings = "set local statement_timeout = 0; set local enable_seqscan = on; set local enable_bitmapscan = on;
+                        set local enable_hashjoin = on; set local enable_mergejoin = on";
+        transaction.batch_execute(settings).await.map_err(said)?;
+        let mut found = Vec::with_capacity(queries.len());
+        for query in queries {
+            let sql = format!("select subject::text from ({query}) as asked (subject) limit {limit}");
+            let rows = transaction.query(&sql, &[]).await.map_err(said)?;
+            found.push(rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?);
+        }
+        transaction.commit().await.map_err(said)?;
+        Ok(found)
+    }
+
+    pub(crate) async fn soundness(&self) -> Result<Vec<String>, StoreError> {
+        let sql = "select 'index ' || i.indexrelid::regclass || ' is not valid' from pg_index i
+              join pg_class c on c.oid = i.indexrelid
+              where c.relnamespace = current_schema()::regnamespace and not (i.indisvalid and i.indisready)
+            union all
+            select 'the server counted ' || checksum_failures || ' damaged pages' from pg_stat_database
+              where datname = current_database() and checksum_failures > 0";
+        self.rows("check", sql, &[]).await?.iter().map(|row| get(row, 0)).collect()
+    }
+}
+
+/// Rows on their way in: one transaction on a connection of its own, which takes everything back when it ends early.
+#[derive(Debug)]
+pub(crate) struct Import {
+    server: Direct,
+}
+
+impl Import {
+    pub(crate) async fn rows(&mut self, table: &'static Table, rows: Vec<Row>) -> Result<(), StoreError> {
+        let (mut names, mut values): (Vec<&str>, Vec<String>) =
+            table.columns.iter().map(|column| (column.name, inward(*column))).unzip();
+        let more: &[(&str, &str)] = match table.name {
+            "work" => &[("state", "'Pending'")],
+            "budgets" => &[("used", "0")],
+            "audit" => &[("tx", "0"), ("seq", "r.number")],
+            _ => &[],
+        };
+        for (name, value) in more {
+            names.push(name);
+            values.push((*value).to_owned());
+        }
+        let given: Vec<String> = table.columns.iter().map(|column| format!("{} {}", column.name, carried(column.holds))).collect();
+        let sql = format!(
+            "insert into {} ({}) select {} from jsonb_to_recordset($1) as r ({})",
+            table.name,
+            names.join(", "),
+            values.join(", "),
+            given.join(", ")
+        );
+        let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
+        self.server.client.execute(&sql, &[&rows]).await.map(drop).map_err(|error| store_error("import", error))
+    }
+
+    pub(crate) async fn commit(self, meta: Vec<(String, String)>) -> Result<(), StoreError> {
+        let client = &self.server.client;
+        let said = |error| store_error("import", error);
+        client
+            .batch_execute(
+                "insert into lanes (lane, fence, head_kind, head_class, head_at, head_priority)
+                 select distinct on (w.lane) w.lane, max(w.fence) over (partition by w.lane), w.kind, w.class, w.due_at, w.priority
+                 from work w order by w.lane, w.class, w.due_at, w.priority, w.id;
+                 update meta set value = (value::bigint + 1)::text where key = 'generation'",
+            )
+            .await
+            .map_err(said)?;
+        let (keys, values) = super::records::columns(&meta);
+        client.execute("select set_meta_v1($1, $2)", &[&keys, &values]).await.map_err(said)?;
+        client.batch_execute("commit; analyze").await.map_err(said)
+    }
+}
+
+/// A column as it leaves: text, numbers, flags and JSON.
+fn outward(Column { name, holds }: Column) -> String {
+    match holds {
+        Holds::Bytes => format!("translate(encode({name}, 'base64'), E'\\n', '')"),
+        // Lists of budgets are arrays here and JSON elsewhere.
+        Holds::Json => format!("to_jsonb({name})"),
+        Holds::Uuid | Holds::Text | Holds::Integer | Holds::Flag => name.to_owned(),
+    }
+}
+
+/// A column as it comes in.
+fn inward(Column { name, holds }: Column) -> String {
+    match (name, holds) {
+        ("budgets", Holds::Json) => "(select array_agg(b) from jsonb_array_elements_text(r.budgets) as b)".to_owned(),
+        (_, Holds::Bytes) => format!("decode(r.{name}, 'base64')"),
+        _ => format!("r.{name}"),
+    }
+}
+
+/// The type of a column on its way.
+fn carried(holds: Holds) -> &'static str {
+    match holds {
+        Holds::Bytes => "text",
+        other => kind(other),
+    }
+}
+
+fn kind(holds: Holds) -> &'static str {
+    match holds {
+        Holds::Uuid => "uuid",
+        Holds::Text => "text",
+        Holds::Integer => "bigint",
+        Holds::Flag => "boolean",
+        Holds::Bytes => "bytea",
+        Holds::Json => "jsonb",
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

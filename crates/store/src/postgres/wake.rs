@@ -1,0 +1,162 @@
+//! Wake-ups across processes. A NOTIFY inside a writing transaction would serialise all commits of the instance; so
+//! one task with a connection of its own says them afterwards, at most every few milliseconds, one for all that was
+//! committed since; and hears those of the others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::time::Duration;
+
+use api::work::WorkKind;
+use tokio::sync::Notify;
+use tokio_postgres::tls::TlsStream;
+use tokio_postgres::{AsyncMessage, Client, Connection, Socket};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::connect::{Link, Route};
+use crate::wake::{Bells, Topic, Topics, Wakeups};
+
+/// Between two rounds of NOTIFY.
+const SPACING: Duration = Duration::from_millis(5);
+/// Between two tries to reach the server, at first and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// The bells of this process, and the wire to those of the others.
+#[derive(Debug)]
+pub(super) struct Post {
+    bells: Bells,
+    outbox: Arc<Outbox>,
+    tasks: TaskTracker,
+    end: CancellationToken,
+    /// Ends the task when the store is dropped without having been closed.
+    _guard: DropGuard,
+}
+
+/// Topics that other processes have yet to hear of, a bit for each.
+#[derive(Debug, Default)]
+struct Outbox {
+    topics: AtomicU8,
+    filled: Notify,
+}
+
+impl Post {
+    pub(super) fn open(route: Route) -> Post {
+        let (bells, outbox, end, tasks) = (Bells::default(), Arc::<Outbox>::default(), CancellationToken::new(), TaskTracker::new());
+        let carrier = Carrier { route, bells: bells.clone(), outbox: outbox.clone() };
+        let ended = end.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = carrier.run() => {}
+            }
+        });
+        tasks.close();
+        Post { bells, outbox, tasks, _guard: end.clone().drop_guard(), end }
+    }
+
+    pub(super) fn waiter(&self, topic: Topic) -> Wakeups {
+        self.bells.waiter(topic)
+    }
+
+    /// Wakes the waiters of this process now, and those of the others in a moment.
+    pub(super) fn send(&self, topics: Topics) {
+        if topics.is_empty() {
+            return;
+        }
+        self.bells.ring(topics);
+        let bits = topics.iter().fold(0, |bits, topic| bits | 1 << topic.index());
+        if self.outbox.topics.fetch_or(bits, Ordering::AcqRel) == 0 {
+            self.outbox.filled.notify_one();
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        self.end.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+struct Carrier {
+    route: Route,
+    bells: Bells,
+    outbox: Arc<Outbox>,
+}
+
+impl Carrier {
+    async fn run(&self) {
+        let mut backoff = BACKOFF.0;
+        loop {
+            match tokio::time::timeout(BACKOFF.1, self.route.connect()).await {
+                Ok(Ok((client, link))) => {
+                    backoff = BACKOFF.0;
+                    match link {
+                        Link::Plain(connection) => self.serve(client, connection).await,
+                        Link::Encrypted(connection) => self.serve(client, connection).await,
+                    }
+                    tracing::info!("The connection that hears wake-ups from {} was lost; until it is back, polls find everything", self.route.place);
+                }
+                Ok(Err(error)) => tracing::debug!("No connection for wake-ups: {error}"),
+                Err(_) => tracing::debug!("No connection for wake-ups: the server does not answer"),
+            }
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF.1);
+        }
+    }
+
+    /// Until the connection ends.
+    async fn serve<T: TlsStream + Unpin>(&self, client: Client, mut connection: Connection<Socket, T>) {
+        let own = AtomicI32::new(0);
+        let hear = async {
+            loop {
+                match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                    // Our own waiters were woken when we committed.
+                    Some(Ok(AsyncMessage::Notification(note))) if note.process_id() != own.load(Ordering::Relaxed) => self.ring(note.channel()),
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return,
+                }
+            }
+        };
+        tokio::select! {
+            () = hear => {}
+            _ = self.say(&client, &own) => {}
+        }
+    }
+
+    fn ring(&self, channel: &str) {
+        let mut topics = Topics::default();
+        Topic::ALL.into_iter().filter(|topic| name(*topic) == channel).for_each(|topic| topics.add(topic));
+        self.bells.ring(topics);
+    }
+
+    async fn say(&self, client: &Client, own: &AtomicI32) -> Result<(), tokio_postgres::Error> {
+        let listen: Vec<String> = Topic::ALL.into_iter().map(|topic| format!("listen {}", name(topic))).collect();
+        own.store(client.query_one("select pg_backend_pid()", &[]).await?.get(0), Ordering::Relaxed);
+        client.batch_execute(&listen.join(";")).await?;
+        // What was said while nobody listened is lost: everybody looks once.
+        let mut all = Topics::default();
+        Topic::ALL.into_iter().for_each(|topic| all.add(topic));
+        self.bells.ring(all);
+        loop {
+            let bits = self.outbox.topics.swap(0, Ordering::AcqRel);
+            if bits == 0 {
+                self.outbox.filled.notified().await;
+                continue;
+            }
+            let notes: Vec<String> = Topic::ALL
+                .into_iter()
+                .filter(|topic| bits & (1 << topic.index()) != 0)
+                .map(|topic| format!("notify {}", name(topic)))
+                .collect();
+            client.batch_execute(&notes.join(";")).await?;
+            tokio::time::sleep(SPACING).await;
+        }
+    }
+}
+
+fn name(topic: Topic) -> &'static str {
+    match topic {
+        Topic::Feed => "shipshape_feed",
+        Topic::Work(WorkKind::Operation) => "shipshape_operation",
+        Topic::Work(WorkKind::Manifest) => "shipshape_manifest",
+    }
+}

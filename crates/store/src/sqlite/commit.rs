@@ -1,0 +1,180 @@
+//! A transaction, applied. Either all of it, or an error and nothing: the writer takes back what was done.
+
+use rusqlite::{OptionalExtension as _, params};
+use uuid::Uuid;
+
+use super::writer::Session;
+use super::{Sqlite, json_text};
+use crate::transaction::{Committed, DocumentUpdate, NewDocument, Transaction, Write};
+use crate::wake::Topic;
+use crate::{Etag, StoreError};
+
+impl Sqlite {
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
+        self.write(move |session| apply(session, transaction)).await
+    }
+}
+
+fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committed, StoreError> {
+    let mut writes = transaction.writes;
+    // Who has lost the right to write learns that first, whatever else would be wrong; work is taken out of lanes
+    // before new work is put in.
+    writes.sort_by_key(rank);
+    let mut committed = Committed::default();
+    for write in writes {
+        match write {
+            Write::Guard(hold) => {
+                let signals = session.guard(hold)?;
+                committed.signals.push((hold.work, signals));
+            }
+            Write::Checkpoint { hold, step, data } => {
+                let signals = session.checkpoint(hold, &step, &data)?;
+                committed.signals.push((hold.work, signals));
+            }
+            Write::Complete(completion) => {
+                let work = completion.hold.work;
+                if !session.complete(&completion)? {
+                    return Err(StoreError::LostLease { work });
+                }
+            }
+            Write::Yield(yielding) => session.hand_back(&yielding)?,
+            Write::Withdraw { work, result } => session.withdraw(work, &result)?,
+            Write::WithdrawLane { lane, result } => session.withdraw_lane(lane, &result)?,
+            Write::Expedite { work } => session.expedite(work)?,
+            Write::RequestCancel { work } => session.request_cancel(work)?,
+            Write::Enqueue(work) => session.enqueue(&work)?,
+            Write::Create(document) => committed.etags.push((document.uuid, session.create(&document)?)),
+            Write::Update(update) => committed.etags.push((update.uuid, session.update(&update)?)),
+            Write::Delete { uuid, etag } => session.delete(uuid, etag)?,
+            Write::PutSecret(sealed) => session.put_secret(&sealed)?,
+            Write::DropSecret { owner, name } => session.drop_secret(owner, &name)?,
+            Write::Audit(entry) => session.audit(&entry)?,
+            Write::SavePosition { reader, position } => session.save_position(&reader, position)?,
+        }
+    }
+    Ok(committed)
+}
+
+fn rank(write: &Write) -> u8 {
+    match write {
+        Write::Guard(_) => 0,
+        Write::Checkpoint { .. } => 1,
+        Write::Complete(_) | Write::Yield(_) => 2,
+        Write::Withdraw { .. } | Write::WithdrawLane { .. } | Write::Expedite { .. } | Write::RequestCancel { .. } => 3,
+        Write::Enqueue(_) => 4,
+        // A path that one document gives up may be taken by the next in the same transaction.
+        Write::Delete { .. } => 5,
+        Write::Create(_) | Write::Update(_) => 6,
+        Write::PutSecret(_) | Write::DropSecret { .. } => 7,
+        Write::Audit(_) | Write::SavePosition { .. } => 8,
+    }
+}
+
+impl Session<'_> {
+    fn create(&mut self, document: &NewDocument) -> Result<Etag, StoreError> {
+        let inserted = self
+            .connection
+            .prepare_cached(
+                "insert into documents (uuid, id, kind, parent, etag, generation, body, created, changed)
+                 values (?1, ?2, ?3, ?4, 1, 1, ?5, ?6, ?6)",
+            )?
+            .execute(params![
+                document.uuid,
+                document.id,
+                document.kind,
+                document.parent,
+                json_text(&document.body),
+                self.now
+            ]);
+        if let Err(error) = inserted {
+            return Err(match is_conflict(&error) {
+                true => StoreError::Exists { kind: document.kind.clone(), id: document.id.clone() },
+                false => error.into(),
+            });
+        }
+        self.hold_keys(document.uuid, &document.unique_keys)?;
+        self.feed(&document.kind, document.uuid, 1, false)?;
+        Ok(Etag::FIRST)
+    }
+
+    fn update(&mut self, update: &DocumentUpdate) -> Result<Etag, StoreError> {
+        let kind: Option<String> = self
+            .connection
+            .prepare_cached(
+                "update documents set etag = etag + 1, generation = generation + ?3, body = ?4, changed = ?5
+                 where uuid = ?1 and etag = ?2 and deleted_at is null returning kind",
+            )?
+            .query_row(
+                params![update.uuid, update.etag.0, update.desired, json_text(&update.body), self.now],
+                |row| row.get(0),
+            )
+            .optional()?;
+        let Some(kind) = kind else { return Err(self.why_not(update.uuid, update.etag)?) };
+        if let Some(keys) = &update.unique_keys {
+            self.connection.prepare_cached("delete from unique_keys where uuid = ?1")?.execute([update.uuid])?;
+            self.hold_keys(update.uuid, keys)?;
+        }
+        let etag = update.etag.next();
+        self.feed(&kind, update.uuid, etag.0, false)?;
+        Ok(etag)
+    }
+
+    /// Leaves a tombstone, which frees the path.
+    pub(super) fn delete(&mut self, uuid: Uuid, etag: Etag) -> Result<(), StoreError> {
+        let kind: Option<String> = self
+            .connection
+            .prepare_cached(
+                "update documents set etag = etag + 1, changed = ?3, deleted_at = ?3
+                 where uuid = ?1 and etag = ?2 and deleted_at is null returning kind",
+            )?
+            .query_row(params![uuid, etag.0, self.now], |row| row.get(0))
+            .optional()?;
+        let Some(kind) = kind else { return Err(self.why_not(uuid, etag)?) };
+        self.connection.prepare_cached("delete from unique_keys where uuid = ?1")?.execute([uuid])?;
+        self.connection.prepare_cached("delete from secrets where owner = ?1")?.execute([uuid])?;
+        self.feed(&kind, uuid, etag.next().0, true)
+    }
+
+    /// Nothing was changed: was the document changed meanwhile, or is it gone?
+    fn why_not(&self, uuid: Uuid, expected: Etag) -> Result<StoreError, StoreError> {
+        let found: Option<i64> = self
+            .connection
+            .prepare_cached("select etag from documents where uuid = ?1 and deleted_at is null")?
+            .query_row([uuid], |row| row.get(0))
+            .optional()?;
+        Ok(match found {
+            Some(found) => StoreError::Changed { uuid, expected, found: Etag(found) },
+            None => StoreError::Gone { uuid },
+        })
+    }
+
+    fn hold_keys(&self, uuid: Uuid, keys: &[String]) -> Result<(), StoreError> {
+        for key in keys {
+            let inserted = self
+                .connection
+                .prepare_cached("insert into unique_keys (key, uuid) values (?1, ?2)")?
+                .execute(params![key, uuid]);
+            if let Err(error) = inserted {
+                return Err(match is_conflict(&error) {
+                    true => StoreError::KeyTaken { key: key.clone() },
+                    false => error.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Says in the feed that a document changed (`etag` is its new one) or that its work moved (`etag` 0).
+    pub(super) fn feed(&mut self, kind: &str, uuid: Uuid, etag: i64, deleted: bool) -> Result<(), StoreError> {
+        self.connection
+            .prepare_cached("insert into feed (kind, uuid, etag, deleted, at) values (?1, ?2, ?3, ?4, ?5)")?
+            .execute(params![kind, uuid, etag, deleted, self.now])?;
+        self.topics.add(Topic::Feed);
+        Ok(())
+    }
+}
+
+/// Whether a statement failed because what it wanted to insert is there already.
+pub(super) fn is_conflict(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+}

@@ -1,0 +1,149 @@
+//! SQLite inside the process: one host, one process, no server. Writes go through the one writer; reads through a
+//! small pool of read-only connections, which the writer does not disturb.
+
+mod commit;
+mod open;
+mod queue;
+mod read;
+mod records;
+mod transfer;
+mod writer;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use crate::StoreError;
+use crate::wake::{Bells, Topic, Wakeups};
+
+pub(crate) use transfer::Import;
+
+use writer::{Session, Writer};
+
+/// An open SQLite store.
+#[derive(Debug, Clone)]
+pub(crate) struct Sqlite {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    writer: Writer,
+    readers: Readers,
+    bells: Bells,
+    /// Raised only by an import; positions of another one are void.
+    generation: i64,
+    clock: api::clock::SharedClock,
+    /// Held for as long as the store is open, so that no second process opens the file.
+    _lock: Option<File>,
+}
+
+/// Read-only connections, as many as may be used at once.
+#[derive(Debug)]
+struct Readers {
+    free: Mutex<VecDeque<Connection>>,
+    permits: Semaphore,
+}
+
+impl Sqlite {
+    pub(crate) fn place(&self) -> String {
+        format!("sqlite:{}", self.shared.path.display())
+    }
+
+    pub(crate) fn wakeups(&self, topic: Topic) -> Wakeups {
+        self.shared.bells.waiter(topic)
+    }
+
+    pub(crate) async fn close(&self) {
+        // Readers first: the last one to leave folds the log into the file, and only the writer can.
+        self.shared.readers.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        self.shared.writer.close().await;
+    }
+
+    /// Runs `work` in a write transaction and returns when it is on disk.
+    async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Session<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.shared.writer.write(work).await
+    }
+
+    /// Runs `work` on one snapshot of what is committed.
+    async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        if let Writer::Inline(_) = self.shared.writer {
+            return self.shared.writer.inline_read(work).expect("an inline writer reads for its readers");
+        }
+        let shared = self.shared.clone();
+        let unavailable = |what: &str| StoreError::Unavailable { what: what.to_owned(), source: None };
+        let _permit = shared.readers.permits.acquire().await.map_err(|_| unavailable("the store is closed"))?;
+        let connection = shared.readers.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front();
+        let connection = connection.ok_or_else(|| unavailable("the store is closed"))?;
+        // The file may have to be read from disk; the runtime's threads must not wait for that.
+        let (connection, outcome) = tokio::task::spawn_blocking(move || {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&connection)));
+            (connection, outcome)
+        })
+        .await
+        .map_err(|_| unavailable("the runtime is shutting down"))?;
+        shared.readers.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_back(connection);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// The time by the clock that the store was handed, in microseconds.
+    fn now(&self) -> i64 {
+        self.shared.clock.now().as_microsecond()
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        use rusqlite::ErrorCode;
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => StoreError::DiskFull,
+            Some(
+                ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::OutOfMemory
+                | ErrorCode::CannotOpen
+                | ErrorCode::OperationInterrupted
+                | ErrorCode::ReadOnly,
+            ) => StoreError::Unavailable { what: error.to_string(), source: Some(Box::new(error)) },
+            _ => StoreError::Broken { what: error.to_string(), source: Some(Box::new(error)) },
+        }
+    }
+}
+
+/// JSON as the store keeps it.
+fn json_text(value: &serde_json::Value) -> String {
+    value.to_string()
+}
+
+/// JSON that the store has kept.
+fn json_value(text: &str) -> Result<serde_json::Value, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Broken {
+        what: "a row holds text that is not JSON".to_owned(),
+        source: Some(Box::new(error)),
+    })
+}
+
+/// A stored time.
+fn time(micros: i64) -> Result<jiff::Timestamp, StoreError> {
+    jiff::Timestamp::from_microsecond(micros)
+        .map_err(|_| StoreError::broken(format!("a row holds {micros}, which is no time")))
+}
+
+/// A duration in the store's unit; longer than the store can count is for ever.
+fn micros(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+}

@@ -1,0 +1,345 @@
+//! Opening a file: who may, what is refused, and how the schema gets there. What is refused is left as it was.
+
+use std::collections::VecDeque;
+use std::fs::{File, TryLockError};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+use tokio::sync::Semaphore;
+
+use super::writer::Writer;
+use super::{Readers, Shared, Sqlite};
+use crate::migrate::{self, Migration, Plan};
+use crate::open::{Location, Migrate, OpenError, Options, Schema, Writing};
+use crate::wake::Bells;
+
+/// Up to this size a file is looked through when it is opened; a larger one would make starting slow, and
+/// `store check` looks through it whenever asked.
+const LOOK_THROUGH_BYTES: u64 = 256 * 1024 * 1024;
+
+/// What every database of ours has in its header, so that another program's file is told from ours.
+const APPLICATION_ID: i64 = 0x5368_7073; // "Shps"
+
+/// The schema of this engine.
+pub(crate) static MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: "keel", sql: include_str!("../../migrations/sqlite/0001_keel.sql") }];
+
+/// Every file begins with this.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+impl Sqlite {
+    /// Opens the file for writing, making it if there is none.
+    pub(crate) async fn open(options: &Options) -> Result<Sqlite, OpenError> {
+        let Location::Sqlite(path) = options.location.clone() else {
+            return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
+        };
+        let (options, place) = (options.clone(), path.clone());
+        if options.writing == Writing::Inline {
+            return open(&place, &options);
+        }
+        tokio::task::spawn_blocking(move || open(&place, &options)).await.map_err(|error| OpenError::File {
+            path,
+            what: format!("opening it failed: {error}"),
+            source: None,
+        })?
+    }
+
+    /// Opens a file that another process may be using, for reading only.
+    pub(crate) fn open_to_read(options: &Options) -> Result<Sqlite, OpenError> {
+        let Location::Sqlite(path) = &options.location else {
+            return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
+        };
+        if !path.exists() {
+            return Err(file(path, "does not exist; `shipshape up` makes one"));
+        }
+        let connection = examine(path)?;
+        let found = schema(path, &connection)?;
+        match migrate::plan(&place(path), &found, MIGRATIONS, Migrate::Never)? {
+            Plan::UpToDate => {}
+            Plan::Apply { .. } => unreachable!("a plan that may not migrate is refused"),
+        }
+        let generation = generation(path, &connection)?;
+        let readers = readers(path, 2)?;
+        let bells = Bells::default();
+        // Nothing can be written through it: SQLite itself refuses on a read-only connection.
+        let writer = Writer::inline(connection, options.clock.clone(), bells.clone());
+        let shared = Shared { path: path.clone(), writer, readers, bells, generation, clock: options.clock.clone(), _lock: None };
+        Ok(Sqlite { shared: Arc::new(shared) })
+    }
+
+    /// The schema that a file has, and the newest that we know.
+    pub(crate) fn schema(options: &Options) -> Result<Schema, OpenError> {
+        let Location::Sqlite(path) = &options.location else {
+            return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
+        };
+        let known = MIGRATIONS.last().map_or(0, |it| it.number);
+        if !path.exists() {
+            return Ok(Schema { found: 0, known });
+        }
+        let applied = schema(path, &examine(path)?)?;
+        Ok(Schema { found: applied.iter().map(|it| it.number).max().unwrap_or(0), known })
+    }
+}
+
+fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
+    let in_memory = path == Path::new(":memory:");
+    let lock = if in_memory { None } else { Some(lock(path)?) };
+    if !in_memory && !path.exists() {
+        make(path, options)?;
+    }
+    let found = if in_memory { Vec::new() } else { schema(path, &examine(path)?)? };
+    let migrate = if in_memory { Migrate::Auto } else { options.migrate };
+    let plan = migrate::plan(&place(path), &found, MIGRATIONS, migrate)?;
+    let connection = writable(path).map_err(|error| refused(path, &error))?;
+    if let Plan::Apply { from } = plan {
+        if !in_memory {
+            copy_before_migration(path, &connection, from)?;
+        }
+        apply_all(path, &connection, from, options)?;
+    }
+    let generation = generation(path, &connection)?;
+    let bells = Bells::default();
+    let (writer, readers) = match options.writing {
+        Writing::Inline => {
+            (Writer::inline(connection, options.clock.clone(), bells.clone()), Readers { free: Mutex::default(), permits: Semaphore::new(0) })
+        }
+        Writing::Grouped => {
+            let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+            let readers = readers(path, cores * 2)?;
+            let writer = Writer::grouped(connection, options.clock.clone(), bells.clone())
+                .map_err(|source| OpenError::File { path: path.to_owned(), what: "no thread could be started for it".to_owned(), source: Some(source) })?;
+            (writer, readers)
+        }
+    };
+    let shared = Shared { path: path.to_owned(), writer, readers, bells, generation, clock: options.clock.clone(), _lock: lock };
+    Ok(Sqlite { shared: Arc::new(shared) })
+}
+
+/// A connection that may write, and whose commits are on disk when they return.
+fn writable(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    set_up(&connection)?;
+    connection.execute_batch(
+        "pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
+         pragma wal_autocheckpoint = 1000; pragma journal_size_limit = 67108864;",
+    )?;
+    Ok(connection)
+}
+
+/// Makes a new store beside its place and moves it there when it is whole: an empty or half-made file in its place
+/// is then always damage, never a beginning. Only this user may read it.
+fn make(path: &Path, options: &Options) -> Result<(), OpenError> {
+    let failed = |source| OpenError::File { path: path.to_owned(), what: "cannot be made".to_owned(), source: Some(source) };
+    let draft = beside(path, ".new");
+    for leftover in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(beside(&draft, leftover));
+    }
+    File::options().write(true).create_new(true).mode(0o600).open(&draft).map_err(failed)?;
+    let connection = writable(&draft).map_err(|error| refused(&draft, &error))?;
+    apply_all(path, &connection, 0, options)?;
+    connection.close().map_err(|(_, error)| refused(&draft, &error))?;
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(&draft)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| std::fs::rename(&draft, path))
+        .and_then(|()| File::open(folder)?.sync_all())
+        .map_err(failed)
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn apply_all(path: &Path, connection: &Connection, from: i64, options: &Options) -> Result<(), OpenError> {
+    MIGRATIONS.iter().filter(|it| it.number > from).try_for_each(|migration| apply(path, connection, migration, options))
+}
+
+fn place(path: &Path) -> String {
+    format!("sqlite:{}", path.display())
+}
+
+fn file(path: &Path, what: &str) -> OpenError {
+    OpenError::File { path: path.to_owned(), what: what.to_owned(), source: None }
+}
+
+/// What SQLite said when it refused a file, in our words where we know better ones.
+fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
+    use rusqlite::ErrorCode;
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            OpenError::Damaged { path: path.to_owned(), what: format!("is damaged or is no database ({error})") }
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+            file(path, "cannot be written; it and its directory must be writable by this user")
+        }
+        Some(ErrorCode::DiskFull) => file(path, "its disk is full"),
+        _ => file(path, &error.to_string()),
+    }
+}
+
+/// Keeps a second process out for as long as the returned file is open.
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(file(folder, "is no directory; make it, or name another place"));
+    }
+    let name = beside(path, ".lock");
+    let mut lock = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name).map_err(|source| {
+        OpenError::File { path: name.clone(), what: "cannot be written; the directory must be writable by this user".to_owned(), source: Some(source) }
+    })?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = lock.read_to_string(&mut holder);
+            let holder = holder.trim().parse::<u32>().ok().map(|pid| format!(" (process {pid})"));
+            return Err(OpenError::InUse { path: path.to_owned(), holder });
+        }
+        Err(TryLockError::Error(source)) => {
+            return Err(OpenError::File { path: name, what: "cannot be locked".to_owned(), source: Some(source) });
+        }
+    }
+    // Only a help for whoever finds the file in use; the lock is what counts.
+    let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+    Ok(lock)
+}
+
+/// Looks at an existing file without changing it; the connection is read-only.
+fn examine(path: &Path) -> Result<Connection, OpenError> {
+    let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
+    let read = |source| OpenError::File { path: path.to_owned(), what: "cannot be read".to_owned(), source: Some(source) };
+    let metadata = std::fs::metadata(path).map_err(read)?;
+    if !metadata.is_file() {
+        return Err(file(path, "is not a file"));
+    }
+    if metadata.permissions().readonly() {
+        return Err(file(path, "is read-only; it and its directory must be writable by this user"));
+    }
+    let mut header = [0; 100];
+    match File::open(path).map_err(read)?.read_exact(&mut header) {
+        Ok(()) => {}
+        Err(_) => return Err(damaged(format!("is cut short: {} bytes are too few for a database", metadata.len()))),
+    }
+    if header[..16] != *MAGIC {
+        return Err(damaged("is no database".to_owned()));
+    }
+    let page_bytes = match u64::from(u16::from_be_bytes([header[16], header[17]])) {
+        1 => 65536,
+        other => other,
+    };
+    let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
+    if metadata.len() < pages * page_bytes {
+        return Err(damaged(format!("is cut short: it has {} of its {} bytes", metadata.len(), pages * page_bytes)));
+    }
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(|error| refused(path, &error))?;
+    set_up(&connection).map_err(|error| refused(path, &error))?;
+    if metadata.len() <= LOOK_THROUGH_BYTES {
+        let verdict: String = connection
+            .query_row("pragma quick_check(1)", [], |row| row.get(0))
+            .map_err(|error| damaged(format!("is damaged ({error})")))?;
+        if verdict != "ok" {
+            return Err(damaged(format!("is damaged ({})", verdict.replace('\n', " "))));
+        }
+    }
+    Ok(connection)
+}
+
+fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(128);
+    connection.execute_batch("pragma cache_size = -65536; pragma temp_store = memory;")
+}
+
+/// What migrations a file has seen.
+fn schema(path: &Path, connection: &Connection) -> Result<Vec<migrate::Applied>, OpenError> {
+    let said = |error: rusqlite::Error| refused(path, &error);
+    let tables: i64 = connection
+        .query_row("select count(*) from sqlite_schema where type = 'table'", [], |row| row.get(0))
+        .map_err(said)?;
+    if tables == 0 {
+        return Ok(Vec::new());
+    }
+    let application: i64 = connection.query_row("pragma application_id", [], |row| row.get(0)).map_err(said)?;
+    if application != APPLICATION_ID {
+        return Err(OpenError::Foreign { place: place(path) });
+    }
+    let mut statement = connection.prepare("select number, checksum from schema order by number").map_err(said)?;
+    let applied = statement
+        .query_map([], |row| Ok(migrate::Applied { number: row.get(0)?, checksum: row.get(1)? }))
+        .and_then(Iterator::collect)
+        .map_err(said)?;
+    Ok(applied)
+}
+
+/// Before an existing file is changed, it is copied: the way back, should the new release disappoint.
+fn copy_before_migration(path: &Path, connection: &Connection, from: i64) -> Result<(), OpenError> {
+    let copy = beside(path, &format!(".before-migration-{}", from + 1));
+    if copy.exists() {
+        // An earlier try got this far; what it copied is the older, and so the better, copy.
+        return Ok(());
+    }
+    super::transfer::copy(connection, &copy).map_err(|source| OpenError::File {
+        path: copy.clone(),
+        what: format!("the copy before migrating cannot be made: {source}"),
+        source: None,
+    })?;
+    tracing::info!("The store was copied to {} before it is migrated", copy.display());
+    Ok(())
+}
+
+fn apply(path: &Path, connection: &Connection, migration: &Migration, options: &Options) -> Result<(), OpenError> {
+    let now = options.clock.now().as_microsecond();
+    let applied = (|| -> rusqlite::Result<()> {
+        connection.execute_batch("begin immediate")?;
+        if migration.number == 1 {
+            connection.execute_batch(&format!(
+                "pragma application_id = {APPLICATION_ID};
+                 create table schema (number integer not null primary key, name text not null, checksum text not null, applied integer not null);"
+            ))?;
+        }
+        connection.execute_batch(migration.sql)?;
+        connection.execute(
+            "insert into schema (number, name, checksum, applied) values (?1, ?2, ?3, ?4)",
+            params![migration.number, migration.name, migration.checksum(), now],
+        )?;
+        if migration.number == 1 {
+            for (key, value) in migrate::first_meta() {
+                connection.execute("insert into meta (key, value) values (?1, ?2)", params![key, value])?;
+            }
+        }
+        connection.execute_batch("commit")
+    })();
+    applied.map_err(|error| {
+        if !connection.is_autocommit() {
+            let _ = connection.execute_batch("rollback");
+        }
+        OpenError::Migration { place: place(path), number: migration.number, why: error.to_string() }
+    })
+}
+
+fn generation(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
+    let text: Option<String> = connection
+        .query_row("select value from meta where key = 'generation'", [], |row| row.get(0))
+        .optional()
+        .map_err(|error| refused(path, &error))?;
+    text.and_then(|text| text.parse().ok())
+        .ok_or_else(|| OpenError::Damaged { path: path.to_owned(), what: "does not say its generation".to_owned() })
+}
+
+fn readers(path: &Path, count: usize) -> Result<Readers, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut free = VecDeque::with_capacity(count);
+    for _ in 0..count {
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| refused(path, &error))?;
+        set_up(&connection).map_err(|error| refused(path, &error))?;
+        free.push_back(connection);
+    }
+    Ok(Readers { free: Mutex::new(free), permits: Semaphore::new(count) })
+}

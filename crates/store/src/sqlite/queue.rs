@@ -1,0 +1,704 @@
+//! The queue on SQLite. There is one writer, so no lock is ever waited for; the algorithm is the one of PostgreSQL:
+//! a claim looks for free lanes whose head is due, never at the backlog.
+//!
+//! Whoever writes a lane's head un-parks it: the next claim parks it again if its budget is still full. So an
+//! un-parking can never be lost.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::work::{WorkKind, WorkState};
+use rusqlite::{OptionalExtension as _, Row, params};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::commit::is_conflict;
+use super::writer::Session;
+use super::{Sqlite, json_text, json_value, micros, time};
+use crate::StoreError;
+use crate::wake::Topic;
+use crate::work::{
+    CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals, Walk, Yielding, first_class,
+};
+
+impl Sqlite {
+    pub(crate) async fn claim(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+        // Asking the readers first keeps an idle claimer from writing, and so from syncing, for nothing.
+        if max == 0 || !self.until_due(kind).await?.is_some_and(|wait| wait.is_zero()) {
+            return Ok(Vec::new());
+        }
+        self.write(move |session| session.claim(kind, max, owner, micros(lease))).await
+    }
+
+    pub(crate) async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
+        self.write(move |session| {
+            let fate = |done| if done { Fate::Done } else { Fate::Lost };
+            completions.iter().map(|completion| session.complete(completion).map(fate)).collect()
+        })
+        .await
+    }
+
+    pub(crate) async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>, lease: Duration) -> Result<Vec<Renewed>, StoreError> {
+        self.write(move |session| {
+            let mut renewed = Vec::with_capacity(lanes.len());
+            for lane in lanes {
+                let found = session
+                    .connection
+                    .prepare_cached(
+                        "update lanes set lease_until = ?3 where lane = ?1 and owner = ?2 returning fence, preempt, cancel",
+                    )?
+                    .query_row(params![lane, owner, session.now + micros(lease)], |row| {
+                        Ok(Renewed { lane, fence: row.get(0)?, signals: Signals { preempt: row.get(1)?, cancel: row.get(2)? } })
+                    })
+                    .optional()?;
+                renewed.extend(found);
+            }
+            Ok(renewed)
+        })
+        .await
+    }
+
+    pub(crate) async fn take_over(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+        let now = self.now();
+        let lost = self
+            .read(move |connection| {
+                let mut statement = connection.prepare_cached(
+                    "select 1 from lanes where owner is not null and lease_until < ?1 and running_kind = ?2 limit 1",
+                )?;
+                Ok(statement.exists(params![now, kind.as_str()])?)
+            })
+            .await?;
+        if !lost {
+            return Ok(Vec::new());
+        }
+        self.write(move |session| session.take_over(kind, max, owner, micros(lease))).await
+    }
+
+    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        let now = self.now();
+        let (rows, late) = self
+            .read(move |connection| {
+                let mut statement = connection.prepare_cached(
+                    "select id, lane, state = 'Pending' and class = ?1 and started is null and run_before <= ?2
+                     from work where id > ?3 order by id limit ?4",
+                )?;
+                let rows = statement
+                    .query_map(params![CLASS_FRESH, now, after.unwrap_or(Uuid::nil()), max], |row| {
+                        Ok((row.get::<_, Uuid>(0)?, row.get::<_, Uuid>(1)?, row.get::<_, Option<bool>>(2)? == Some(true)))
+                    })?
+                    .collect::<Result<Vec<_>, _>>()?;
+                let late: Vec<Uuid> = rows.iter().filter(|row| row.2).map(|row| row.0).collect();
+                Ok((rows, late))
+            })
+            .await?;
+        let next = if rows.len() == max { rows.last().map(|row| row.0) } else { None };
+        if late.is_empty() {
+            return Ok(Walk { changed: 0, next });
+        }
+        let changed = self.write(move |session| session.expire(&late)).await?;
+        Ok(Walk { changed, next })
+    }
+
+    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        self.write(move |session| session.repair(after.unwrap_or(Uuid::nil()), max)).await
+    }
+
+    pub(crate) async fn set_budget(&self, key: String, limit: Option<u32>, audit: Option<api::audit::AuditEntry>) -> Result<(), StoreError> {
+        self.write(move |session| {
+            session.set_budget(&key, limit)?;
+            audit.iter().try_for_each(|entry| session.audit(entry))
+        })
+        .await
+    }
+}
+
+/// The first pending row of a lane.
+struct First {
+    id: Uuid,
+    kind: String,
+    class: i64,
+    due_at: i64,
+    priority: i64,
+    run_before: Option<i64>,
+    fresh: bool,
+    budgets: Option<String>,
+}
+
+impl First {
+    /// Whether it may no longer begin: its last moment passed, and it never began.
+    fn is_late(&self, now: i64) -> bool {
+        self.class == CLASS_FRESH && self.fresh && self.run_before.is_some_and(|at| at <= now)
+    }
+}
+
+/// A row of `work` by its id, as far as ending it needs.
+struct Live {
+    lane: Uuid,
+    kind: String,
+    state: String,
+    held: Option<String>,
+}
+
+impl Session<'_> {
+    pub(super) fn enqueue(&mut self, work: &NewWork) -> Result<(), StoreError> {
+        let due = work.run_after.map_or(self.now, |at| at.as_microsecond());
+        let class = first_class(work.kind);
+        let budgets = (!work.budgets.is_empty()).then(|| json!(work.budgets).to_string());
+        let inserted = self
+            .connection
+            .prepare_cached(
+                "insert into work (id, lane, kind, class, run_after, due_at, run_before, priority, state, budgets, created, changed)
+                 values (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, 'Pending', ?8, ?9, ?9)",
+            )?
+            .execute(params![
+                work.id,
+                work.lane,
+                work.kind.as_str(),
+                class,
+                due,
+                work.run_before.map(|at| at.as_microsecond()),
+                work.priority,
+                budgets,
+                self.now
+            ]);
+        if let Err(error) = inserted {
+            return Err(match is_conflict(&error) {
+                true => StoreError::Exists { kind: "work".to_owned(), id: work.id.to_string() },
+                false => error.into(),
+            });
+        }
+        self.connection
+            .prepare_cached(
+                "insert into lanes (lane, head_kind, head_class, head_at, head_priority) values (?1, ?2, ?3, ?4, ?5)
+                 on conflict (lane) do update set
+                   (head_kind, head_class, head_at, head_priority) =
+                     (select excluded.head_kind, excluded.head_class, excluded.head_at, excluded.head_priority
+                      where lanes.head_kind is null
+                         or (excluded.head_class, excluded.head_at, excluded.head_priority)
+                            < (lanes.head_class, lanes.head_at, lanes.head_priority)
+                      union all
+                      select lanes.head_kind, lanes.head_class, lanes.head_at, lanes.head_priority limit 1),
+                   parked_on = null,
+                   preempt = preempt or (excluded.head_class = 0 and coalesce(running_kind, '') = 'manifest')",
+            )?
+            .execute(params![work.lane, work.kind.as_str(), class, due, work.priority])?;
+        self.topics.add(Topic::Work(work.kind));
+        // The holder of a manifest may have to make way.
+        self.topics.add(Topic::Work(WorkKind::Manifest));
+        Ok(())
+    }
+
+    fn claim(&mut self, kind: WorkKind, max: usize, owner: Uuid, lease: i64) -> Result<Vec<Claimed>, StoreError> {
+        let lanes: Vec<Uuid> = self
+            .connection
+            .prepare_cached(
+                "select lane from lanes indexed by lanes_due
+                 where head_kind = ?1 and head_at <= ?2 and owner is null and parked_on is null
+                 order by head_at, head_priority, lane limit ?3",
+            )?
+            .query_map(params![kind.as_str(), self.now, max], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        let budgeted = self.connection.prepare_cached("select 1 from budgets limit 1")?.exists([])?;
+        let mut claimed = Vec::with_capacity(lanes.len());
+        let mut touched = BTreeSet::new();
+        for lane in lanes {
+            let first = self.first_pending(lane)?;
+            let startable = |it: &First| it.kind == kind.as_str() && it.due_at <= self.now && !it.is_late(self.now);
+            let first = match first {
+                Some(first) if startable(&first) => first,
+                other => {
+                    self.write_head(lane, other.as_ref())?;
+                    continue;
+                }
+            };
+            let held = if budgeted { self.take_budgets(&first, &mut touched)? } else { Taken::Nothing };
+            let held = match held {
+                Taken::Full(key) => {
+                    self.connection
+                        .prepare_cached(
+                            "update lanes set head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = ?6
+                             where lane = ?1",
+                        )?
+                        .execute(params![lane, first.kind, first.class, first.due_at, first.priority, key])?;
+                    continue;
+                }
+                Taken::Nothing => None,
+                Taken::Held(keys) => Some(json!(keys).to_string()),
+            };
+            let fence: i64 = self
+                .connection
+                .prepare_cached(
+                    "update lanes set owner = ?2, lease_until = ?3, fence = fence + 1, running = ?4, running_kind = ?5,
+                       preempt = 0, cancel = 0, head_kind = null, head_class = null, head_at = null, head_priority = null
+                     where lane = ?1 returning fence",
+                )?
+                .query_row(params![lane, owner, self.now + lease, first.id, kind.as_str()], |row| row.get(0))?;
+            claimed.push(self.start(Hold { work: first.id, lane, owner, fence }, kind, held, false)?);
+        }
+        for key in &touched {
+            self.unpark(key)?;
+        }
+        Ok(claimed)
+    }
+
+    /// Puts work into the hands of a holder.
+    fn start(&mut self, hold: Hold, kind: WorkKind, held: Option<String>, taken_over: bool) -> Result<Claimed, StoreError> {
+        let claimed = self
+            .connection
+            .prepare_cached(
+                "update work set state = 'InProgress', fence = ?2, owner = ?3, attempt = attempt + 1, held = ?4,
+                   started = coalesce(started, ?5), changed = ?5
+                 where id = ?1 returning attempt, step, checkpoint, run_after",
+            )?
+            .query_row(params![hold.work, hold.fence, hold.owner, held, self.now], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?, row.get::<_, i64>(3)?))
+            })?;
+        let (attempt, step, checkpoint, run_after) = claimed;
+        self.feed(kind.as_str(), hold.work, 0, false)?;
+        Ok(Claimed {
+            hold,
+            kind,
+            attempt,
+            step,
+            checkpoint: checkpoint.as_deref().map(json_value).transpose()?,
+            run_after: time(run_after)?,
+            taken_over,
+        })
+    }
+
+    /// The first pending row of a lane, after closing what may no longer begin.
+    fn first_pending(&mut self, lane: Uuid) -> Result<Option<First>, StoreError> {
+        for closed in 0..=EXPIRE_PER_TOUCH {
+            let first = self
+                .connection
+                .prepare_cached(
+                    "select id, kind, class, due_at, priority, run_before, started is null, budgets
+                     from work indexed by work_pending
+                     where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit 1",
+                )?
+                .query_row([lane], read_first)
+                .optional()?;
+            match first {
+                // Enough for one touch: the head stays a late one, and the next claim of the lane goes on from there.
+                Some(late) if late.is_late(self.now) && closed < EXPIRE_PER_TOUCH => self.time_out(late.id, &late.kind)?,
+                first => return Ok(first),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes a free lane's head as it really is; an owned lane's is written when it is released.
+    fn settle(&mut self, lane: Uuid) -> Result<(), StoreError> {
+        let first = self.first_pending(lane)?;
+        self.write_head(lane, first.as_ref())
+    }
+
+    fn write_head(&mut self, lane: Uuid, first: Option<&First>) -> Result<(), StoreError> {
+        self.connection
+            .prepare_cached(
+                "update lanes set head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = null
+                 where lane = ?1",
+            )?
+            .execute(params![
+                lane,
+                first.map(|it| &it.kind),
+                first.map(|it| it.class),
+                first.map(|it| it.due_at),
+                first.map(|it| it.priority)
+            ])?;
+        if let Some(kind) = first.and_then(|it| it.kind.parse().ok()) {
+            self.topics.add(Topic::Work(kind));
+        }
+        Ok(())
+    }
+
+    /// Frees an owned lane.
+    fn release(&mut self, lane: Uuid) -> Result<(), StoreError> {
+        self.connection
+            .prepare_cached(
+                "update lanes set owner = null, lease_until = null, running = null, running_kind = null, preempt = 0, cancel = 0
+                 where lane = ?1",
+            )?
+            .execute([lane])?;
+        let first = self.first_pending(lane)?;
+        self.write_head(lane, first.as_ref())
+    }
+
+    /// Whether the holder may still write; what it is asked to do.
+    pub(super) fn guard(&mut self, hold: Hold) -> Result<Signals, StoreError> {
+        self.connection
+            .prepare_cached(
+                "select l.preempt, l.cancel from work w join lanes l on l.lane = w.lane
+                 where w.id = ?1 and w.fence = ?2 and w.owner = ?3 and w.state = 'InProgress'",
+            )?
+            .query_row(params![hold.work, hold.fence, hold.owner], |row| {
+                Ok(Signals { preempt: row.get(0)?, cancel: row.get(1)? })
+            })
+            .optional()?
+            .ok_or(StoreError::LostLease { work: hold.work })
+    }
+
+    pub(super) fn checkpoint(&mut self, hold: Hold, step: &str, data: &Value) -> Result<Signals, StoreError> {
+        let signals = self.guard(hold)?;
+        // A manifest that has taken effect keeps its place; an operation's place is the best already.
+        let kind: String = self
+            .connection
+            .prepare_cached(
+                "update work set step = ?2, checkpoint = ?3, class = min(class, 1), changed = ?4 where id = ?1 returning kind",
+            )?
+            .query_row(params![hold.work, step, json_text(data), self.now], |row| row.get(0))?;
+        self.feed(&kind, hold.work, 0, false)?;
+        Ok(signals)
+    }
+
+    /// Ends work; false when the hold is stale, and then nothing is changed.
+    pub(super) fn complete(&mut self, completion: &Completion) -> Result<bool, StoreError> {
+        let hold = completion.hold;
+        match self.guard(hold) {
+            Ok(_) => {}
+            Err(StoreError::LostLease { .. }) => return Ok(false),
+            Err(other) => return Err(other),
+        }
+        let live = self.live(hold.work)?.ok_or(StoreError::LostLease { work: hold.work })?;
+        self.end(hold.work, &live.kind, completion.ending.state(), &completion.result)?;
+        self.lower_budgets(live.held.as_deref())?;
+        self.release(hold.lane)?;
+        Ok(true)
+    }
+
+    pub(super) fn hand_back(&mut self, yielding: &Yielding) -> Result<(), StoreError> {
+        let hold = yielding.hold;
+        self.guard(hold)?;
+        let live = self.live(hold.work)?.ok_or(StoreError::LostLease { work: hold.work })?;
+        self.connection
+            .prepare_cached(
+                "update work set state = 'Pending', due_at = ?2, attempt = attempt - ?3, owner = null, held = null, changed = ?4
+                 where id = ?1",
+            )?
+            .execute(params![
+                hold.work,
+                self.now.saturating_add(micros(yielding.rest)),
+                i64::from(!yielding.attempt_spent),
+                self.now
+            ])?;
+        self.feed(&live.kind, hold.work, 0, false)?;
+        self.lower_budgets(live.held.as_deref())?;
+        self.release(hold.lane)
+    }
+
+    fn take_over(&mut self, kind: WorkKind, max: usize, owner: Uuid, lease: i64) -> Result<Vec<Claimed>, StoreError> {
+        let lost: Vec<(Uuid, Uuid)> = self
+            .connection
+            .prepare_cached(
+                "select lane, running from lanes where owner is not null and lease_until < ?1 and running_kind = ?2 limit ?3",
+            )?
+            .query_map(params![self.now, kind.as_str(), max], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        let mut taken = Vec::with_capacity(lost.len());
+        for (lane, work) in lost {
+            let fence: i64 = self
+                .connection
+                .prepare_cached("update lanes set owner = ?2, lease_until = ?3, fence = fence + 1 where lane = ?1 returning fence")?
+                .query_row(params![lane, owner, self.now + lease], |row| row.get(0))?;
+            let held = self.live(work)?.and_then(|live| live.held);
+            taken.push(self.start(Hold { work, lane, owner, fence }, kind, held, true)?);
+        }
+        Ok(taken)
+    }
+
+    pub(super) fn withdraw(&mut self, work: Uuid, result: &Value) -> Result<(), StoreError> {
+        let live = self.pending_or_why(work)?;
+        self.end(work, &live.kind, WorkState::Cancelled, result)?;
+        self.settle_if_free(live.lane)
+    }
+
+    pub(super) fn withdraw_lane(&mut self, lane: Uuid, result: &Value) -> Result<(), StoreError> {
+        let pending: Vec<(Uuid, String)> = self
+            .connection
+            .prepare_cached("select id, kind from work where lane = ?1 and state = 'Pending'")?
+            .query_map([lane], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for (work, kind) in pending {
+            self.end(work, &kind, WorkState::Cancelled, result)?;
+        }
+        self.connection.prepare_cached("update lanes set cancel = 1 where lane = ?1 and owner is not null")?.execute([lane])?;
+        WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
+        self.settle_if_free(lane)
+    }
+
+    pub(super) fn expedite(&mut self, work: Uuid) -> Result<(), StoreError> {
+        let live = self.pending_or_why(work)?;
+        self.connection
+            .prepare_cached("update work set run_after = 0, due_at = 0, changed = ?2 where id = ?1")?
+            .execute(params![work, self.now])?;
+        self.feed(&live.kind, work, 0, false)?;
+        self.settle_if_free(live.lane)
+    }
+
+    pub(super) fn request_cancel(&mut self, work: Uuid) -> Result<(), StoreError> {
+        let live = self.live(work)?;
+        match live {
+            Some(live) if live.state == "InProgress" => {
+                self.connection.prepare_cached("update lanes set cancel = 1 where lane = ?1")?.execute([live.lane])?;
+                self.feed(&live.kind, work, 0, false)?;
+                WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
+                Ok(())
+            }
+            Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "InProgress" }),
+            None => Err(self.why_not_live(work, "InProgress")?),
+        }
+    }
+
+    fn pending_or_why(&self, work: Uuid) -> Result<Live, StoreError> {
+        match self.live(work)? {
+            Some(live) if live.state == "Pending" => Ok(live),
+            Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "Pending" }),
+            None => Err(self.why_not_live(work, "Pending")?),
+        }
+    }
+
+    fn why_not_live(&self, work: Uuid, wanted: &'static str) -> Result<StoreError, StoreError> {
+        let ended: Option<String> = self
+            .connection
+            .prepare_cached("select state from history where id = ?1")?
+            .query_row([work], |row| row.get(0))
+            .optional()?;
+        Ok(match ended {
+            Some(state) => StoreError::WrongState { work, state, wanted },
+            None => StoreError::NoSuchWork { work },
+        })
+    }
+
+    fn live(&self, work: Uuid) -> Result<Option<Live>, StoreError> {
+        Ok(self
+            .connection
+            .prepare_cached("select lane, kind, state, held from work where id = ?1")?
+            .query_row([work], |row| {
+                Ok(Live { lane: row.get(0)?, kind: row.get(1)?, state: row.get(2)?, held: row.get(3)? })
+            })
+            .optional()?)
+    }
+
+    fn settle_if_free(&mut self, lane: Uuid) -> Result<(), StoreError> {
+        let owned =
+            self.connection.prepare_cached("select 1 from lanes where lane = ?1 and owner is not null")?.exists([lane])?;
+        if owned { Ok(()) } else { self.settle(lane) }
+    }
+
+    fn time_out(&mut self, work: Uuid, kind: &str) -> Result<(), StoreError> {
+        self.end(work, kind, WorkState::TimedOut, &json!({ "message": "its time to begin passed before its turn came" }))
+    }
+
+    /// Moves work into the history.
+    fn end(&mut self, work: Uuid, kind: &str, state: WorkState, result: &Value) -> Result<(), StoreError> {
+        self.connection
+            .prepare_cached(
+                "insert into history (id, lane, kind, class, run_after, run_before, priority, state, attempt, step, checkpoint,
+                   fence, owner, result, created, started, finished)
+                 select id, lane, kind, class, run_after, run_before, priority, ?2, attempt, step, checkpoint,
+                   fence, owner, ?3, created, started, ?4 from work where id = ?1",
+            )?
+            .execute(params![work, state.as_str(), json_text(result), self.now])?;
+        self.connection.prepare_cached("delete from work where id = ?1")?.execute([work])?;
+        self.feed(kind, work, 0, false)
+    }
+
+    fn expire(&mut self, late: &[Uuid]) -> Result<usize, StoreError> {
+        let mut changed = 0;
+        for work in late {
+            // It was read in another snapshot: it may have begun meanwhile.
+            let still = self
+                .connection
+                .prepare_cached(
+                    "select lane, kind from work where id = ?1 and state = 'Pending' and class = ?2 and started is null
+                       and run_before <= ?3",
+                )?
+                .query_row(params![work, CLASS_FRESH, self.now], |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, String>(1)?)))
+                .optional()?;
+            if let Some((lane, kind)) = still {
+                self.time_out(*work, &kind)?;
+                self.settle_if_free(lane)?;
+                changed += 1;
+            }
+        }
+        Ok(changed)
+    }
+
+    fn repair(&mut self, after: Uuid, max: usize) -> Result<Walk, StoreError> {
+        let mut changed = 0;
+        // Work without a lane: its lane's row is made here, its head below.
+        let orphans: Vec<Uuid> = self
+            .connection
+            .prepare_cached(
+                "select distinct lane from work w where state = 'Pending' and lane > ?1
+                   and not exists (select 1 from lanes l where l.lane = w.lane) order by lane limit ?2",
+            )?
+            .query_map(params![after, max], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for lane in orphans {
+            self.connection.prepare_cached("insert into lanes (lane) values (?1)")?.execute([lane])?;
+        }
+        let lanes: Vec<Uuid> = self
+            .connection
+            .prepare_cached("select lane from lanes where lane > ?1 order by lane limit ?2")?
+            .query_map(params![after, max], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for lane in &lanes {
+            let wrong: bool = self
+                .connection
+                .prepare_cached(
+                    "select l.owner is null and case when f.id is null then l.head_kind is not null
+                       else l.head_kind is not f.kind or l.head_class is not f.class or l.head_at is not f.due_at
+                         or l.head_priority is not f.priority end
+                     from lanes l left join work f on f.id =
+                       (select id from work where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit 1)
+                     where l.lane = ?1",
+                )?
+                .query_row([lane], |row| row.get(0))?;
+            if wrong {
+                self.settle(*lane)?;
+                changed += 1;
+            }
+        }
+        let next = if lanes.len() == max { lanes.last().copied() } else { None };
+        Ok(Walk { changed, next })
+    }
+}
+
+/// What became of the budgets that a candidate needs.
+enum Taken {
+    /// None of them is configured.
+    Nothing,
+    /// All had room; these count it now.
+    Held(Vec<String>),
+    /// This one had none.
+    Full(String),
+}
+
+impl Session<'_> {
+    fn take_budgets(&mut self, first: &First, touched: &mut BTreeSet<String>) -> Result<Taken, StoreError> {
+        let mut held = Vec::new();
+        let mut full = None;
+        for key in keys(first.budgets.as_deref())? {
+            let room: Option<bool> = self
+                .connection
+                .prepare_cached("select used < cap from budgets where key = ?1")?
+                .query_row([&key], |row| row.get(0))
+                .optional()?;
+            match room {
+                None => {}
+                // Touched even when it is not taken in the end: then others that wait for it may have the room.
+                Some(true) => {
+                    touched.insert(key.clone());
+                    held.push(key);
+                }
+                Some(false) => full = full.or(Some(key)),
+            }
+        }
+        if let Some(key) = full {
+            return Ok(Taken::Full(key));
+        }
+        if held.is_empty() {
+            return Ok(Taken::Nothing);
+        }
+        for key in &held {
+            self.connection.prepare_cached("update budgets set used = used + 1 where key = ?1")?.execute([key])?;
+        }
+        Ok(Taken::Held(held))
+    }
+
+    fn lower_budgets(&mut self, held: Option<&str>) -> Result<(), StoreError> {
+        for key in keys(held)? {
+            self.connection.prepare_cached("update budgets set used = used - 1 where key = ?1")?.execute([&key])?;
+            self.unpark(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Lets as many lanes try again as the budget has room for.
+    fn unpark(&mut self, key: &str) -> Result<(), StoreError> {
+        let changed = self
+            .connection
+            .prepare_cached(
+                "update lanes set parked_on = null where lane in
+                   (select lane from lanes where parked_on = ?1 order by head_at, head_priority, lane
+                    limit (select max(cap - used, 0) from budgets where key = ?1))",
+            )?
+            .execute([key])?;
+        if changed > 0 {
+            WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
+        }
+        Ok(())
+    }
+
+    fn set_budget(&mut self, key: &str, limit: Option<u32>) -> Result<(), StoreError> {
+        let Some(limit) = limit else {
+            self.connection.prepare_cached("delete from budgets where key = ?1")?.execute([key])?;
+            self.connection.prepare_cached("update lanes set parked_on = null where parked_on = ?1")?.execute([key])?;
+            self.rewrite_held(key, false)?;
+            WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
+            return Ok(());
+        };
+        let changed = self
+            .connection
+            .prepare_cached("update budgets set cap = ?2 where key = ?1")?
+            .execute(params![key, limit])?;
+        if changed == 0 {
+            // What runs already counts from the first moment on.
+            let used = self.rewrite_held(key, true)?;
+            self.connection
+                .prepare_cached("insert into budgets (key, cap, used) values (?1, ?2, ?3)")?
+                .execute(params![key, limit, used])?;
+        }
+        self.unpark(key)
+    }
+
+    /// Running work that names the budget begins, or ceases, to be counted by it.
+    fn rewrite_held(&mut self, key: &str, counted: bool) -> Result<usize, StoreError> {
+        let running: Vec<(Uuid, Option<String>, Option<String>)> = self
+            .connection
+            .prepare_cached(
+                "select w.id, w.budgets, w.held from lanes l join work w on w.id = l.running where l.owner is not null",
+            )?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .collect::<Result<_, _>>()?;
+        let mut changed = 0;
+        for (work, budgets, held) in running {
+            if !keys(budgets.as_deref())?.iter().any(|it| it == key) {
+                continue;
+            }
+            let mut held = keys(held.as_deref())?;
+            held.retain(|it| it != key);
+            if counted {
+                held.push(key.to_owned());
+            }
+            let held = (!held.is_empty()).then(|| json!(held).to_string());
+            self.connection.prepare_cached("update work set held = ?2 where id = ?1")?.execute(params![work, held])?;
+            changed += 1;
+        }
+        Ok(changed)
+    }
+}
+
+fn read_first(row: &Row<'_>) -> rusqlite::Result<First> {
+    Ok(First {
+        id: row.get(0)?,
+        kind: row.get(1)?,
+        class: row.get(2)?,
+        due_at: row.get(3)?,
+        priority: row.get(4)?,
+        run_before: row.get(5)?,
+        fresh: row.get(6)?,
+        budgets: row.get(7)?,
+    })
+}
+
+/// A list of budget keys, as a row holds it; in order, each once.
+fn keys(text: Option<&str>) -> Result<Vec<String>, StoreError> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let mut keys: Vec<String> = serde_json::from_str(text)
+        .map_err(|error| StoreError::Broken { what: "a row's budgets are no list".to_owned(), source: Some(Box::new(error)) })?;
+    keys.sort();
+    keys.dedup();
+    Ok(keys)
+}

@@ -1,0 +1,401 @@
+//! What readers ask: documents, lists, work, lanes, the feed, the audit log.
+
+use std::time::Duration;
+
+use api::audit::{AuditEntry, AuditRecord};
+use api::work::{WorkKind, WorkState};
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
+use uuid::Uuid;
+
+use super::{Sqlite, json_value, micros, time};
+use crate::document::behind;
+use crate::engine::{AuditListing, AuditPlace, AuditRow};
+use crate::feed::{Change, FeedError, FeedPage, Position, Subject};
+use crate::keyring::Sealed;
+use crate::records::HealthSample;
+use crate::work::{Budget, LaneView, Signals, WorkView};
+use crate::{Etag, Listing, StoreError, Stored};
+
+const DOCUMENT: &str = "uuid, id, kind, parent, etag, generation, body, created, changed";
+const LIVE: &str = "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
+  created, started, null as finished, null as result";
+const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
+  created, started, finished, result";
+const AUDIT: &str = "seq, id, at, actor, action, target, reason, correlation, before, after, number, seal";
+
+impl Sqlite {
+    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored>, StoreError> {
+        self.read(move |connection| {
+            let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
+            one(connection, &sql, [uuid], document)
+        })
+        .await
+    }
+
+    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
+        self.read(move |connection| {
+            let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
+            let found: Result<Vec<Option<Stored>>, _> = uuids.iter().map(|uuid| one(connection, &sql, [*uuid], document)).collect();
+            Ok(found?.into_iter().flatten().collect())
+        })
+        .await
+    }
+
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored>, StoreError> {
+        let id = id.to_owned();
+        self.read(move |connection| {
+            let sql = format!("select {DOCUMENT} from documents where id = ?1 and deleted_at is null");
+            one(connection, &sql, [id], document)
+        })
+        .await
+    }
+
+    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
+        self.read(move |connection| {
+            let mut sql = format!("select {DOCUMENT} from documents where deleted_at is null and kind = ?1");
+            let mut values: Vec<SqlValue> = vec![listing.kind.into()];
+            let bind = |values: &mut Vec<SqlValue>, value: String| {
+                values.push(value.into());
+                format!("?{}", values.len())
+            };
+            match (listing.parent, listing.after) {
+                (Some(parent), after) => {
+                    sql += &format!(" and parent = {}", bind(&mut values, parent));
+                    if let Some(prefix) = listing.prefix {
+                        sql += &format!(" and id >= {}", bind(&mut values, prefix.clone()));
+                        sql += &format!(" and id < {}", bind(&mut values, behind(&prefix)));
+                    }
+                    if let Some((_, id)) = after {
+                        sql += &format!(" and id > {}", bind(&mut values, id));
+                    }
+                    sql += " order by id";
+                }
+                (None, after) => {
+                    if let Some((parent, id)) = after {
+                        let (parent, id) = (bind(&mut values, parent), bind(&mut values, id));
+                        sql += &format!(" and (parent, id) > ({parent}, {id})");
+                    }
+                    sql += " order by parent, id";
+                }
+            }
+            values.push(i64::try_from(listing.limit).unwrap_or(i64::MAX).into());
+            sql += &format!(" limit ?{}", values.len());
+            many(connection, &sql, params_from_iter(values), document)
+        })
+        .await
+    }
+
+    pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Sealed>, StoreError> {
+        let name = name.to_owned();
+        self.read(move |connection| {
+            let sql = "select owner, name, key_id, sealed from secrets where owner = ?1 and name = ?2";
+            one(connection, sql, params![owner, name], sealed)
+        })
+        .await
+    }
+
+    pub(crate) async fn secrets(&self, not_of: Option<String>, after: Option<(Uuid, String)>, limit: usize) -> Result<Vec<Sealed>, StoreError> {
+        self.read(move |connection| {
+            let (owner, name) = after.unwrap_or((Uuid::nil(), String::new()));
+            let sql = "select owner, name, key_id, sealed from secrets
+                       where (owner, name) > (?1, ?2) and (?3 is null or key_id <> ?3) order by owner, name limit ?4";
+            many(connection, sql, params![owner, name, not_of, limit], sealed)
+        })
+        .await
+    }
+
+    pub(crate) async fn works(&self, ids: Vec<Uuid>) -> Result<Vec<WorkView>, StoreError> {
+        self.read(move |connection| {
+            let live = format!("select {LIVE} from work where id = ?1");
+            let ended = format!("select {ENDED} from history where id = ?1");
+            // One snapshot for both tables: what is on its way from one to the other is seen exactly once.
+            connection.execute_batch("savepoint look")?;
+            let found = ids
+                .iter()
+                .map(|id| match one(connection, &live, [*id], work)? {
+                    Some(found) => Ok(Some(found)),
+                    None => one(connection, &ended, [*id], work),
+                })
+                .collect::<Result<Vec<_>, StoreError>>();
+            connection.execute_batch("release look")?;
+            Ok(found?.into_iter().flatten().collect())
+        })
+        .await
+    }
+
+    pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
+        self.read(move |connection| {
+            let sql = format!(
+                "select {LIVE} from work where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit ?2"
+            );
+            many(connection, &sql, params![lane, limit], work)
+        })
+        .await
+    }
+
+    pub(crate) async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
+        self.read(move |connection| {
+            let sql = "select lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel
+                       from lanes where lane = ?1";
+            one(connection, sql, [lane], lane_view)
+        })
+        .await
+    }
+
+    pub(crate) async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
+        let now = self.now();
+        self.read(move |connection| {
+            let due: Option<i64> = connection
+                .prepare_cached(
+                    "select head_at from lanes indexed by lanes_due
+                     where head_kind = ?1 and owner is null and parked_on is null order by head_at limit 1",
+                )?
+                .query_row([kind.as_str()], |row| row.get(0))
+                .optional()?;
+            Ok(due.map(|due| Duration::from_micros(u64::try_from(due.saturating_sub(now)).unwrap_or(0))))
+        })
+        .await
+    }
+
+    pub(crate) async fn budgets(&self) -> Result<Vec<Budget>, StoreError> {
+        self.read(|connection| {
+            let sql = "select key, cap, used, (select count(*) from lanes where parked_on = key) from budgets order by key";
+            many(connection, sql, [], |row| {
+                Ok(Budget { key: row.get(0)?, limit: row.get(1)?, used: row.get(2)?, parked: row.get(3)? })
+            })
+        })
+        .await
+    }
+
+    pub(crate) async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
+        self.read(move |connection| {
+            let sql = "select cluster, at, reachable, since, sample from health where cluster = ?1";
+            let found: Result<Vec<_>, StoreError> = clusters.iter().map(|cluster| one(connection, sql, [*cluster], health)).collect();
+            Ok(found?.into_iter().flatten().collect())
+        })
+        .await
+    }
+
+    pub(crate) async fn feed_now(&self) -> Result<Position, StoreError> {
+        let generation = self.shared.generation;
+        self.read(move |connection| {
+            let seq = connection.query_row("select coalesce(max(seq), 0) from feed", [], |row| row.get(0))?;
+            Ok(Position { generation, tx: 0, seq })
+        })
+        .await
+    }
+
+    pub(crate) async fn feed_after(&self, position: Position, limit: usize) -> Result<FeedPage, FeedError> {
+        let generation = self.shared.generation;
+        let page = self
+            .read(move |connection| {
+                let floor: String = connection
+                    .prepare_cached("select value from meta where key = 'feed_floor'")?
+                    .query_row([], |row| row.get(0))?;
+                let floor: i64 = floor.split('-').nth(1).and_then(|it| it.parse().ok()).unwrap_or(0);
+                if position.generation != generation || position.seq < floor {
+                    return Ok(None);
+                }
+                let sql = "select seq, kind, uuid, etag, deleted from feed where seq > ?1 order by seq limit ?2";
+                let changes = many(connection, sql, params![position.seq, limit], |row| {
+                    let etag: i64 = row.get(3)?;
+                    let subject = match etag {
+                        0 => Subject::Work,
+                        etag => Subject::Document { etag: Etag(etag), deleted: row.get(4)? },
+                    };
+                    let position = Position { generation, tx: 0, seq: row.get(0)? };
+                    Ok(Change { position, kind: row.get(1)?, uuid: row.get(2)?, subject })
+                })?;
+                let next = changes.last().map_or(position, |it| it.position);
+                Ok(Some(FeedPage { changes, next }))
+            })
+            .await?;
+        page.ok_or(FeedError::Gone { position })
+    }
+
+    pub(crate) async fn position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
+        let reader = reader.to_owned();
+        let text: Option<String> = self
+            .read(move |connection| {
+                one(connection, "select position from positions where reader = ?1", [reader], |row| Ok(row.get(0)?))
+            })
+            .await?;
+        text.map(|text| text.parse()).transpose()
+    }
+
+    pub(crate) async fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let key = key.to_owned();
+        self.read(move |connection| one(connection, "select value from meta where key = ?1", [key], |row| Ok(row.get(0)?))).await
+    }
+
+    pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
+        self.read(move |connection| {
+            let sql = format!(
+                "select {AUDIT} from audit
+                 where (?1 is null or seq < ?1) and (?2 is null or actor = ?2)
+                   and (?3 is null or substr(target, 1, length(?3)) = ?3) and (?4 is null or substr(action, 1, length(?4)) = ?4)
+                 order by seq desc limit ?5"
+            );
+            let before = listing.before.map(|it| it.seq);
+            many(connection, &sql, params![before, listing.actor, listing.target, listing.action, listing.limit], audit)
+        })
+        .await
+    }
+
+    pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        self.read(move |connection| {
+            many(connection, &format!("select {AUDIT} from audit where number is null order by seq limit ?1"), [limit], audit)
+        })
+        .await
+    }
+
+    pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        self.read(move |connection| {
+            let sql = format!("select {AUDIT} from audit where number is not null and number >= ?1 order by number limit ?2");
+            many(connection, &sql, params![number, limit], audit)
+        })
+        .await
+    }
+
+    pub(crate) async fn audit_older(&self, age: Duration, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        let before = self.now().saturating_sub(micros(age));
+        self.read(move |connection| {
+            let sql = format!("select {AUDIT} from audit where number is not null order by number limit ?1");
+            let mut oldest = many(connection, &sql, [limit], audit)?;
+            oldest.retain(|row| row.record.time.as_microsecond() < before);
+            Ok(oldest)
+        })
+        .await
+    }
+
+    pub(crate) async fn violations(&self, queries: Vec<String>, limit: usize) -> Result<Vec<Vec<String>>, StoreError> {
+        self.read(move |connection| {
+            connection.execute_batch("savepoint look")?;
+            let found = queries
+                .iter()
+                .map(|sql| many(connection, &format!("select * from ({sql}) limit {limit}"), [], |row| Ok(row.get(0)?)))
+                .collect();
+            connection.execute_batch("release look")?;
+            found
+        })
+        .await
+    }
+
+    pub(crate) async fn soundness(&self) -> Result<Vec<String>, StoreError> {
+        self.read(|connection| {
+            let lines: Vec<String> = many(connection, "pragma integrity_check(20)", [], |row| Ok(row.get(0)?))?;
+            Ok(lines.into_iter().filter(|line| line != "ok").collect())
+        })
+        .await
+    }
+}
+
+fn one<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(values)?;
+    rows.next()?.map(read).transpose()
+}
+
+fn many<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(values)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn document(row: &Row<'_>) -> Result<Stored, StoreError> {
+    Ok(Stored {
+        uuid: row.get(0)?,
+        id: row.get(1)?,
+        kind: row.get(2)?,
+        parent: row.get(3)?,
+        etag: Etag(row.get(4)?),
+        generation: row.get(5)?,
+        body: json_value(row.get_ref(6)?.as_str().map_err(|_| StoreError::broken("a document's body is no text"))?)?,
+        created: time(row.get(7)?)?,
+        changed: time(row.get(8)?)?,
+    })
+}
+
+fn sealed(row: &Row<'_>) -> Result<Sealed, StoreError> {
+    Ok(Sealed { owner: row.get(0)?, name: row.get(1)?, key_id: row.get(2)?, bytes: row.get(3)? })
+}
+
+fn word<T: std::str::FromStr<Err = api::work::UnknownWord>>(text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|error: api::work::UnknownWord| StoreError::broken(error.to_string()))
+}
+
+fn work(row: &Row<'_>) -> Result<WorkView, StoreError> {
+    let json = |text: Option<String>| text.as_deref().map(json_value).transpose();
+    let at = |micros: Option<i64>| micros.map(time).transpose();
+    Ok(WorkView {
+        id: row.get(0)?,
+        lane: row.get(1)?,
+        kind: word::<WorkKind>(&row.get::<_, String>(2)?)?,
+        state: word::<WorkState>(&row.get::<_, String>(3)?)?,
+        attempt: row.get(4)?,
+        run_after: time(row.get(5)?)?,
+        due_at: time(row.get(6)?)?,
+        run_before: at(row.get(7)?)?,
+        priority: row.get(8)?,
+        step: row.get(9)?,
+        checkpoint: json(row.get(10)?)?,
+        fence: row.get(11)?,
+        created: time(row.get(12)?)?,
+        started: at(row.get(13)?)?,
+        finished: at(row.get(14)?)?,
+        result: json(row.get(15)?)?,
+    })
+}
+
+fn lane_view(row: &Row<'_>) -> Result<LaneView, StoreError> {
+    Ok(LaneView {
+        lane: row.get(0)?,
+        head_kind: row.get::<_, Option<String>>(1)?.as_deref().map(word).transpose()?,
+        head_at: row.get::<_, Option<i64>>(2)?.map(time).transpose()?,
+        parked_on: row.get(3)?,
+        owner: row.get(4)?,
+        lease_until: row.get::<_, Option<i64>>(5)?.map(time).transpose()?,
+        fence: row.get(6)?,
+        running: row.get(7)?,
+        signals: Signals { preempt: row.get(8)?, cancel: row.get(9)? },
+    })
+}
+
+fn health(row: &Row<'_>) -> Result<HealthSample, StoreError> {
+    Ok(HealthSample {
+        cluster: row.get(0)?,
+        at: time(row.get(1)?)?,
+        reachable: row.get(2)?,
+        since: time(row.get(3)?)?,
+        sample: json_value(&row.get::<_, String>(4)?)?,
+    })
+}
+
+fn audit(row: &Row<'_>) -> Result<AuditRow, StoreError> {
+    let entry = AuditEntry {
+        actor: row.get(3)?,
+        action: row.get(4)?,
+        target: row.get(5)?,
+        reason: row.get(6)?,
+        correlation_id: row.get(7)?,
+        before: row.get(8)?,
+        after: row.get(9)?,
+    };
+    let record = AuditRecord { id: row.get(1)?, time: time(row.get(2)?)?, entry, number: row.get(10)?, seal: row.get(11)? };
+    Ok(AuditRow { place: AuditPlace { tx: 0, seq: row.get(0)? }, record })
+}

@@ -1,0 +1,244 @@
+//! The small rows: secrets, positions, the audit log, named leases, health, meta; and what retention removes.
+
+use std::time::Duration;
+
+use api::audit::AuditEntry;
+use rusqlite::{OptionalExtension as _, params};
+use uuid::Uuid;
+
+use super::writer::Session;
+use super::{Sqlite, json_text, micros};
+use crate::engine::{Sealing, Stale};
+use crate::keyring::Sealed;
+use crate::records::HealthSample;
+use crate::{Etag, Position, StoreError};
+
+impl Session<'_> {
+    pub(super) fn put_secret(&mut self, sealed: &Sealed) -> Result<(), StoreError> {
+        let current: Option<String> = self
+            .connection
+            .prepare_cached("select value from meta where key = 'key_id'")?
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        if current.as_ref() != Some(&sealed.key_id) {
+            return Err(StoreError::StaleKey { current: current.unwrap_or_default(), used: sealed.key_id.clone() });
+        }
+        self.connection
+            .prepare_cached(
+                "insert into secrets (owner, name, sealed, key_id, changed) values (?1, ?2, ?3, ?4, ?5)
+                 on conflict (owner, name) do update set sealed = excluded.sealed, key_id = excluded.key_id, changed = excluded.changed",
+            )?
+            .execute(params![sealed.owner, sealed.name, sealed.bytes, sealed.key_id, self.now])?;
+        Ok(())
+    }
+
+    pub(super) fn drop_secret(&mut self, owner: Uuid, name: &str) -> Result<(), StoreError> {
+        self.connection.prepare_cached("delete from secrets where owner = ?1 and name = ?2")?.execute(params![owner, name])?;
+        Ok(())
+    }
+
+    pub(super) fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
+        self.connection
+            .prepare_cached(
+                "insert into audit (id, at, actor, action, target, reason, correlation, before, after)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                Uuid::now_v7(),
+                self.now,
+                entry.actor,
+                entry.action,
+                entry.target,
+                entry.reason,
+                entry.correlation_id,
+                entry.before,
+                entry.after
+            ])?;
+        self.topics.add(crate::wake::Topic::Feed);
+        Ok(())
+    }
+
+    pub(super) fn save_position(&mut self, reader: &str, position: Position) -> Result<(), StoreError> {
+        self.connection
+            .prepare_cached(
+                "insert into positions (reader, position, changed) values (?1, ?2, ?3)
+                 on conflict (reader) do update set position = excluded.position, changed = excluded.changed",
+            )?
+            .execute(params![reader, position.to_string(), self.now])?;
+        Ok(())
+    }
+
+    pub(super) fn set_meta(&mut self, values: &[(String, String)]) -> Result<(), StoreError> {
+        for (key, value) in values {
+            self.connection
+                .prepare_cached("insert into meta (key, value) values (?1, ?2) on conflict (key) do update set value = excluded.value")?
+                .execute(params![key, value])?;
+        }
+        Ok(())
+    }
+
+    fn trim_feed(&mut self, before: i64, max: usize) -> Result<usize, StoreError> {
+        // The newest row stays, so that no sequence number is ever given twice.
+        let last: Option<i64> = self
+            .connection
+            .prepare_cached(
+                "select max(seq) from (select seq, at from feed order by seq limit ?1)
+                 where at < ?2 and seq < (select max(seq) from feed)",
+            )?
+            .query_row(params![max, before], |row| row.get(0))?;
+        let Some(last) = last else { return Ok(0) };
+        let removed = self.connection.prepare_cached("delete from feed where seq <= ?1")?.execute([last])?;
+        self.set_meta(&[("feed_floor".to_owned(), format!("0-{last}"))])?;
+        Ok(removed)
+    }
+
+    fn trim_history(&mut self, kind: &str, before: i64, max: usize) -> Result<usize, StoreError> {
+        let ended: Vec<Uuid> = self
+            .connection
+            .prepare_cached("select id from history where finished < ?1 and kind = ?2 order by finished limit ?3")?
+            .query_map(params![before, kind, max], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for id in &ended {
+            self.connection.prepare_cached("delete from history where id = ?1")?.execute([id])?;
+            let etag: Option<i64> = self
+                .connection
+                .prepare_cached("select etag from documents where uuid = ?1 and deleted_at is null")?
+                .query_row([id], |row| row.get(0))
+                .optional()?;
+            if let Some(etag) = etag {
+                self.delete(*id, Etag(etag))?;
+            }
+        }
+        Ok(ended.len())
+    }
+
+    fn trim_tombstones(&mut self, before: i64, max: usize) -> Result<usize, StoreError> {
+        // A tombstone stays while a reader of the feed may still ask what it was.
+        Ok(self
+            .connection
+            .prepare_cached(
+                "delete from documents where uuid in
+                   (select uuid from documents where deleted_at is not null and deleted_at < ?1
+                      and deleted_at < (select at from feed order by seq limit 1)
+                    order by deleted_at limit ?2)",
+            )?
+            .execute(params![before, max])?)
+    }
+
+    fn trim_audit(&mut self, up_to: i64) -> Result<usize, StoreError> {
+        Ok(self
+            .connection
+            .prepare_cached("delete from audit where number is not null and number <= ?1 and number < (select max(number) from audit)")?
+            .execute([up_to])?)
+    }
+}
+
+impl Sqlite {
+    pub(crate) async fn put_health(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
+        self.write(move |session| {
+            for sample in &samples {
+                session
+                    .connection
+                    .prepare_cached(
+                        "insert into health (cluster, at, reachable, since, sample) values (?1, ?2, ?3, ?2, ?4)
+                         on conflict (cluster) do update set at = excluded.at, sample = excluded.sample, reachable = excluded.reachable,
+                           since = case when reachable = excluded.reachable then since else excluded.at end",
+                    )?
+                    .execute(params![sample.cluster, session.now, sample.reachable, json_text(&sample.sample)])?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn take_lease(&self, name: &str, owner: Uuid, lease: Duration) -> Result<Option<i64>, StoreError> {
+        let name = name.to_owned();
+        self.write(move |session| {
+            Ok(session
+                .connection
+                .prepare_cached(
+                    "insert into leases (name, owner, lease_until, fence) values (?1, ?2, ?4, 1)
+                     on conflict (name) do update set
+                       fence = fence + (owner is not excluded.owner), owner = excluded.owner, lease_until = excluded.lease_until
+                     where owner is excluded.owner or owner is null or lease_until < ?3
+                     returning fence",
+                )?
+                .query_row(params![name, owner, session.now, session.now + micros(lease)], |row| row.get(0))
+                .optional()?)
+        })
+        .await
+    }
+
+    pub(crate) async fn release_lease(&self, name: &str, owner: Uuid) -> Result<(), StoreError> {
+        let name = name.to_owned();
+        self.write(move |session| {
+            session
+                .connection
+                .prepare_cached("update leases set owner = null where name = ?1 and owner = ?2")?
+                .execute(params![name, owner])?;
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn seal_audit(
+        &self,
+        name: &str,
+        fence: i64,
+        sealings: Vec<Sealing>,
+        meta: Vec<(String, String)>,
+    ) -> Result<(), StoreError> {
+        let name = name.to_owned();
+        self.write(move |session| {
+            let held = session
+                .connection
+                .prepare_cached("select 1 from leases where name = ?1 and fence = ?2 and owner is not null")?
+                .exists(params![name, fence])?;
+            if !held {
+                return Err(StoreError::LostNamedLease { name });
+            }
+            for sealing in &sealings {
+                session
+                    .connection
+                    .prepare_cached("update audit set number = ?2, seal = ?3 where seq = ?1 and number is null")?
+                    .execute(params![sealing.place.seq, sealing.number, sealing.seal])?;
+            }
+            session.set_meta(&meta)
+        })
+        .await
+    }
+
+    pub(crate) async fn trim(&self, stale: Stale, age: Duration, max: usize, meta: Vec<(String, String)>) -> Result<usize, StoreError> {
+        self.write(move |session| {
+            let before = session.now.saturating_sub(micros(age));
+            let removed = match stale {
+                Stale::Feed => session.trim_feed(before, max)?,
+                Stale::Tombstones => session.trim_tombstones(before, max)?,
+                Stale::History(kind) => session.trim_history(kind.as_str(), before, max)?,
+                Stale::Audit { up_to } => session.trim_audit(up_to)?,
+            };
+            if removed > 0 {
+                session.set_meta(&meta)?;
+            }
+            Ok(removed)
+        })
+        .await
+    }
+
+    pub(crate) async fn set_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
+        self.write(move |session| session.set_meta(&values)).await
+    }
+
+    pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {
+        self.write(move |session| {
+            let changed = session
+                .connection
+                .prepare_cached(
+                    "update secrets set sealed = ?4, key_id = ?5, changed = ?6 where owner = ?1 and name = ?2 and sealed = ?3",
+                )?
+                .execute(params![old.owner, old.name, old.bytes, new.bytes, new.key_id, session.now])?;
+            Ok(changed == 1)
+        })
+        .await
+    }
+}

@@ -1,0 +1,363 @@
+//! The doors of the store: [`Store`] for those who write, [`Reader`] for those who only read, and narrow handles for
+//! those who read and write one thing ([`HealthWriter`], [`AuditWriter`]).
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use api::audit::AuditEntry;
+use api::secret::Secret;
+use api::work::WorkKind;
+use uuid::Uuid;
+
+use crate::engine::{AuditListing, AuditRow, Engine};
+use crate::feed::{FEED_PAGE_MAX, FeedError, FeedPage, Position};
+use crate::keyring::{Keyring, Sealed};
+use crate::open::{Location, OpenError, Options, Schema};
+use crate::postgres::Postgres;
+use crate::records::HealthSample;
+use crate::sqlite::Sqlite;
+use crate::transaction::{Committed, Transaction, Write, validate};
+use crate::wake::{Topic, Wakeups};
+use crate::work::{
+    Budget, CLAIM_MAX, Claimed, Completion, Fate, Hold, LEASE, LaneView, NewWork, Renewed, Signals, TAKE_OVER_MAX, Walk, WorkView,
+    Yielding,
+};
+use crate::{Listing, PAGE_MAX, StoreError, Stored};
+
+/// Samples go into one statement in blocks of this size.
+const HEALTH_BLOCK: usize = 500;
+
+/// An open store, for those who write. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Store {
+    reader: Reader,
+}
+
+/// An open store, for those who only read. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    pub(crate) engine: Engine,
+    pub(crate) keyring: Keyring,
+}
+
+impl Deref for Store {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        &self.reader
+    }
+}
+
+impl Store {
+    /// Opens a store, making and migrating it as the options allow.
+    pub async fn open(options: Options) -> Result<Store, OpenError> {
+        let engine = match &options.location {
+            Location::Sqlite(_) => Engine::Sqlite(Sqlite::open(&options).await?),
+            Location::Postgres(_) => Engine::Postgres(Postgres::open(&options).await?),
+        };
+        let store = Store { reader: Reader { engine, keyring: options.keyring } };
+        match crate::rotate::fit_keys(&store).await {
+            Ok(()) => Ok(store),
+            Err(error) => {
+                store.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The schema that a store has, without changing anything.
+    pub async fn schema(options: &Options) -> Result<Schema, OpenError> {
+        match &options.location {
+            Location::Sqlite(_) => Sqlite::schema(options),
+            Location::Postgres(_) => Postgres::schema(options).await,
+        }
+    }
+
+    /// The same store, for those who only read.
+    pub fn reader(&self) -> Reader {
+        self.reader.clone()
+    }
+
+    /// The right to write health samples, and nothing else.
+    pub fn health_writer(&self) -> HealthWriter {
+        HealthWriter { engine: self.engine.clone() }
+    }
+
+    /// The right to write audit entries, and nothing else.
+    pub fn audit_writer(&self) -> AuditWriter {
+        AuditWriter { store: self.clone() }
+    }
+
+    /// Makes all changes of a transaction, or none.
+    pub async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
+        validate(&transaction)?;
+        if !transaction.writes.iter().any(|write| matches!(write, Write::PutSecret(_))) {
+            return self.engine.commit(transaction).await;
+        }
+        match self.engine.commit(transaction.clone()).await {
+            // Somebody rotated the key since we sealed; nothing was written. Once more, with the new key.
+            Err(StoreError::StaleKey { current, .. }) => self.engine.commit(self.sealed_anew(transaction, &current)?).await,
+            outcome => outcome,
+        }
+    }
+
+    fn sealed_anew(&self, mut transaction: Transaction, key_id: &str) -> Result<Transaction, StoreError> {
+        crate::rotate::prefer_key(&self.keyring, key_id)?;
+        for write in &mut transaction.writes {
+            if let Write::PutSecret(sealed) = write {
+                let plain = self.keyring.open(sealed)?;
+                *sealed = self.keyring.seal(sealed.owner, &sealed.name, plain.expose())?;
+            }
+        }
+        Ok(transaction)
+    }
+
+    /// Seals a secret for [`Transaction::put_secret`].
+    pub fn seal(&self, owner: Uuid, name: &str, plain: &[u8]) -> Result<Sealed, StoreError> {
+        self.keyring.seal(owner, name, plain)
+    }
+
+    /// Adds work to the queue; all of it or none.
+    pub async fn enqueue(&self, work: Vec<NewWork>) -> Result<(), StoreError> {
+        let transaction = work.into_iter().fold(Transaction::new(), Transaction::enqueue);
+        self.commit(transaction).await.map(drop)
+    }
+
+    /// Takes up to `max` (and [`CLAIM_MAX`]) pieces of work that are due, one from each free lane, the longest due
+    /// first. Never claim what cannot be started at once.
+    pub async fn claim(&self, kind: WorkKind, max: usize, owner: Uuid) -> Result<Vec<Claimed>, StoreError> {
+        self.claim_for(kind, max, owner, LEASE).await
+    }
+
+    /// The same, with a lease of another length.
+    pub async fn claim_for(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+        self.engine.claim(kind, max.min(CLAIM_MAX), owner, lease).await
+    }
+
+    /// Remembers that a step is done, and learns what the holder is asked to do.
+    pub async fn checkpoint(&self, hold: Hold, step: &str, data: serde_json::Value) -> Result<Signals, StoreError> {
+        let committed = self.commit(Transaction::new().checkpoint(hold, step, data)).await?;
+        Ok(committed.signals(hold.work))
+    }
+
+    /// Ends many pieces of work; each stands alone.
+    pub async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
+        if completions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let checked = completions.iter().cloned().fold(Transaction::new(), Transaction::complete);
+        validate(&checked)?;
+        self.engine.complete(completions).await
+    }
+
+    /// Gives work back to be continued later.
+    pub async fn hand_back(&self, yielding: Yielding) -> Result<(), StoreError> {
+        self.commit(Transaction::new().hand_back(yielding)).await.map(drop)
+    }
+
+    /// Prolongs the leases on lanes that this process holds. What is not among the answers is lost.
+    pub async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>) -> Result<Vec<Renewed>, StoreError> {
+        self.renew_for(owner, lanes, LEASE).await
+    }
+
+    /// The same, with a lease of another length.
+    pub async fn renew_for(&self, owner: Uuid, lanes: Vec<Uuid>, lease: Duration) -> Result<Vec<Renewed>, StoreError> {
+        if lanes.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.engine.renew(owner, lanes, lease).await
+    }
+
+    /// Takes over up to `max` pieces of work whose holders' leases ran out.
+    pub async fn take_over(&self, kind: WorkKind, max: usize, owner: Uuid) -> Result<Vec<Claimed>, StoreError> {
+        self.take_over_for(kind, max, owner, LEASE).await
+    }
+
+    /// The same, with a lease of another length.
+    pub async fn take_over_for(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+        self.engine.take_over(kind, max.min(TAKE_OVER_MAX), owner, lease).await
+    }
+
+    /// Closes fresh work past its time, looking at `max` pieces behind `after`.
+    pub async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        self.engine.expire(after, max).await
+    }
+
+    /// Corrects heads that do not agree with the work, looking at `max` lanes behind `after`. That it ever finds one
+    /// is an alarm.
+    pub async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        self.engine.repair(after, max).await
+    }
+
+    /// Sets, changes or (with none) removes a limit on how much runs at once.
+    pub async fn set_budget(&self, key: &str, limit: Option<u32>, audit: Option<AuditEntry>) -> Result<(), StoreError> {
+        if key.is_empty() || key.len() > crate::transaction::BUDGET_BYTES_MAX || key.contains('\0') {
+            return Err(StoreError::invalid(format!("budget {key:?}: its name must have 1 to 200 bytes and no NUL")));
+        }
+        if limit.is_some_and(|limit| i32::try_from(limit).is_err()) {
+            return Err(StoreError::invalid(format!("budget {key:?}: its limit must be at most {}", i32::MAX)));
+        }
+        self.engine.set_budget(key.to_owned(), limit, audit).await
+    }
+
+    /// Takes or renews a named lease, for what only one process may do; its fence, or none while somebody else has it.
+    pub async fn take_lease(&self, name: &str, owner: Uuid, lease: Duration) -> Result<Option<i64>, StoreError> {
+        self.engine.take_lease(name, owner, lease).await
+    }
+
+    /// Gives a named lease back early.
+    pub async fn release_lease(&self, name: &str, owner: Uuid) -> Result<(), StoreError> {
+        self.engine.release_lease(name, owner).await
+    }
+}
+
+impl Reader {
+    /// Opens a store that others may be writing to; a schema that does not fit is refused.
+    pub async fn open(options: Options) -> Result<Reader, OpenError> {
+        let engine = match &options.location {
+            Location::Sqlite(_) => Engine::Sqlite(Sqlite::open_to_read(&options)?),
+            Location::Postgres(_) => {
+                let options = Options { migrate: crate::open::Migrate::Never, ..options.clone() };
+                Engine::Postgres(Postgres::open(&options).await?)
+            }
+        };
+        let reader = Reader { engine, keyring: options.keyring };
+        crate::rotate::check_keys(&reader).await?;
+        Ok(reader)
+    }
+
+    /// Ends background work and connections; what was answered stays written.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+
+    /// The database in words, without password.
+    pub fn place(&self) -> String {
+        self.engine.place()
+    }
+
+    /// Waits for what others, here or on other hosts, have written.
+    pub fn wakeups(&self, topic: Topic) -> Wakeups {
+        self.engine.wakeups(topic)
+    }
+
+    /// Answers when the database does.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.engine.meta("generation").await.map(drop)
+    }
+
+    /// A living document.
+    pub async fn get(&self, uuid: Uuid) -> Result<Option<Stored>, StoreError> {
+        self.engine.get(uuid).await
+    }
+
+    /// Living documents, in no particular order; those that do not live are absent.
+    pub async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
+        self.engine.get_many(uuids).await
+    }
+
+    /// The living document of that path, in any spelling.
+    pub async fn find(&self, path: &str) -> Result<Option<Stored>, StoreError> {
+        if path.contains('\0') {
+            return Ok(None);
+        }
+        self.engine.find(&path.to_lowercase()).await
+    }
+
+    /// A page of documents.
+    pub async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
+        let limit = listing.limit.clamp(1, PAGE_MAX);
+        self.engine.list(Listing { limit, ..listing }).await
+    }
+
+    /// A secret, opened.
+    pub async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Secret<Vec<u8>>>, StoreError> {
+        let sealed = self.engine.secret(owner, name).await?;
+        sealed.map(|sealed| self.keyring.open(&sealed)).transpose()
+    }
+
+    /// Work by its id, live or ended.
+    pub async fn work(&self, id: Uuid) -> Result<Option<WorkView>, StoreError> {
+        Ok(self.engine.works(vec![id]).await?.pop())
+    }
+
+    /// Many pieces of work at once; unknown ids are absent.
+    pub async fn works(&self, ids: Vec<Uuid>) -> Result<Vec<WorkView>, StoreError> {
+        self.engine.works(ids).await
+    }
+
+    /// The pending work of a lane, in the order in which it will run.
+    pub async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
+        self.engine.pending(lane, limit.clamp(1, PAGE_MAX)).await
+    }
+
+    /// A lane.
+    pub async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
+        self.engine.lane(lane).await
+    }
+
+    /// How long until work of that kind can be claimed; none when none waits.
+    pub async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
+        self.engine.until_due(kind).await
+    }
+
+    /// All limits and their use.
+    pub async fn budgets(&self) -> Result<Vec<Budget>, StoreError> {
+        self.engine.budgets().await
+    }
+
+    /// The newest samples of these clusters; those never looked at are absent.
+    pub async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
+        self.engine.health(clusters).await
+    }
+
+    /// The place in the feed behind everything that is visible now.
+    pub async fn feed_now(&self) -> Result<Position, StoreError> {
+        self.engine.feed_now().await
+    }
+
+    /// What came behind a position.
+    pub async fn feed_after(&self, position: Position, limit: usize) -> Result<FeedPage, FeedError> {
+        self.engine.feed_after(position, limit.clamp(1, FEED_PAGE_MAX)).await
+    }
+
+    /// How far a feed reader had come when it last said so.
+    pub async fn position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
+        self.engine.position(reader).await
+    }
+
+    /// A page of the audit log, newest first.
+    pub async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
+        let limit = listing.limit.clamp(1, PAGE_MAX);
+        self.engine.audit_list(AuditListing { limit, ..listing }).await
+    }
+}
+
+/// Writes health samples, and nothing else: what the monitor is handed.
+#[derive(Debug, Clone)]
+pub struct HealthWriter {
+    engine: Engine,
+}
+
+impl HealthWriter {
+    /// Remembers the newest sample of each cluster, with the store's time.
+    pub async fn put(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
+        for block in samples.chunks(HEALTH_BLOCK) {
+            self.engine.put_health(block.to_vec()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes audit entries, and nothing else: what the gateway is handed.
+#[derive(Debug, Clone)]
+pub struct AuditWriter {
+    store: Store,
+}
+
+impl AuditWriter {
+    /// Adds entries to the log.
+    pub async fn put(&self, entries: Vec<AuditEntry>) -> Result<(), StoreError> {
+        self.store.commit(entries.into_iter().fold(Transaction::new(), Transaction::audit)).await.map(drop)
+    }
+}

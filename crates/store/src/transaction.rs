@@ -1,0 +1,299 @@
+//! A write is data: a list of changes that happen together or not at all.
+//!
+//! Because every change says what it expects to find (an etag, a fence, an absence), no write needs to talk back
+//! and forth with the database: it goes there in one piece, and the engine may say it again after a lost
+//! connection or a deadlock. The order in which changes are given does not matter; the engine applies them in the
+//! one order that keeps locks from crossing: lanes, budgets, documents, the rest.
+
+use api::audit::AuditEntry;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::keyring::Sealed;
+use crate::work::{Completion, ENQUEUE_MAX, Hold, NewWork};
+use crate::{BODY_BYTES_MAX, Etag, KEY_BYTES_MAX, Position, Signals, StoreError, Yielding};
+
+/// Changes that happen together or not at all.
+#[derive(Debug, Clone, Default)]
+pub struct Transaction {
+    pub(crate) writes: Vec<Write>,
+}
+
+/// One change.
+#[derive(Debug, Clone)]
+pub(crate) enum Write {
+    Create(NewDocument),
+    Update(DocumentUpdate),
+    /// Leaves a tombstone; its secrets and unique keys go at once.
+    Delete { uuid: Uuid, etag: Etag },
+    PutSecret(Sealed),
+    DropSecret { owner: Uuid, name: String },
+    Enqueue(NewWork),
+    /// Only if the caller still holds this work.
+    Guard(Hold),
+    Checkpoint { hold: Hold, step: String, data: Value },
+    Complete(Completion),
+    Yield(Yielding),
+    /// Pending work of that id is cancelled.
+    Withdraw { work: Uuid, result: Value },
+    /// All pending work of a lane is cancelled, and its holder (if any) is asked to cancel.
+    WithdrawLane { lane: Uuid, result: Value },
+    /// Pending work becomes due at once.
+    Expedite { work: Uuid },
+    /// The holder of running work is asked to cancel it.
+    RequestCancel { work: Uuid },
+    Audit(AuditEntry),
+    SavePosition { reader: String, position: Position },
+}
+
+/// A document to be created.
+#[derive(Debug, Clone)]
+pub(crate) struct NewDocument {
+    pub(crate) uuid: Uuid,
+    pub(crate) id: String,
+    pub(crate) kind: String,
+    pub(crate) parent: String,
+    pub(crate) body: Value,
+    pub(crate) unique_keys: Vec<String>,
+}
+
+/// A document to be changed.
+#[derive(Debug, Clone)]
+pub(crate) struct DocumentUpdate {
+    pub(crate) uuid: Uuid,
+    /// The version that the caller had read.
+    pub(crate) etag: Etag,
+    pub(crate) body: Value,
+    /// Whether what is wanted has changed, which raises the generation.
+    pub(crate) desired: bool,
+    /// The unique keys that it holds from now on; `None` leaves them as they are.
+    pub(crate) unique_keys: Option<Vec<String>>,
+}
+
+/// What a transaction left behind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// The new versions of the documents that it created or changed.
+    pub etags: Vec<(Uuid, Etag)>,
+    /// What the holders whose checkpoints or guards it carried are asked to do.
+    pub signals: Vec<(Uuid, Signals)>,
+}
+
+impl Committed {
+    /// The new version of one document.
+    pub fn etag(&self, uuid: Uuid) -> Option<Etag> {
+        self.etags.iter().find(|(it, _)| *it == uuid).map(|(_, etag)| *etag)
+    }
+
+    /// What the holder of one piece of work is asked to do.
+    pub fn signals(&self, work: Uuid) -> Signals {
+        self.signals.iter().find(|(it, _)| *it == work).map(|(_, signals)| *signals).unwrap_or_default()
+    }
+}
+
+impl Transaction {
+    /// Nothing, so far.
+    pub fn new() -> Transaction {
+        Transaction::default()
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Only if the caller still holds this work.
+    pub fn guard(self, hold: Hold) -> Transaction {
+        self.with(Write::Guard(hold))
+    }
+
+    /// Remembers that a step of this work is done.
+    pub fn checkpoint(self, hold: Hold, step: impl Into<String>, data: Value) -> Transaction {
+        self.with(Write::Checkpoint { hold, step: step.into(), data })
+    }
+
+    /// Ends this work and frees its lane.
+    pub fn complete(self, completion: Completion) -> Transaction {
+        self.with(Write::Complete(completion))
+    }
+
+    /// Gives this work back and frees its lane.
+    pub fn hand_back(self, yielding: Yielding) -> Transaction {
+        self.with(Write::Yield(yielding))
+    }
+
+    /// Adds work to its lane's queue.
+    pub fn enqueue(self, work: NewWork) -> Transaction {
+        self.with(Write::Enqueue(work))
+    }
+
+    /// Cancels pending work.
+    pub fn withdraw(self, work: Uuid, result: Value) -> Transaction {
+        self.with(Write::Withdraw { work, result })
+    }
+
+    /// Cancels all pending work of a lane, and asks its holder, if there is one, to cancel.
+    pub fn withdraw_lane(self, lane: Uuid, result: Value) -> Transaction {
+        self.with(Write::WithdrawLane { lane, result })
+    }
+
+    /// Makes pending work due at once.
+    pub fn expedite(self, work: Uuid) -> Transaction {
+        self.with(Write::Expedite { work })
+    }
+
+    /// Asks the holder of running work to cancel it.
+    pub fn request_cancel(self, work: Uuid) -> Transaction {
+        self.with(Write::RequestCancel { work })
+    }
+
+    /// Stores a sealed secret, in place of an earlier one of that owner and name.
+    pub fn put_secret(self, sealed: Sealed) -> Transaction {
+        self.with(Write::PutSecret(sealed))
+    }
+
+    /// Removes a secret; nothing happens when there is none.
+    pub fn drop_secret(self, owner: Uuid, name: impl Into<String>) -> Transaction {
+        self.with(Write::DropSecret { owner, name: name.into() })
+    }
+
+    /// Writes an entry of the audit log.
+    pub fn audit(self, entry: AuditEntry) -> Transaction {
+        self.with(Write::Audit(entry))
+    }
+
+    /// Remembers how far a feed reader has come.
+    pub fn save_position(self, reader: impl Into<String>, position: Position) -> Transaction {
+        self.with(Write::SavePosition { reader: reader.into(), position })
+    }
+
+    /// Deletes a document as it was read; a tombstone stays until its feed row has left.
+    pub fn delete(self, uuid: Uuid, etag: Etag) -> Transaction {
+        self.with(Write::Delete { uuid, etag })
+    }
+
+    pub(crate) fn with(mut self, write: Write) -> Transaction {
+        self.writes.push(write);
+        self
+    }
+}
+
+/// Names of budgets are index keys; no sensible one is longer.
+pub(crate) const BUDGET_BYTES_MAX: usize = 200;
+/// A piece of work counts in at most so many budgets.
+const BUDGETS_MAX: usize = 16;
+/// A transaction of more changes than this is a plan that should be cut into blocks.
+const WRITES_MAX: usize = 4 * ENQUEUE_MAX;
+/// Audit texts are for people; a longer one is cut off by whoever writes it.
+const AUDIT_TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Refuses what no engine could store, with one sentence; the engines need not look again.
+pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
+    if transaction.writes.len() > WRITES_MAX {
+        let count = transaction.writes.len();
+        return Err(StoreError::invalid(format!("a transaction holds {count} changes; at most {WRITES_MAX} are accepted")));
+    }
+    let enqueued = transaction.writes.iter().filter(|write| matches!(write, Write::Enqueue(_))).count();
+    if enqueued > ENQUEUE_MAX {
+        return Err(StoreError::invalid(format!("a transaction enqueues {enqueued} pieces of work; at most {ENQUEUE_MAX} are accepted")));
+    }
+    transaction.writes.iter().try_for_each(validate_write)
+}
+
+fn validate_write(write: &Write) -> Result<(), StoreError> {
+    match write {
+        Write::Create(document) => {
+            for (what, text) in [("path", &document.id), ("kind", &document.kind), ("scope", &document.parent)] {
+                key(what, text)?;
+            }
+            document.unique_keys.iter().try_for_each(|text| key("unique key", text))?;
+            if document.id != document.id.to_lowercase() {
+                return Err(StoreError::invalid(format!("path {:?} must be in lower case", document.id)));
+            }
+            body(&document.kind, &document.body)
+        }
+        Write::Update(update) => {
+            update.unique_keys.iter().flatten().try_for_each(|text| key("unique key", text))?;
+            body("document", &update.body)
+        }
+        Write::PutSecret(sealed) => {
+            key("secret's name", &sealed.name)?;
+            match sealed.bytes.len() {
+                0..=BODY_BYTES_MAX => Ok(()),
+                len => Err(StoreError::invalid(format!("secret {}: has {len} bytes; at most {BODY_BYTES_MAX} are accepted", sealed.name))),
+            }
+        }
+        Write::Enqueue(work) => {
+            if work.budgets.len() > BUDGETS_MAX {
+                return Err(StoreError::invalid(format!("work {}: names {} budgets; at most {BUDGETS_MAX} are accepted", work.id, work.budgets.len())));
+            }
+            for budget in &work.budgets {
+                if budget.is_empty() || budget.len() > BUDGET_BYTES_MAX || budget.contains('\0') {
+                    return Err(StoreError::invalid(format!("work {}: budget {budget:?} must have 1 to {BUDGET_BYTES_MAX} bytes and no NUL", work.id)));
+                }
+            }
+            if work.id.is_nil() || work.lane.is_nil() {
+                return Err(StoreError::invalid(format!("work {} in lane {}: neither may be the nil uuid", work.id, work.lane)));
+            }
+            Ok(())
+        }
+        Write::Checkpoint { step, data, .. } => {
+            key("step's name", step)?;
+            json("checkpoint", data)
+        }
+        Write::Complete(completion) => json("result", &completion.result),
+        Write::Withdraw { result, .. } | Write::WithdrawLane { result, .. } => json("result", result),
+        Write::Audit(entry) => {
+            let texts = [&entry.actor, &entry.action, &entry.target, &entry.reason];
+            let more = entry.before.iter().chain(entry.after.iter());
+            for text in texts.into_iter().chain(more) {
+                if text.len() > AUDIT_TEXT_BYTES_MAX || text.contains('\0') {
+                    return Err(StoreError::invalid(format!("an audit entry's texts must have at most {AUDIT_TEXT_BYTES_MAX} bytes and no NUL")));
+                }
+            }
+            Ok(())
+        }
+        Write::SavePosition { reader, .. } => key("reader's name", reader),
+        Write::DropSecret { .. }
+        | Write::Delete { .. }
+        | Write::Guard(_)
+        | Write::Yield(_)
+        | Write::Expedite { .. }
+        | Write::RequestCancel { .. } => Ok(()),
+    }
+}
+
+fn key(what: &str, text: &str) -> Result<(), StoreError> {
+    if text.is_empty() || text.len() > KEY_BYTES_MAX || text.contains('\0') {
+        // Only its beginning is repeated: it may be as long as a request can be.
+        let shown: String = text.chars().take(60).collect();
+        return Err(StoreError::invalid(format!("{what} {shown:?} must have 1 to {KEY_BYTES_MAX} bytes and no NUL")));
+    }
+    Ok(())
+}
+
+fn body(kind: &str, value: &Value) -> Result<(), StoreError> {
+    if !value.is_object() {
+        return Err(StoreError::invalid(format!("the body of a {kind} must be a JSON object")));
+    }
+    json(kind, value)
+}
+
+fn json(what: &str, value: &Value) -> Result<(), StoreError> {
+    if has_nul(value) {
+        return Err(StoreError::invalid(format!("{what}: holds the character NUL, which cannot be stored")));
+    }
+    match value.to_string().len() {
+        0..=BODY_BYTES_MAX => Ok(()),
+        bytes => Err(StoreError::invalid(format!("{what}: has {bytes} bytes of JSON; at most {BODY_BYTES_MAX} are accepted"))),
+    }
+}
+
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => text.contains('\0'),
+        Value::Array(values) => values.iter().any(has_nul),
+        Value::Object(members) => members.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
+    }
+}

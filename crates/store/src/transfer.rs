@@ -1,0 +1,289 @@
+//! Moving a store: the tables, their columns and keys as both engines have them, and the way out of one and into another.
+
+use std::io::{BufRead, Write};
+
+use serde_json::{Map, Value, json};
+
+use crate::StoreError;
+use crate::engine::{Engine, Import, Row};
+use crate::open::OpenError;
+use crate::store::{Reader, Store};
+
+/// A table that moves with the store.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    /// The columns of the key by which it is walked.
+    pub(crate) key: &'static [&'static str],
+    pub(crate) columns: &'static [Column],
+}
+
+impl Table {
+    /// What one of its columns holds.
+    pub(crate) fn holds(&self, name: &str) -> Holds {
+        self.columns.iter().find(|column| column.name == name).map_or(Holds::Text, |column| column.holds)
+    }
+
+    /// The condition that its key is there: rows without one do not move.
+    pub(crate) fn not_null(&self) -> String {
+        format!("{} is not null", self.key[0])
+    }
+}
+
+/// A column and what it holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) holds: Holds,
+}
+
+/// What a column holds, whichever way its engine stores it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    Uuid,
+    Text,
+    Integer,
+    Flag,
+    Bytes,
+    Json,
+}
+
+const fn column(name: &'static str, holds: Holds) -> Column {
+    Column { name, holds }
+}
+
+use Holds::{Bytes, Flag, Integer, Json, Text, Uuid};
+
+/// What moves. Lanes are made anew from the work; the feed, positions, leases and owners stay behind: the new store
+/// is a new generation, and its readers list everything once.
+pub(crate) static TABLES: [Table; 8] = [
+    Table {
+        name: "documents",
+        key: &["uuid"],
+        columns: &[
+            column("uuid", Uuid),
+            column("id", Text),
+            column("kind", Text),
+            column("parent", Text),
+            column("etag", Integer),
+            column("generation", Integer),
+            column("body", Json),
+            column("created", Integer),
+            column("changed", Integer),
+            column("deleted_at", Integer),
+        ],
+    },
+    Table { name: "unique_keys", key: &["key"], columns: &[column("key", Text), column("uuid", Uuid)] },
+    Table {
+        name: "secrets",
+        key: &["owner", "name"],
+        columns: &[
+            column("owner", Uuid),
+            column("name", Text),
+            column("sealed", Bytes),
+            column("key_id", Text),
+            column("changed", Integer),
+        ],
+    },
+    Table {
+        name: "work",
+        key: &["id"],
+        columns: &[
+            column("id", Uuid),
+            column("lane", Uuid),
+            column("kind", Text),
+            column("class", Integer),
+            column("run_after", Integer),
+            column("due_at", Integer),
+            column("run_before", Integer),
+            column("priority", Integer),
+            column("attempt", Integer),
+            column("step", Text),
+            column("checkpoint", Json),
+            column("fence", Integer),
+            column("budgets", Json),
+            column("created", Integer),
+            column("changed", Integer),
+            column("started", Integer),
+        ],
+    },
+    Table {
+        name: "history",
+        key: &["id"],
+        columns: &[
+            column("id", Uuid),
+            column("lane", Uuid),
+            column("kind", Text),
+            column("class", Integer),
+            column("run_after", Integer),
+            column("run_before", Integer),
+            column("priority", Integer),
+            column("state", Text),
+            column("attempt", Integer),
+            column("step", Text),
+            column("checkpoint", Json),
+            column("fence", Integer),
+            column("owner", Uuid),
+            column("result", Json),
+            column("created", Integer),
+            column("started", Integer),
+            column("finished", Integer),
+        ],
+    },
+    Table { name: "budgets", key: &["key"], columns: &[column("key", Text), column("cap", Integer)] },
+    Table {
+        name: "health",
+        key: &["cluster"],
+        columns: &[
+            column("cluster", Uuid),
+            column("at", Integer),
+            column("reachable", Flag),
+            column("since", Integer),
+            column("sample", Json),
+        ],
+    },
+    Table {
+        // Only sealed records move (an export seals what is left first); their place becomes (0, number).
+        name: "audit",
+        key: &["number"],
+        columns: &[
+            column("id", Uuid),
+            column("at", Integer),
+            column("actor", Text),
+            column("action", Text),
+            column("target", Text),
+            column("reason", Text),
+            column("correlation", Uuid),
+            column("before", Text),
+            column("after", Text),
+            column("number", Integer),
+            column("seal", Text),
+        ],
+    },
+];
+
+/// An export begins with a line that says what it is.
+const FORMAT: &str = "shipshape-export";
+const FORMAT_VERSION: u64 = 1;
+const BLOCK: usize = 500;
+
+/// How many rows of each table were moved.
+pub type Counts = Vec<(&'static str, usize)>;
+
+impl Store {
+    /// Writes everything that moves with the store as lines of JSON. Nobody may write meanwhile; on SQLite the open
+    /// store is the proof of that.
+    pub async fn export(&self, out: &mut (dyn Write + Send)) -> Result<Counts, StoreError> {
+        self.seal_audit(::uuid::Uuid::new_v4()).await?;
+        let mut meta = Map::new();
+        for key in MOVED_META {
+            if let Some(value) = self.engine.meta(key).await? {
+                meta.insert(key.to_owned(), value.into());
+            }
+        }
+        line(out, &json!({ "format": FORMAT, "version": FORMAT_VERSION, "from": self.place(), "meta": meta }))?;
+        let mut counts = Counts::new();
+        for table in &TABLES {
+            let (mut count, mut after) = (0, None);
+            loop {
+                let rows = self.engine.dump(table, after, BLOCK).await?;
+                count += rows.len();
+                for row in &rows {
+                    line(out, &json!({ "table": table.name, "row": row }))?;
+                }
+                after = rows.last().cloned();
+                if rows.len() < BLOCK {
+                    break;
+                }
+            }
+            counts.push((table.name, count));
+        }
+        let total: usize = counts.iter().map(|(_, count)| count).sum();
+        line(out, &json!({ "end": total }))?;
+        out.flush().map_err(unwritten)?;
+        Ok(counts)
+    }
+
+    /// Reads an export into this store, which must be empty; all of it or nothing. Its key file must hold the keys of
+    /// the store that was exported.
+    pub async fn import(&self, lines: &mut (dyn BufRead + Send)) -> Result<Counts, OpenError> {
+        let mut lines = lines.lines().enumerate();
+        let mut next = || -> Result<Option<(usize, Value)>, StoreError> {
+            let Some((number, text)) = lines.next() else { return Ok(None) };
+            let wrong = |why: String| StoreError::invalid(format!("import, line {}: {why}", number + 1));
+            let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
+            let value = serde_json::from_str(&text).map_err(|_| wrong("is not JSON".to_owned()))?;
+            Ok(Some((number + 1, value)))
+        };
+        let header = next()?.map(|(_, value)| value).unwrap_or_default();
+        if header["format"] != FORMAT || header["version"] != FORMAT_VERSION {
+            return Err(StoreError::invalid(format!("import: is no {FORMAT} of version {FORMAT_VERSION}")).into());
+        }
+        let mut meta: Vec<(String, String)> = Vec::new();
+        for key in MOVED_META {
+            if let Some(value) = header["meta"][key].as_str() {
+                meta.push((key.to_owned(), value.to_owned()));
+            }
+        }
+        let key_id = header["meta"]["key_id"].as_str().unwrap_or_default().to_owned();
+        if crate::rotate::prefer_key(&self.keyring, &key_id).is_err() {
+            return Err(OpenError::WrongKey { place: header["from"].as_str().unwrap_or("export").to_owned(), wanted: key_id });
+        }
+        let mut import = Import::begin(&self.engine).await?;
+        let mut counts: Counts = TABLES.iter().map(|table| (table.name, 0)).collect();
+        let mut block: Vec<Row> = Vec::new();
+        let mut current = 0;
+        loop {
+            let Some((number, value)) = next()? else {
+                return Err(StoreError::invalid("import: is cut short, its last line is missing".to_owned()).into());
+            };
+            if let Some(total) = value["end"].as_u64() {
+                import.rows(&TABLES[current], std::mem::take(&mut block)).await?;
+                let seen: usize = counts.iter().map(|(_, count)| count).sum();
+                if total != seen as u64 {
+                    return Err(StoreError::invalid(format!("import: holds {seen} rows, {total} were exported")).into());
+                }
+                break;
+            }
+            let place = TABLES.iter().position(|table| value["table"] == table.name);
+            let (Some(place), Value::Object(row)) = (place, value["row"].clone()) else {
+                return Err(StoreError::invalid(format!("import, line {number}: is no row of a table that we know")).into());
+            };
+            if place != current || block.len() >= BLOCK {
+                import.rows(&TABLES[current], std::mem::take(&mut block)).await?;
+                current = place;
+            }
+            counts[place].1 += 1;
+            block.push(row);
+        }
+        // Readers of the old store must list everything once.
+        let generation = meta.iter().find(|(key, _)| key == "generation").and_then(|(_, it)| it.parse::<i64>().ok()).unwrap_or(0);
+        meta.retain(|(key, _)| key != "generation");
+        meta.push(("generation".to_owned(), (generation + 1).to_string()));
+        import.commit(meta).await?;
+        Ok(counts)
+    }
+}
+
+impl Reader {
+    /// Copies an SQLite store, as it is now, into a new file; writers go on meanwhile.
+    pub async fn backup(&self, target: &std::path::Path) -> Result<(), StoreError> {
+        match &self.engine {
+            Engine::Sqlite(sqlite) => sqlite.backup(target).await,
+            Engine::Postgres(_) => Err(StoreError::invalid(
+                "backup: is for SQLite; a PostgreSQL server is backed up with its own tools (pg_basebackup, pg_dump on a replica)".to_owned(),
+            )),
+        }
+    }
+}
+
+/// What the store knows of itself that moves with it.
+const MOVED_META: [&str; 6] = ["store_id", "generation", "key_id", "key_check", "audit_head", "audit_floor"];
+
+fn line(out: &mut (dyn Write + Send), value: &Value) -> Result<(), StoreError> {
+    writeln!(out, "{value}").map_err(unwritten)
+}
+
+fn unwritten(error: std::io::Error) -> StoreError {
+    StoreError::invalid(format!("export: cannot be written: {error}"))
+}

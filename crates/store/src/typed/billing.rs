@@ -1,0 +1,48 @@
+//! What is billed: one record for each cluster, opened once, closed once.
+
+use api::doc::{Billing, Document as _};
+use jiff::Timestamp;
+
+use super::{By, Collection, Wish};
+use crate::StoreError;
+use crate::store::Store;
+use crate::transaction::Transaction;
+
+/// Billing records, to be read and written.
+#[derive(Debug, Clone)]
+pub struct BillingRecords<'a> {
+    store: &'a Store,
+    collection: Collection<'a, Billing>,
+}
+
+impl<'a> std::ops::Deref for BillingRecords<'a> {
+    type Target = Collection<'a, Billing>;
+
+    fn deref(&self) -> &Collection<'a, Billing> {
+        &self.collection
+    }
+}
+
+impl<'a> BillingRecords<'a> {
+    pub(super) fn new(store: &'a Store) -> BillingRecords<'a> {
+        BillingRecords { store, collection: store.collection() }
+    }
+
+    /// Makes sure that the cluster is billed; the time of an earlier call stands.
+    pub async fn ensure_open(&self, record: &Billing, by: &By) -> Result<(), StoreError> {
+        match self.create(record, by).await {
+            Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Makes sure that the cluster is billed no longer; the time of an earlier call stands.
+    pub async fn ensure_closed(&self, record: &Billing, at: Timestamp, by: &By) -> Result<(), StoreError> {
+        let Some(read) = self.find(&record.path()).await? else { return Ok(()) };
+        if read.document.deletion_time.is_some() {
+            return Ok(());
+        }
+        let closed = Billing { deletion_time: Some(at), ..read.document.clone() };
+        self.store.commit(Transaction::new().update(&read, &closed, Wish::Same, by)?).await.map(drop)
+    }
+}

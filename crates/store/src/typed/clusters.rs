@@ -1,0 +1,96 @@
+//! Clusters. Whatever is asked of one is written together: the cluster's new state, the operation to follow, the work
+//! that will do it, and the audit entry, in one transaction. There is nothing to be drained afterwards.
+
+use api::doc::{Cluster, Document as _, Operation};
+use api::secret::Secret;
+use api::work::WorkKind;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{By, Collection, Versioned, Wish};
+use crate::store::Store;
+use crate::transaction::Transaction;
+use crate::work::NewWork;
+use crate::{Etag, StoreError};
+
+/// The name of the secret that holds a cluster's kubeconfig.
+pub const KUBECONFIG: &str = "kubeconfig";
+
+/// Clusters, to be read and written.
+#[derive(Debug, Clone)]
+pub struct Clusters<'a> {
+    store: &'a Store,
+    collection: Collection<'a, Cluster>,
+}
+
+impl<'a> std::ops::Deref for Clusters<'a> {
+    type Target = Collection<'a, Cluster>;
+
+    fn deref(&self) -> &Collection<'a, Cluster> {
+        &self.collection
+    }
+}
+
+impl<'a> Clusters<'a> {
+    pub(super) fn new(store: &'a Store) -> Clusters<'a> {
+        Clusters { store, collection: store.collection() }
+    }
+
+    /// Creates a cluster together with the operation that will make it; `operation.cluster` becomes its identity.
+    pub async fn begin_create(&self, cluster: &Cluster, operation: &Operation, by: &By) -> Result<Etag, StoreError> {
+        let transaction = Transaction::new().create(operation.cluster, cluster, by)?;
+        self.store.commit(begin(transaction, operation, by)?).await?;
+        Ok(Etag::FIRST)
+    }
+
+    /// Changes a cluster together with the operation that will carry the change out.
+    pub async fn begin(&self, read: &Versioned<Cluster>, wanted: &Cluster, operation: &Operation, by: &By) -> Result<Etag, StoreError> {
+        let transaction = Transaction::new().update(read, wanted, Wish::Changed, by)?;
+        let committed = self.store.commit(begin(transaction, operation, by)?).await?;
+        Ok(committed.etag(read.uuid).unwrap_or(read.etag))
+    }
+
+    /// Imports a cluster by its kubeconfig, which is sealed. An import of the same path replaces label, place and
+    /// kubeconfig of the cluster that is there. Its identity, its version, and whether it is new.
+    pub async fn import(&self, cluster: &Cluster, kubeconfig: &Secret<Vec<u8>>, by: &By) -> Result<(Uuid, Etag, bool), StoreError> {
+        match self.find(&cluster.path()).await? {
+            None => {
+                let uuid = Uuid::now_v7();
+                let sealed = self.store.seal(uuid, KUBECONFIG, kubeconfig.expose())?;
+                self.store.commit(Transaction::new().create(uuid, cluster, by)?.put_secret(sealed)).await?;
+                Ok((uuid, Etag::FIRST, true))
+            }
+            Some(read) if !read.document.imported => {
+                Err(StoreError::Exists { kind: Cluster::KIND.to_owned(), id: cluster.path() })
+            }
+            Some(read) => {
+                let sealed = self.store.seal(read.uuid, KUBECONFIG, kubeconfig.expose())?;
+                let wanted = Cluster { created_at: read.document.created_at, ..cluster.clone() };
+                let entry = by.entry("cluster.import", &cluster.path(), None, None);
+                let transaction = Transaction::new().update(&read, &wanted, Wish::Changed, by)?.put_secret(sealed).audit(entry);
+                let committed = self.store.commit(transaction).await?;
+                Ok((read.uuid, committed.etag(read.uuid).unwrap_or(read.etag), false))
+            }
+        }
+    }
+
+    /// Forgets an imported cluster, with its kubeconfig and what was still to be done on it; touches nothing else.
+    /// Refused while work runs on it.
+    pub async fn forget(&self, read: &Versioned<Cluster>, by: &By) -> Result<(), StoreError> {
+        if let Some(running) = self.store.lane(read.uuid).await?.and_then(|lane| lane.running) {
+            return Err(StoreError::WrongState { work: running, state: "InProgress".to_owned(), wanted: "ended" });
+        }
+        let result = json!({ "message": "the cluster was forgotten" });
+        self.store.commit(Transaction::new().remove(read, by).withdraw_lane(read.uuid, result)).await.map(drop)
+    }
+
+    /// A cluster's kubeconfig.
+    pub async fn kubeconfig(&self, cluster: Uuid) -> Result<Option<Secret<Vec<u8>>>, StoreError> {
+        self.store.secret(cluster, KUBECONFIG).await
+    }
+}
+
+fn begin(transaction: Transaction, operation: &Operation, by: &By) -> Result<Transaction, StoreError> {
+    let work = NewWork::new(operation.id, operation.cluster, WorkKind::Operation);
+    Ok(transaction.create(operation.id, operation, by)?.enqueue(work))
+}

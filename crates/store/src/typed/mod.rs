@@ -1,0 +1,371 @@
+//! Documents with their types: what services use. Nothing here knows which engine is below.
+//!
+//! Every change says who makes it and why ([`By`]); the audit entry, with digests of the document before and after,
+//! is written in the transaction of the change.
+
+mod billing;
+mod clusters;
+mod manifests;
+mod operations;
+
+use std::marker::PhantomData;
+
+use api::audit::AuditEntry;
+use api::doc::{Document, Schedule, Subscription, Task, Version};
+use jiff::Timestamp;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+pub use billing::BillingRecords;
+pub use clusters::{Clusters, KUBECONFIG};
+pub use manifests::{Cancelled, ManifestView, Manifests};
+pub use operations::{ClusterEnd, OperationView, Operations};
+
+use crate::merge::overlay;
+use crate::migrate::hex;
+use crate::store::{Reader, Store};
+use crate::transaction::{DocumentUpdate, NewDocument, Transaction, Write};
+use crate::{Etag, Listing, StoreError, Stored};
+
+/// Who makes a change, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct By {
+    /// A person, a certificate's subject, or a service by its name.
+    pub actor: String,
+    /// In the actor's words; may be empty.
+    pub reason: String,
+    /// The request or run that the change belongs to.
+    pub correlation_id: Option<Uuid>,
+}
+
+impl By {
+    /// A service, acting by itself.
+    pub fn service(name: &str) -> By {
+        By { actor: format!("service:{name}"), reason: String::new(), correlation_id: None }
+    }
+
+    /// The audit entry of a change, from what the thing was to what it is.
+    pub fn entry(&self, action: &str, target: &str, before: Option<&Value>, after: Option<&Value>) -> AuditEntry {
+        AuditEntry {
+            actor: self.actor.clone(),
+            action: action.to_owned(),
+            target: target.to_owned(),
+            reason: self.reason.clone(),
+            correlation_id: self.correlation_id,
+            before: before.map(digest),
+            after: after.map(digest),
+        }
+    }
+}
+
+/// By which two states of a thing are told apart without keeping either.
+fn digest(value: &Value) -> String {
+    // Objects are ordered by key in `serde_json` as we build it, so equal values give equal text.
+    format!("sha256:{}", hex(&Sha256::digest(value.to_string().as_bytes())))
+}
+
+/// A document as it was read, with all that is needed to write it back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Versioned<T> {
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its version; a write compares it.
+    pub etag: Etag,
+    /// How often what is wanted of it has changed.
+    pub generation: i64,
+    /// When it was created.
+    pub created: Timestamp,
+    /// When it was last changed.
+    pub changed: Timestamp,
+    /// The document.
+    pub document: T,
+    /// The body as it was stored, with fields that we do not know.
+    raw: Value,
+}
+
+impl<T: Document> Versioned<T> {
+    pub(crate) fn read(stored: Stored) -> Result<Versioned<T>, StoreError> {
+        if stored.kind != T::KIND {
+            return Err(StoreError::Gone { uuid: stored.uuid });
+        }
+        let document = T::deserialize(&stored.body).map_err(|error| StoreError::Broken {
+            what: format!("{} {} is not as this release understands it", T::KIND, stored.uuid),
+            source: Some(Box::new(error)),
+        })?;
+        Ok(Versioned {
+            uuid: stored.uuid,
+            etag: stored.etag,
+            generation: stored.generation,
+            created: stored.created,
+            changed: stored.changed,
+            document,
+            raw: stored.body,
+        })
+    }
+
+    /// What would be stored if the document were `wanted`; unknown fields stay.
+    fn body_of(&self, wanted: &T) -> Result<Value, StoreError> {
+        Ok(overlay(&self.raw, &as_json(&self.document)?, &as_json(wanted)?))
+    }
+}
+
+fn as_json<T: Document>(document: &T) -> Result<Value, StoreError> {
+    serde_json::to_value(document)
+        .map_err(|error| StoreError::Broken { what: format!("a {} cannot be written as JSON", T::KIND), source: Some(Box::new(error)) })
+}
+
+/// Whether a change is of what is wanted, or only of what was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// What is wanted has changed; the generation is raised.
+    Changed,
+    /// Only what is known of it has changed.
+    Same,
+}
+
+impl Transaction {
+    /// Creates a document, and says so in the audit log.
+    pub fn create<T: Document>(self, uuid: Uuid, document: &T, by: &By) -> Result<Transaction, StoreError> {
+        let body = as_json(document)?;
+        let entry = by.entry(&format!("{}.create", T::KIND), &document.path(), None, Some(&body));
+        let new = NewDocument {
+            uuid,
+            id: document.path(),
+            kind: T::KIND.to_owned(),
+            parent: document.scope(),
+            body,
+            unique_keys: document.unique_keys(),
+        };
+        Ok(self.with(Write::Create(new)).audit(entry))
+    }
+
+    /// Changes a document as it was read, and says so in the audit log. A change that changes nothing is left out.
+    pub fn update<T: Document>(self, read: &Versioned<T>, wanted: &T, wish: Wish, by: &By) -> Result<Transaction, StoreError> {
+        let body = read.body_of(wanted)?;
+        if body == read.raw {
+            return Ok(self);
+        }
+        if wanted.path() != read.document.path() || wanted.scope() != read.document.scope() {
+            let (from, to) = (read.document.path(), wanted.path());
+            return Err(StoreError::invalid(format!("{} {from} cannot become {to}: a path does not change", T::KIND)));
+        }
+        let entry = by.entry(&format!("{}.update", T::KIND), &wanted.path(), Some(&read.raw), Some(&body));
+        let keys = wanted.unique_keys();
+        let update = DocumentUpdate {
+            uuid: read.uuid,
+            etag: read.etag,
+            body,
+            desired: wish == Wish::Changed,
+            unique_keys: (keys != read.document.unique_keys()).then_some(keys),
+        };
+        Ok(self.with(Write::Update(update)).audit(entry))
+    }
+
+    /// Deletes a document as it was read, and says so in the audit log.
+    pub fn remove<T: Document>(self, read: &Versioned<T>, by: &By) -> Transaction {
+        let entry = by.entry(&format!("{}.delete", T::KIND), &read.document.path(), Some(&read.raw), None);
+        self.delete(read.uuid, read.etag).audit(entry)
+    }
+}
+
+/// A page of a list, and where the next one begins.
+#[derive(Debug, Clone)]
+pub struct Page<T> {
+    /// The documents.
+    pub items: Vec<Versioned<T>>,
+    /// Give it to the next call; none at the end.
+    pub next: Option<PageToken>,
+}
+
+/// Where a list goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageToken {
+    scope: String,
+    path: String,
+}
+
+impl std::fmt::Display for PageToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use base64::Engine as _;
+        let text = Value::from(vec![self.scope.clone(), self.path.clone()]).to_string();
+        f.write_str(&base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text))
+    }
+}
+
+impl std::str::FromStr for PageToken {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<PageToken, StoreError> {
+        use base64::Engine as _;
+        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text).ok();
+        let parts: Option<(String, String)> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        parts
+            .filter(|(scope, path)| !scope.contains('\0') && !path.contains('\0'))
+            .map(|(scope, path)| PageToken { scope, path })
+            .ok_or_else(|| StoreError::invalid("the token is none that a list of this store answered".to_owned()))
+    }
+}
+
+/// Which part of a list is wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Only those under this scope.
+    pub scope: Option<String>,
+    /// Only those whose path begins with this; only together with a scope.
+    pub prefix: Option<String>,
+    /// Go on from here.
+    pub from: Option<PageToken>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// The documents of one type, for readers.
+#[derive(Debug, Clone, Copy)]
+pub struct Documents<'a, T> {
+    reader: &'a Reader,
+    of: PhantomData<T>,
+}
+
+impl<T: Document> Documents<'_, T> {
+    /// The living document with that identity.
+    pub async fn get(&self, uuid: Uuid) -> Result<Option<Versioned<T>>, StoreError> {
+        let stored = self.reader.get(uuid).await?.filter(|stored| stored.kind == T::KIND);
+        stored.map(Versioned::read).transpose()
+    }
+
+    /// The living document of that path, in any spelling.
+    pub async fn find(&self, path: &str) -> Result<Option<Versioned<T>>, StoreError> {
+        let stored = self.reader.find(path).await?.filter(|stored| stored.kind == T::KIND);
+        stored.map(Versioned::read).transpose()
+    }
+
+    /// A page of them.
+    pub async fn list(&self, selection: Selection) -> Result<Page<T>, StoreError> {
+        let limit = selection.limit.clamp(1, crate::PAGE_MAX);
+        let listing = Listing {
+            kind: T::KIND.to_owned(),
+            parent: selection.scope,
+            prefix: selection.prefix,
+            after: selection.from.map(|token| (token.scope, token.path)),
+            limit,
+        };
+        let stored = self.reader.list(listing).await?;
+        let next = stored.last().filter(|_| stored.len() == limit);
+        let next = next.map(|last| PageToken { scope: last.parent.clone(), path: last.id.clone() });
+        let items = stored.into_iter().map(Versioned::read).collect::<Result<_, _>>()?;
+        Ok(Page { items, next })
+    }
+}
+
+/// The documents of one type, for writers.
+#[derive(Debug, Clone, Copy)]
+pub struct Collection<'a, T> {
+    store: &'a Store,
+    documents: Documents<'a, T>,
+}
+
+impl<'a, T> std::ops::Deref for Collection<'a, T> {
+    type Target = Documents<'a, T>;
+
+    fn deref(&self) -> &Documents<'a, T> {
+        &self.documents
+    }
+}
+
+impl<T: Document> Collection<'_, T> {
+    /// Creates a document under a fresh identity.
+    pub async fn create(&self, document: &T, by: &By) -> Result<(Uuid, Etag), StoreError> {
+        let uuid = Uuid::now_v7();
+        self.store.commit(Transaction::new().create(uuid, document, by)?).await?;
+        Ok((uuid, Etag::FIRST))
+    }
+
+    /// Changes a document as it was read; its new version.
+    pub async fn update(&self, read: &Versioned<T>, wanted: &T, by: &By) -> Result<Etag, StoreError> {
+        let committed = self.store.commit(Transaction::new().update(read, wanted, Wish::Changed, by)?).await?;
+        Ok(committed.etag(read.uuid).unwrap_or(read.etag))
+    }
+
+    /// Makes the document of that path be `wanted`, whether it is there or not; with `if_match` only as that version.
+    /// Its identity, its version, and whether it is new.
+    pub async fn put(&self, wanted: &T, if_match: Option<Etag>, by: &By) -> Result<(Uuid, Etag, bool), StoreError> {
+        // Twice at most: between our look and our write somebody may have created or deleted it.
+        for last in [false, true] {
+            let outcome = match self.find(&wanted.path()).await? {
+                Some(read) => {
+                    if let Some(expected) = if_match.filter(|it| *it != read.etag) {
+                        return Err(StoreError::Changed { uuid: read.uuid, expected, found: read.etag });
+                    }
+                    self.update(&read, wanted, by).await.map(|etag| (read.uuid, etag, false))
+                }
+                None if if_match.is_some() => return Err(StoreError::Gone { uuid: Uuid::nil() }),
+                None => self.create(wanted, by).await.map(|(uuid, etag)| (uuid, etag, true)),
+            };
+            match outcome {
+                Err(StoreError::Exists { .. } | StoreError::Gone { .. } | StoreError::Changed { .. }) if !last && if_match.is_none() => {}
+                outcome => return outcome,
+            }
+        }
+        unreachable!("the second turn returns")
+    }
+
+    /// Deletes a document as it was read.
+    pub async fn delete(&self, read: &Versioned<T>, by: &By) -> Result<(), StoreError> {
+        self.store.commit(Transaction::new().remove(read, by)).await.map(drop)
+    }
+}
+
+impl Reader {
+    /// The documents of one type.
+    pub fn documents<T: Document>(&self) -> Documents<'_, T> {
+        Documents { reader: self, of: PhantomData }
+    }
+}
+
+impl Store {
+    /// The documents of one type, to be written too.
+    pub fn collection<T: Document>(&self) -> Collection<'_, T> {
+        Collection { store: self, documents: self.documents() }
+    }
+
+    /// Subscriptions.
+    pub fn subscriptions(&self) -> Collection<'_, Subscription> {
+        self.collection()
+    }
+
+    /// Installable versions.
+    pub fn versions(&self) -> Collection<'_, Version> {
+        self.collection()
+    }
+
+    /// Schedules.
+    pub fn schedules(&self) -> Collection<'_, Schedule> {
+        self.collection()
+    }
+
+    /// Tasks that teams wrote.
+    pub fn tasks(&self) -> Collection<'_, Task> {
+        self.collection()
+    }
+
+    /// Clusters, with the operations that change them.
+    pub fn clusters(&self) -> Clusters<'_> {
+        Clusters::new(self)
+    }
+
+    /// Asynchronous operations.
+    pub fn operations(&self) -> Operations<'_> {
+        Operations::new(self)
+    }
+
+    /// Maintenance manifests.
+    pub fn manifests(&self) -> Manifests<'_> {
+        Manifests::new(self)
+    }
+
+    /// What is billed.
+    pub fn billing(&self) -> BillingRecords<'_> {
+        BillingRecords::new(self)
+    }
+}

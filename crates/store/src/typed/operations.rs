@@ -1,0 +1,74 @@
+//! Asynchronous operations, and how their work fares.
+
+use api::doc::{Cluster, Operation};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{By, Documents, Versioned, Wish};
+use crate::store::Store;
+use crate::transaction::Transaction;
+use crate::work::{Completion, WorkView};
+use crate::StoreError;
+
+/// An operation and its work.
+#[derive(Debug, Clone)]
+pub struct OperationView {
+    /// What was asked.
+    pub operation: Versioned<Operation>,
+    /// How it fares; none once retention has removed it.
+    pub work: Option<WorkView>,
+}
+
+/// Operations, to be read and ended. They begin with [`Clusters::begin`](super::Clusters::begin).
+#[derive(Debug, Clone)]
+pub struct Operations<'a> {
+    store: &'a Store,
+    documents: Documents<'a, Operation>,
+}
+
+impl<'a> std::ops::Deref for Operations<'a> {
+    type Target = Documents<'a, Operation>;
+
+    fn deref(&self) -> &Documents<'a, Operation> {
+        &self.documents
+    }
+}
+
+/// What becomes of the cluster when its operation ends.
+#[derive(Debug, Clone)]
+pub enum ClusterEnd<'a> {
+    /// It is as the operation left it.
+    Becomes(&'a Versioned<Cluster>, Cluster),
+    /// It is gone, and with it what was still to be done on it.
+    Gone(&'a Versioned<Cluster>),
+}
+
+impl<'a> Operations<'a> {
+    pub(super) fn new(store: &'a Store) -> Operations<'a> {
+        Operations { store, documents: store.documents() }
+    }
+
+    /// An operation and its work.
+    pub async fn view(&self, id: Uuid) -> Result<Option<OperationView>, StoreError> {
+        let Some(operation) = self.get(id).await? else { return Ok(None) };
+        Ok(Some(OperationView { operation, work: self.store.work(id).await? }))
+    }
+
+    /// Ends an operation: its document, its cluster and its work change together, under the holder's fence.
+    pub async fn finish(
+        &self,
+        read: &Versioned<Operation>,
+        ended: &Operation,
+        cluster: ClusterEnd<'_>,
+        completion: Completion,
+        by: &By,
+    ) -> Result<(), StoreError> {
+        let result = Value::from("the cluster is gone");
+        let transaction = Transaction::new().update(read, ended, Wish::Same, by)?.complete(completion);
+        let transaction = match cluster {
+            ClusterEnd::Becomes(read, wanted) => transaction.update(read, &wanted, Wish::Same, by)?,
+            ClusterEnd::Gone(read) => transaction.remove(read, by).withdraw_lane(read.uuid, result),
+        };
+        self.store.commit(transaction).await.map(drop)
+    }
+}

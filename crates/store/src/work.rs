@@ -1,0 +1,242 @@
+//! The queue's nouns: work, lanes, holds. The algorithms are with each engine; what they promise is said here.
+//!
+//! A **lane** is one cluster's (or subscription's) row in the queue: its head (the first pending work), its holder,
+//! its lease and its fence. At most one piece of work of a lane runs at any time, across all hosts. Inside a lane
+//! the order is: operations, then begun manifests, then fresh ones; among equals the earliest due, then the lower
+//! priority, then the smaller id.
+
+use std::time::Duration;
+
+use api::work::{Ending, WorkKind, WorkState};
+use jiff::Timestamp;
+use serde_json::Value;
+use uuid::Uuid;
+
+/// How long a claim holds its lane without renewal.
+pub const LEASE: Duration = Duration::from_secs(60);
+
+/// How often a holder renews.
+pub const RENEWAL: Duration = Duration::from_secs(20);
+
+/// A holder whose last successful renewal is older than this, by its own monotonic clock, starts no further step:
+/// the rest of the lease is for the step in hand and for clocks that drift.
+pub const SELF_STOP: Duration = Duration::from_secs(40);
+
+/// The longest pause between two looks at the queue, when no wake-up came.
+pub const SAFETY_POLL: Duration = Duration::from_secs(5);
+
+/// The most that one claim takes: a lane that is claimed must be started at once.
+pub const CLAIM_MAX: usize = 50;
+
+/// The most that one round takes over from lost holders.
+pub const TAKE_OVER_MAX: usize = 100;
+
+/// The most rows that one transaction enqueues; larger plans are cut into such blocks.
+pub const ENQUEUE_MAX: usize = 1000;
+
+/// Closed at one touch of a lane; the rest at the next.
+pub(crate) const EXPIRE_PER_TOUCH: usize = 100;
+
+/// Operations go before all maintenance.
+pub(crate) const CLASS_OPERATION: i64 = 0;
+/// A manifest that has taken no effect yet.
+pub(crate) const CLASS_FRESH: i64 = 2;
+
+/// The class that new work of a kind has.
+pub(crate) fn first_class(kind: WorkKind) -> i64 {
+    match kind {
+        WorkKind::Operation => CLASS_OPERATION,
+        WorkKind::Manifest => CLASS_FRESH,
+    }
+}
+
+/// Work to be enqueued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewWork {
+    /// Its id; that of the document which asked for it. A second enqueue under the same id is refused.
+    pub id: Uuid,
+    /// The lane: the uuid of the cluster (or subscription) that it needs for itself.
+    pub lane: Uuid,
+    /// Who carries it out.
+    pub kind: WorkKind,
+    /// Not before; at once when absent.
+    pub run_after: Option<Timestamp>,
+    /// Never begun at or after; no limit when absent.
+    pub run_before: Option<Timestamp>,
+    /// Among those due at the same time, lower goes first.
+    pub priority: i32,
+    /// The budgets that count it while it runs, if they are configured: `fleet`, `region/L`, `task/T`…
+    pub budgets: Vec<String>,
+}
+
+impl NewWork {
+    /// Work that may begin at once, with no limit, priority 0 and no budgets.
+    pub fn new(id: Uuid, lane: Uuid, kind: WorkKind) -> NewWork {
+        NewWork { id, lane, kind, run_after: None, run_before: None, priority: 0, budgets: Vec::new() }
+    }
+}
+
+/// The right to work: whoever has it may write, until somebody else has a newer one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Hold {
+    /// The work.
+    pub work: Uuid,
+    /// Its lane.
+    pub lane: Uuid,
+    /// The process that holds it.
+    pub owner: Uuid,
+    /// Which holding of this lane it is; every write of the holder carries it, and a stale one changes nothing.
+    pub fence: i64,
+}
+
+/// Work that the caller now holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claimed {
+    /// The right to it.
+    pub hold: Hold,
+    /// What kind it is.
+    pub kind: WorkKind,
+    /// Which attempt this is, from 1.
+    pub attempt: i32,
+    /// The last step that was checkpointed.
+    pub step: Option<String>,
+    /// What that step left for the next.
+    pub checkpoint: Option<Value>,
+    /// When it was asked to run.
+    pub run_after: Timestamp,
+    /// Whether it was taken over from a holder that was lost.
+    pub taken_over: bool,
+}
+
+/// What a holder is asked to do, besides going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Signals {
+    /// A customer's operation waits behind this manifest: stop at the next safe point and yield.
+    pub preempt: bool,
+    /// Somebody asked for this work to be cancelled.
+    pub cancel: bool,
+}
+
+/// A lane that is still the caller's after a renewal. What is not among the answers is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renewed {
+    /// The lane.
+    pub lane: Uuid,
+    /// The fence that it is held under.
+    pub fence: i64,
+    /// What its holder is asked to do.
+    pub signals: Signals,
+}
+
+/// The end of a piece of work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    /// The right to it.
+    pub hold: Hold,
+    /// How it ended.
+    pub ending: Ending,
+    /// What is to be remembered of it: message, error, what was undone.
+    pub result: Value,
+}
+
+/// Giving work back to be continued later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Yielding {
+    /// The right to it.
+    pub hold: Hold,
+    /// How long it shall rest, by the store's clock.
+    pub rest: Duration,
+    /// Whether the attempt counts: a failed one does; a pre-emption, an orderly shutdown or a parked one does not.
+    pub attempt_spent: bool,
+}
+
+/// What the caller of a batch learns of each of its items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is written.
+    Done,
+    /// The hold was stale; nothing of this item is written.
+    Lost,
+}
+
+/// Work as a reader sees it, running or long done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkView {
+    /// Its id.
+    pub id: Uuid,
+    /// Its lane.
+    pub lane: Uuid,
+    /// Who carries it out.
+    pub kind: WorkKind,
+    /// Its state.
+    pub state: WorkState,
+    /// Attempts so far.
+    pub attempt: i32,
+    /// When it was asked to run.
+    pub run_after: Timestamp,
+    /// When it can run next; its end for what has ended.
+    pub due_at: Timestamp,
+    /// Never begun at or after.
+    pub run_before: Option<Timestamp>,
+    /// Among those due at the same time, lower goes first.
+    pub priority: i32,
+    /// The last step that was checkpointed.
+    pub step: Option<String>,
+    /// What that step left.
+    pub checkpoint: Option<Value>,
+    /// The fence that it was last held under.
+    pub fence: i64,
+    /// When it was enqueued.
+    pub created: Timestamp,
+    /// When it was first claimed.
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    pub finished: Option<Timestamp>,
+    /// What is remembered of its end.
+    pub result: Option<Value>,
+}
+
+/// A lane as a reader sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneView {
+    /// The lane.
+    pub lane: Uuid,
+    /// The kind of its head; none when nothing is pending.
+    pub head_kind: Option<WorkKind>,
+    /// When its head is due.
+    pub head_at: Option<Timestamp>,
+    /// The budget that it waits for.
+    pub parked_on: Option<String>,
+    /// The process that holds it.
+    pub owner: Option<Uuid>,
+    /// Until when, unless renewed.
+    pub lease_until: Option<Timestamp>,
+    /// The fence of the present or last holding.
+    pub fence: i64,
+    /// What runs in it.
+    pub running: Option<Uuid>,
+    /// What its holder is asked to do.
+    pub signals: Signals,
+}
+
+/// A limit on how much runs at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budget {
+    /// `fleet`, `region/L`, `subscription/S`, `task/T`.
+    pub key: String,
+    /// At most so many; 0 stops new starts.
+    pub limit: u32,
+    /// So many run.
+    pub used: u32,
+    /// So many lanes wait for it.
+    pub parked: u32,
+}
+
+/// How a bounded walk over the queue went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Walk {
+    /// How many it changed.
+    pub changed: usize,
+    /// Where to go on; none when it came to the end.
+    pub next: Option<Uuid>,
+}

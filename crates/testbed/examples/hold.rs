@@ -1,0 +1,21 @@
+//! Holds a server, a standby of it and, where it may, a small disk until it is killed, for the test that
+//! nothing outlives that. It prints what it holds, and then `ready`.
+
+use testbed::postgres::{Options, Server};
+use testbed::tmpfs::SmallDisk;
+
+fn main() -> anyhow::Result<()> {
+    let disk = SmallDisk::new(1 << 20);
+    let primary = Server::start(Options::default())?;
+    let standby = primary.standby()?;
+    for server in [&primary, &standby] {
+        println!("pid {}", server.pid().unwrap_or_default());
+        println!("directory {}", server.directory().display());
+    }
+    if let Some(disk) = &disk {
+        println!("directory {}", disk.path().display());
+    }
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}

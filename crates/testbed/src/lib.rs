@@ -1,0 +1,19 @@
+//! What tests stand on: real servers, small disks and child processes that can be killed.
+//!
+//! Everything started here ends with the test process, even when that is killed with `kill -9`: see
+//! [`scratch`]. A test that needs a part which this machine lacks says so with [`parts::skip`], so that
+//! nothing is left out silently.
+//!
+//! This crate knows no other crate of the workspace, and nothing but tests and benchmarks may use it.
+
+pub mod parts;
+pub mod postgres;
+pub mod process;
+pub mod scratch;
+pub mod tmpfs;
+
+mod random;
+mod setting;
+mod wait;
+
+pub use wait::wait_until;

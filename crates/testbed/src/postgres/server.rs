@@ -1,0 +1,369 @@
+//! A private server: started, stopped, killed, copied and promoted at a test's will.
+
+use std::fmt::Write;
+use std::fs::OpenOptions;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::endpoint::Endpoint;
+use super::place::{Launch, Place, free_port};
+use crate::{random, wait_until};
+
+const STOP_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a server that comes back waits for its port, should somebody hold it just then.
+const PORT_DEADLINE: Duration = Duration::from_secs(30);
+const PORTS_TRIED_MAX: usize = 10;
+const REPLICATION_DEADLINE: Duration = Duration::from_secs(60);
+
+/// What tests need of a server, different from PostgreSQL's own defaults.
+const SETTINGS: &[(&str, &str)] = &[
+    ("max_connections", "200"),
+    ("shared_buffers", "128MB"),
+    ("wal_level", "replica"),
+    // A checkpoint in the middle of a measurement would be measured too.
+    ("max_wal_size", "2GB"),
+    ("checkpoint_timeout", "15min"),
+    // Durability is what many tests are about; these are the defaults, and must not be changed lightly.
+    ("fsync", "on"),
+    ("synchronous_commit", "on"),
+    // In the data directory, where they go with it: segments of a killed server in /dev/shm would stay.
+    ("dynamic_shared_memory_type", "mmap"),
+    ("jit", "off"),
+    ("timezone", "UTC"),
+    ("log_timezone", "UTC"),
+];
+
+/// How a private server is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Settings of `postgresql.conf` on top of the testbed's own; the last of a name wins.
+    pub settings: Vec<(String, String)>,
+    /// The superuser's password, asked for with SCRAM on every connection. `None`: nobody is asked.
+    pub password: Option<String>,
+    /// Where the server's directory is made, such as a [`crate::tmpfs::SmallDisk`]; the system's place for
+    /// temporary files when `None`. Whoever is not root, such as the server of a test that is, must be able
+    /// to enter it.
+    pub data_parent: Option<PathBuf>,
+}
+
+impl Options {
+    /// Adds a setting of `postgresql.conf`.
+    #[must_use]
+    pub fn with(mut self, setting: &str, value: &str) -> Options {
+        self.settings.push((setting.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Makes every connection give this password.
+    #[must_use]
+    pub fn with_password(mut self, password: &str) -> Options {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Puts the server's directory into `parent`.
+    #[must_use]
+    pub fn in_directory(mut self, parent: &Path) -> Options {
+        self.data_parent = Some(parent.to_owned());
+        self
+    }
+}
+
+/// How a server is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Connections are ended and everything is written; the next start needs no recovery.
+    Fast,
+    /// All processes end at once, as in a crash; the next start recovers from the log.
+    Immediate,
+}
+
+/// A private PostgreSQL server, gone with everything it wrote when this value or this process ends.
+///
+/// It is an [`Endpoint`] that can also fail. Its methods take `&self`, so that one thread may stop it while
+/// others use it.
+#[derive(Debug)]
+pub struct Server {
+    endpoint: Endpoint,
+    /// With the password, as in the URL; a standby has the same.
+    user: String,
+    port: u16,
+    standbys: Mutex<Vec<String>>,
+    postmaster: Mutex<Option<Child>>,
+    place: Place,
+}
+
+impl Deref for Server {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+impl Server {
+    /// Makes a new server and waits until it takes connections.
+    pub fn start(options: Options) -> anyhow::Result<Server> {
+        let parent = options.data_parent.clone().unwrap_or_else(std::env::temp_dir);
+        let place = Place::new(&parent)?;
+        make_data_directory(&place, &options)?;
+        Server::open(place, user_of(options.password.as_deref()))
+    }
+
+    /// Starts the server that is in `place` on a port of its own.
+    fn open(place: Place, user: String) -> anyhow::Result<Server> {
+        for _ in 0..PORTS_TRIED_MAX {
+            let port = free_port()?;
+            match place.launch(port)? {
+                Launch::PortTaken => continue,
+                Launch::Ready(child) => {
+                    let url = format!("postgres://{user}@127.0.0.1:{port}/postgres");
+                    return Ok(Server {
+                        endpoint: Endpoint::new(&url, place.binaries.program("psql"))?,
+                        user,
+                        port,
+                        standbys: Mutex::default(),
+                        postmaster: Mutex::new(Some(child)),
+                        place,
+                    });
+                }
+            }
+        }
+        bail!("{PORTS_TRIED_MAX} ports in a row were taken by others before PostgreSQL could bind them")
+    }
+
+    /// The port that it listens on, at 127.0.0.1 only; the same for its whole life.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The directory with its data directory (`data`), its log (`log`) and its Unix socket.
+    pub fn directory(&self) -> &Path {
+        self.place.directory()
+    }
+
+    /// The process id of its postmaster while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        let mut postmaster = self.postmaster();
+        running(&mut postmaster).map(|child| child.id())
+    }
+
+    /// Stops it and waits until it has ended.
+    pub fn stop(&self, how: Stop) -> anyhow::Result<()> {
+        let mut postmaster = self.postmaster();
+        let child = running(&mut postmaster).context("PostgreSQL is not running")?;
+        let signal = match how {
+            Stop::Fast => Signal::INT,
+            Stop::Immediate => Signal::QUIT,
+        };
+        kill_process(Pid::from_child(child), signal).context("PostgreSQL cannot be signalled")?;
+        wait_until("PostgreSQL stops", STOP_DEADLINE, || child.try_wait().transpose())??;
+        *postmaster = None;
+        Ok(())
+    }
+
+    /// Kills the postmaster and all its children with `kill -9`, and waits until they are gone.
+    pub fn kill(&self) -> anyhow::Result<()> {
+        let mut postmaster = self.postmaster();
+        let child = running(&mut postmaster).context("PostgreSQL is not running")?;
+        let pid = Pid::from_child(child);
+        // Stopped first, it can neither start another child nor tell those it has to end in order.
+        kill_process(pid, Signal::STOP).context("PostgreSQL cannot be signalled")?;
+        wait_until("the postmaster stands still", STOP_DEADLINE, || (state(pid)?.0 == 'T').then_some(()))?;
+        let children = children_of(pid)?;
+        kill_process(pid, Signal::KILL).context("the postmaster cannot be killed")?;
+        for child in &children {
+            // One that has just ended by itself is gone as well.
+            let _ = kill_process(*child, Signal::KILL);
+        }
+        child.wait().context("the postmaster cannot be waited for")?;
+        *postmaster = None;
+        wait_until("the killed server's children are gone", STOP_DEADLINE, || {
+            let gone = |pid: &Pid| !matches!(state(*pid), Some((state, _)) if state != 'Z' && state != 'X');
+            children.iter().all(gone).then_some(())
+        })
+    }
+
+    /// Starts it again after [`Server::stop`] or [`Server::kill`], on the same data and port.
+    pub fn start_again(&self) -> anyhow::Result<()> {
+        let mut postmaster = self.postmaster();
+        ensure!(running(&mut postmaster).is_none(), "PostgreSQL is running already");
+        let until = format!("port {} is free again", self.port);
+        let child = wait_until(&until, PORT_DEADLINE, || match self.place.launch(self.port) {
+            Ok(Launch::Ready(child)) => Some(Ok(child)),
+            Ok(Launch::PortTaken) => None,
+            Err(error) => Some(Err(error)),
+        })??;
+        *postmaster = Some(child);
+        Ok(())
+    }
+
+    /// Makes a copy that follows this server as a synchronous standby: from the return of this call, every
+    /// commit here waits until the standby has it on disk too (every standby, if there are several).
+    ///
+    /// A server whose standby is stopped or dropped answers no commit until [`Server::forget_standbys`].
+    pub fn standby(&self) -> anyhow::Result<Server> {
+        let name = format!("standby_{}", random::word());
+        let place = self.place.beside()?;
+        let source = format!("{}?application_name={name}", self.url(""));
+        let data = place.data();
+        place.run(
+            "pg_basebackup",
+            &[
+                "--pgdata".as_ref(),
+                data.as_os_str(),
+                "--dbname".as_ref(),
+                source.as_ref(),
+                "--wal-method=stream".as_ref(),
+                "--checkpoint=fast".as_ref(),
+                "--write-recovery-conf".as_ref(),
+                "--no-sync".as_ref(),
+                "--no-password".as_ref(),
+            ],
+        )?;
+        // What the copy inherits from a server that has a standby already would block it once promoted.
+        append(&data.join("postgresql.auto.conf"), "synchronous_standby_names = ''\n")?;
+        let standby = Server::open(place, self.user.clone())?;
+
+        let mut names = self.standbys.lock().unwrap_or_else(PoisonError::into_inner);
+        names.push(name.clone());
+        self.psql(&format!(
+            "alter system set synchronous_standby_names = 'FIRST {} ({})';
+             alter system set synchronous_commit = 'on';
+             alter system set wal_keep_size = '256MB'; -- a standby that was away for a while can catch up
+             select pg_reload_conf();",
+            names.len(),
+            names.join(", ")
+        ))?;
+        let look = format!("select sync_state from pg_stat_replication where application_name = '{name}'");
+        wait_until("the standby is synchronous", REPLICATION_DEADLINE, || {
+            self.psql(&look).is_ok_and(|state| state == "sync").then_some(())
+        })?;
+        Ok(standby)
+    }
+
+    /// Commits here no longer wait for any standby.
+    pub fn forget_standbys(&self) -> anyhow::Result<()> {
+        self.standbys.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.psql("alter system reset synchronous_standby_names; select pg_reload_conf();")?;
+        Ok(())
+    }
+
+    /// Makes a standby a primary and waits until it takes writes. The old primary is not told: kill it first.
+    pub fn promote(&self) -> anyhow::Result<()> {
+        let promoted = self.psql("select pg_promote(true, 60)")?;
+        ensure!(promoted == "t", "the standby was not promoted within 60 s");
+        Ok(())
+    }
+
+    fn postmaster(&self) -> MutexGuard<'_, Option<Child>> {
+        self.postmaster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whatever is still there after this, the guardian of the directory ends.
+        let _ = self.stop(Stop::Immediate);
+        if let Some(mut child) = self.postmaster().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn make_data_directory(place: &Place, options: &Options) -> anyhow::Result<()> {
+    let data = place.data();
+    let method = if options.password.is_some() { "--auth=scram-sha-256" } else { "--auth=trust" };
+    let mut arguments = vec![
+        "--pgdata".as_ref(),
+        data.as_os_str(),
+        method.as_ref(),
+        "--username=postgres".as_ref(),
+        "--encoding=UTF8".as_ref(),
+        "--locale=C".as_ref(),
+        "--no-instructions".as_ref(),
+        // Only the loss of power could undo these first files, and then the test is over anyway.
+        "--no-sync".as_ref(),
+    ];
+    let file = place.directory().join("password");
+    let file_argument = format!("--pwfile={}", file.display());
+    if let Some(password) = &options.password {
+        // By file, not by standard input: that pipe is root's, and the server's account may not open it.
+        std::fs::write(&file, format!("{password}\n")).context("the password's file cannot be written")?;
+        place.give(&file)?;
+        arguments.push(file_argument.as_ref());
+    }
+    place.run("initdb", &arguments)?;
+    let _ = std::fs::remove_file(&file);
+
+    let mut settings = String::from("\n# The testbed's own settings, then those of the test.\n");
+    let own = SETTINGS.iter().copied();
+    let given = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in own.chain(given) {
+        writeln!(settings, "{name} = '{}'", value.replace('\'', "''"))?;
+    }
+    append(&data.join("postgresql.conf"), &settings)
+}
+
+fn append(file: &Path, text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    OpenOptions::new()
+        .append(true)
+        .open(file)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// The superuser as a URL names it.
+fn user_of(password: Option<&str>) -> String {
+    let mut user = String::from("postgres");
+    for (position, byte) in password.into_iter().flat_map(str::bytes).enumerate() {
+        if position == 0 {
+            user.push(':');
+        }
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            user.push(char::from(byte));
+        } else {
+            user.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    user
+}
+
+/// The postmaster, unless it has ended. One that was waited for must not be signalled: its number may be
+/// another process's by now.
+fn running(postmaster: &mut Option<Child>) -> Option<&mut Child> {
+    if postmaster.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
+        *postmaster = None;
+    }
+    postmaster.as_mut()
+}
+
+fn children_of(parent: Pid) -> anyhow::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid
+            && state(pid).is_some_and(|(_, of)| of == parent.as_raw_nonzero().get())
+        {
+            children.push(pid);
+        }
+    }
+    Ok(children)
+}
+
+/// The state letter of a process and its parent's id. They follow the command's name, which stands in
+/// parentheses and may itself contain any character.
+fn state(pid: Pid) -> Option<(char, i32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}

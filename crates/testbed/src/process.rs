@@ -1,0 +1,263 @@
+//! Child processes that a test talks to by lines, and kills.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{ChildStdin, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait_until;
+
+/// A running helper executable: lines go in and out, its standard error is the test's own.
+///
+/// It is killed on drop. A helper should also end when its standard input does: a test that is itself
+/// killed with `kill -9` drops nothing.
+#[derive(Debug)]
+pub struct Child {
+    name: String,
+    child: std::process::Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Child {
+    /// Starts `command` with its standard input and output piped.
+    pub fn start(mut command: Command) -> anyhow::Result<Child> {
+        let name = PathBuf::from(command.get_program()).display().to_string();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{name} did not start"))?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().context("a piped output is there")?;
+        let (sender, lines) = channel();
+        // Reading ahead keeps the helper from blocking on a full pipe while the test looks elsewhere.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Child { name, child, stdin, lines })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Writes one line to its standard input.
+    pub fn send(&mut self, line: &str) -> anyhow::Result<()> {
+        let stdin = self.stdin.as_mut().with_context(|| format!("the input of {} is closed", self.name))?;
+        writeln!(stdin, "{line}")
+            .and_then(|()| stdin.flush())
+            .with_context(|| format!("{} does not take the line {line:?}", self.name))
+    }
+
+    /// Closes its standard input.
+    pub fn close_input(&mut self) {
+        self.stdin = None;
+    }
+
+    /// The next line that it printed, or `None` when its output has ended.
+    pub fn next_line(&mut self, deadline: Duration) -> anyhow::Result<Option<String>> {
+        match self.lines.recv_timeout(deadline) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => bail!("{} printed nothing for {deadline:?}", self.name),
+        }
+    }
+
+    /// The next line that it printed; that there is none is an error.
+    pub fn line(&mut self, deadline: Duration) -> anyhow::Result<String> {
+        match self.next_line(deadline)? {
+            Some(line) => Ok(line),
+            None => bail!("{} closed its output when a line was expected", self.name),
+        }
+    }
+
+    /// Its exit status, when it has ended.
+    pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        self.child.try_wait().with_context(|| format!("{} cannot be waited for", self.name))
+    }
+
+    /// Waits until it ends. Past the deadline it is still running and this is an error.
+    pub fn wait(&mut self, deadline: Duration) -> anyhow::Result<ExitStatus> {
+        let until = format!("{} ends", self.name);
+        wait_until(&until, deadline, || self.ended().transpose())?
+    }
+
+    /// Kills it as `kill -9` does and waits until it is gone; no matter if it had ended before.
+    pub fn kill9(&mut self) -> anyhow::Result<ExitStatus> {
+        self.child.kill().with_context(|| format!("{} cannot be killed", self.name))?;
+        self.child.wait().with_context(|| format!("{} cannot be waited for", self.name))
+    }
+
+    /// Asks it to end, with SIGTERM; [`Child::wait`] then sees whether it does.
+    pub fn terminate(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Stops it where it is, with SIGSTOP: to the others it looks hung, though its connections stand.
+    pub fn pause(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on after [`Child::pause`].
+    pub fn resume(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&mut self, signal: Signal) -> anyhow::Result<()> {
+        // After it was waited for, its number may be another process's.
+        ensure!(self.ended()?.is_none(), "{} has ended already", self.name);
+        kill_process(Pid::from_child(&self.child), signal)
+            .with_context(|| format!("{} cannot be signalled", self.name))
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The executable of an example, built with the test that is running: `target/<profile>/examples/NAME`.
+///
+/// `cargo test` builds the examples of a package together with its tests, `cargo test --test NAME` does not.
+pub fn example_path(name: &str) -> anyhow::Result<PathBuf> {
+    let test = std::env::current_exe().context("the running executable has no path")?;
+    let profile = test
+        .ancestors()
+        .skip(1)
+        .find(|directory| !directory.ends_with("deps"))
+        .with_context(|| format!("{} is not where cargo puts tests", test.display()))?;
+    let example = profile.join("examples").join(name);
+    ensure!(
+        example.is_file(),
+        "{} is missing; cargo build --examples (with -p and the profile of the test) makes it",
+        example.display()
+    );
+    Ok(example)
+}
+
+/// Runs a command to its end with `input` as its standard input; killed when it takes too long.
+pub(crate) fn output(mut command: Command, input: &str, deadline: Duration) -> anyhow::Result<Output> {
+    let name = PathBuf::from(command.get_program()).display().to_string();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{name} did not start"))?;
+    let stdout = child.stdout.take().map(collect);
+    let stderr = child.stderr.take().map(collect);
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that ends without reading its input says why in its exit status.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let status = wait_until(&format!("{name} ends"), deadline, || child.try_wait().transpose());
+    if status.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    Ok(Output { status: status??, stdout: finish(stdout), stderr: finish(stderr) })
+}
+
+type Collector = std::thread::JoinHandle<Vec<u8>>;
+
+fn collect(mut from: impl Read + Send + 'static) -> Collector {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+fn finish(collector: Option<Collector>) -> Vec<u8> {
+    collector.and_then(|collector| collector.join().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn shell(script: &str) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Child::start(command).unwrap()
+    }
+
+    #[test]
+    fn lines_go_in_and_out_until_the_input_closes() {
+        let mut child = shell("while read -r line; do echo \"got $line\"; done; exit 3");
+        child.send("one").unwrap();
+        assert_eq!(child.line(SOON).unwrap(), "got one");
+        child.close_input();
+        assert_eq!(child.next_line(SOON).unwrap(), None);
+        assert_eq!(child.wait(SOON).unwrap().code(), Some(3));
+        assert!(child.send("two").is_err());
+    }
+
+    #[test]
+    fn a_child_that_ignores_sigterm_is_killed() {
+        let mut child = shell("trap '' TERM; echo ready; while :; do read -r line; done");
+        assert_eq!(child.line(SOON).unwrap(), "ready");
+        child.terminate().unwrap();
+        assert!(child.wait(Duration::from_millis(100)).is_err());
+        assert_eq!(child.kill9().unwrap().signal(), Some(9));
+        assert_eq!(child.kill9().unwrap().signal(), Some(9));
+        assert!(child.terminate().is_err());
+    }
+
+    #[test]
+    fn a_child_ends_by_sigterm() {
+        let mut child = shell("echo ready; exec sleep 600");
+        assert_eq!(child.line(SOON).unwrap(), "ready");
+        child.terminate().unwrap();
+        assert_eq!(child.wait(SOON).unwrap().signal(), Some(15));
+    }
+
+    #[test]
+    fn a_paused_child_answers_after_it_is_resumed() {
+        let mut child = shell("while read -r line; do echo \"$line\"; done");
+        child.pause().unwrap();
+        child.send("hello").unwrap();
+        assert!(child.next_line(Duration::from_millis(100)).is_err());
+        child.resume().unwrap();
+        assert_eq!(child.line(SOON).unwrap(), "hello");
+    }
+
+    #[test]
+    fn a_dropped_child_is_gone() {
+        let child = shell("exec sleep 600");
+        let proc = PathBuf::from(format!("/proc/{}", child.pid()));
+        assert!(proc.exists());
+        drop(child);
+        assert!(!proc.exists());
+    }
+
+    #[test]
+    fn a_missing_example_is_named() {
+        let error = example_path("no-such-example").unwrap_err().to_string();
+        assert!(error.contains("examples/no-such-example is missing"), "{error}");
+    }
+
+    #[test]
+    fn a_command_that_never_ends_is_given_up() {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        let error = output(command, "", Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.to_string(), "waited 20ms in vain until sleep ends");
+    }
+}

@@ -1,0 +1,13 @@
+//! Names and ports that do not collide with those of a test running beside this one.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// A number that differs at every call and in every process; std seeds its hashers from the system.
+pub(crate) fn number() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Sixteen hexadecimal digits, fit for file and database names.
+pub(crate) fn word() -> String {
+    format!("{:016x}", number())
+}

@@ -1,0 +1,60 @@
+//! Waiting for what no event announces: another process, a file, a port.
+
+use std::time::{Duration, Instant};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// Short enough that no test notices it, long enough that a hundred waiting tests leave the cores alone.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Looks again and again until `look` finds something, at most for `deadline`.
+///
+/// `what` completes the sentence "waited 5s in vain until …". The thread is blocked meanwhile, so
+/// asynchronous tests wait for their own things with their runtime's timers instead.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that sleeps: what is waited for is outside this process and tells nobody"
+)]
+pub fn wait_until<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl FnMut() -> Option<T>,
+) -> anyhow::Result<T> {
+    let start = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        let Some(left) = deadline.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+            anyhow::bail!("waited {deadline:?} in vain until {what}");
+        };
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_at_once_is_returned_at_once() {
+        assert_eq!(wait_until("it is there", Duration::ZERO, || Some(7)).unwrap(), 7);
+    }
+
+    #[test]
+    fn it_looks_again_until_something_is_found() {
+        let mut looks = 0;
+        let found = wait_until("the third look", Duration::from_secs(10), || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!(found.unwrap(), 3);
+    }
+
+    #[test]
+    fn waiting_in_vain_ends_and_says_for_what() {
+        let found = wait_until("pigs fly", Duration::from_millis(5), || None::<()>);
+        assert_eq!(found.unwrap_err().to_string(), "waited 5ms in vain until pigs fly");
+    }
+}
