@@ -26,8 +26,10 @@ pub(crate) fn complain(sentence: &str) {
 /// Rows in columns, as kubectl sets them: each as wide as its widest cell, three spaces between.
 pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     // What people typed may hold line breaks or escape sequences; a terminal must not obey them.
-    let tame = |cell: &String| cell.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect::<String>();
-    let rows: Vec<[String; N]> = rows.iter().map(|row| std::array::from_fn(|column| tame(&row[column]))).collect();
+    let tame =
+        |cell: &String| cell.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect::<String>();
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| std::array::from_fn(|column| tame(&row[column]))).collect();
     let widths: [usize; N] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
     let mut text = String::new();
@@ -44,6 +46,6 @@ mod tests {
     #[test]
     fn columns_are_aligned_and_control_characters_are_not_obeyed() {
         let rows = [["NAME", "WHY"], ["a\u{1b}[31m", "x\ny"]].map(|row| row.map(str::to_owned));
-        assert_eq!(super::columns(&rows), "NAME    WHY\na\u{FFFD}[31m   x\u{FFFD}y\n");
+        assert_eq!(super::columns(&rows), "NAME     WHY\na\u{FFFD}[31m   x\u{FFFD}y\n");
     }
 }

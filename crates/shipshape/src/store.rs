@@ -168,7 +168,8 @@ async fn write_whole(target: &Path, store: &store::Store) -> anyhow::Result<stor
         (moved, finished) => {
             let _ = std::fs::remove_file(&part);
             moved?;
-            return Err(finished.err().unwrap_or_else(|| std::io::Error::other("unfinished"))).with_context(unwritten);
+            return Err(finished.err().unwrap_or_else(|| std::io::Error::other("unfinished")))
+                .with_context(unwritten);
         }
     };
     std::fs::rename(&part, target).with_context(unwritten)?;
@@ -187,7 +188,8 @@ async fn import(source: &Path, config: &Config) -> anyhow::Result<()> {
     let moved = if source == Path::new("-") {
         store.import(&mut BufReader::new(std::io::stdin())).await
     } else {
-        let opened = File::open(source).with_context(|| format!("import {}: cannot be read", source.display()));
+        let opened =
+            File::open(source).with_context(|| format!("import {}: cannot be read", source.display()));
         match opened {
             Ok(file) => store.import(&mut BufReader::new(file)).await,
             Err(error) => {
@@ -223,7 +225,7 @@ async fn rotate_key(to: Option<&str>, keep_old: bool, config: &Config) -> anyhow
     let rotation = rotated?;
     let old = if keep_old { "the old keys stay in" } else { "the old keys are gone from" };
     output::show(&format!(
-        "{} secrets are sealed with key {}; {old} {}\n",
-        rotation.resealed, rotation.key_id, config.store.key_file
+        "key {} seals from now on (sealed anew: {}); {old} {}\n",
+        rotation.key_id, rotation.resealed, config.store.key_file
     ))
 }

@@ -67,7 +67,9 @@ async fn watch(reader: Reader, answers: Condition, shutdown: CancellationToken) 
             answered = pinged.is_ok();
             match pinged {
                 Ok(()) => tracing::info!("The store answers again"),
-                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "The store does not answer"),
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "The store does not answer")
+                }
             }
         }
     }

@@ -52,9 +52,15 @@ impl std::str::FromStr for ChainHead {
     fn from_str(text: &str) -> Result<ChainHead, StoreError> {
         text.split_once(':')
             .and_then(|(number, seal)| Some((number.parse().ok()?, seal)))
-            .filter(|(number, seal): &(i64, &str)| *number >= 0 && seal.len() == GENESIS.len() && seal.bytes().all(|it| it.is_ascii_hexdigit()))
+            .filter(|(number, seal): &(i64, &str)| {
+                *number >= 0 && seal.len() == GENESIS.len() && seal.bytes().all(|it| it.is_ascii_hexdigit())
+            })
             .map(|(number, seal)| ChainHead { number, seal: seal.to_ascii_lowercase() })
-            .ok_or_else(|| StoreError::invalid(format!("{text:?} is no head of a chain; accepted: NUMBER:SEAL as `audit verify` prints it")))
+            .ok_or_else(|| {
+                StoreError::invalid(format!(
+                    "{text:?} is no head of a chain; accepted: NUMBER:SEAL as `audit verify` prints it"
+                ))
+            })
     }
 }
 
@@ -74,22 +80,32 @@ pub struct Verified {
 impl Store {
     /// Seals what is not sealed yet, if no other process is at it; how many it sealed.
     pub async fn seal_audit(&self, owner: Uuid) -> Result<usize, StoreError> {
+        // Looking costs no write, and most of the time there is nothing to seal.
+        if self.engine.audit_unsealed(1).await?.is_empty() {
+            return Ok(0);
+        }
         let Some(fence) = self.take_lease(SEALER, owner, SEALER_LEASE).await? else { return Ok(0) };
-        let chain = Chain::ensure(self).await?;
         let mut sealed = 0;
         loop {
-            let mut head = chain.head(self).await?;
             let rows = self.engine.audit_unsealed(BLOCK).await?;
             if rows.is_empty() {
                 return Ok(sealed);
             }
+            // Not before there is something to seal: a store without records stays empty, and can be imported into.
+            let chain = Chain::ensure(self).await?;
+            let mut head = chain.head(self).await?;
             let mut sealings = Vec::with_capacity(rows.len());
             for row in &rows {
-                head = ChainHead { number: head.number + 1, seal: chain.seal(&head.seal, head.number + 1, &row.record) };
+                head = ChainHead {
+                    number: head.number + 1,
+                    seal: chain.seal(&head.seal, head.number + 1, &row.record),
+                };
                 sealings.push(Sealing { place: row.place, number: head.number, seal: head.seal.clone() });
             }
             let count = rows.len();
-            self.engine.seal_audit(SEALER, fence, sealings, vec![(HEAD.to_owned(), chain.signed(HEAD, &head))]).await?;
+            self.engine
+                .seal_audit(SEALER, fence, sealings, vec![(HEAD.to_owned(), chain.signed(HEAD, &head))])
+                .await?;
             sealed += count;
             if count < BLOCK {
                 return Ok(sealed);
@@ -136,25 +152,55 @@ impl Reader {
         loop {
             let rows = self.engine.audit_sealed(walk.last.number + 1, PAGE_MAX).await?;
             let Some(end) = rows.last().and_then(|row| row.record.number) else { break };
-            rows.iter().take_while(|row| row.record.number <= Some(head.number)).for_each(|row| walk.step(row));
+            rows.iter()
+                .take_while(|row| row.record.number <= Some(head.number))
+                .for_each(|row| walk.step(row));
             if end >= head.number {
                 break;
             }
         }
-        if self.engine.audit_sealed(i64::MIN, 1).await?.first().is_some_and(|row| row.record.number <= Some(floor.number)) {
+        if self
+            .engine
+            .audit_sealed(i64::MIN, 1)
+            .await?
+            .first()
+            .is_some_and(|row| row.record.number <= Some(floor.number))
+        {
             walk.faults.push(format!("records up to {} should have left, but one is there", floor.number));
         }
+        // What is sealed meanwhile moves the head in the same transaction: a record behind a head that is read after it
+        // was put there by someone else.
+        if let Some(row) = self.engine.audit_sealed(head.number.saturating_add(1), 1).await?.first() {
+            let now = chain.read(self, HEAD, &mut Vec::new()).await?;
+            if row.record.number > Some(now.number) {
+                walk.faults.push(format!("record {} is behind the end of the chain", row.record.number.unwrap_or(0)));
+            }
+        }
         if walk.last.number < head.number {
-            walk.faults.push(format!("records {} to {} are missing at the end", walk.last.number + 1, head.number));
+            walk.faults.push(format!(
+                "records {} to {} are missing at the end",
+                walk.last.number + 1,
+                head.number
+            ));
         } else if walk.last != head {
-            walk.faults.push(format!("record {} is not the one that the chain's head was made of", head.number));
+            walk.faults
+                .push(format!("record {} is not the one that the chain's head was made of", head.number));
         }
         match &walk.expected {
             Some(noted) if noted.number > head.number => {
-                walk.faults.push(format!("the chain ends at {}, but a head at {} was noted", head.number, noted.number));
+                walk.faults.push(format!(
+                    "the chain ends at {}, but a head at {} was noted",
+                    head.number, noted.number
+                ));
+            }
+            Some(noted) if noted.number == floor.number && noted.seal != floor.seal => {
+                walk.faults.push(format!("record {} is not the one whose seal was noted", noted.number));
             }
             Some(noted) if noted.number < floor.number => {
-                walk.faults.push(format!("the noted head {} has left by age; the oldest that can be checked is {}", noted.number, floor.number));
+                walk.faults.push(format!(
+                    "the noted head {} has left by age; the oldest that can be checked is {}",
+                    noted.number, floor.number
+                ));
             }
             _ => {}
         }
@@ -179,7 +225,10 @@ impl Walk<'_> {
             let (first, last) = (self.last.number + 1, number - 1);
             self.faults.push(format!("records {first} to {last} are missing"));
         } else if self.chain.seal(&self.last.seal, number, &row.record) != found {
-            self.faults.push(format!("record {number} ({} of {}) was changed or put in another's place", row.record.entry.action, row.record.entry.target));
+            self.faults.push(format!(
+                "record {number} ({} of {}) was changed or put in another's place",
+                row.record.entry.action, row.record.entry.target
+            ));
         }
         if let Some(noted) = &self.expected
             && noted.number == number
@@ -208,9 +257,12 @@ impl Chain {
             return Ok(chain);
         }
         let mut key = vec![0; 32];
-        getrandom::fill(&mut key).map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
+        getrandom::fill(&mut key)
+            .map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
         store.commit(Transaction::new().put_secret(store.seal(Uuid::nil(), CHAIN_KEY, &key)?)).await?;
-        Chain::find(store).await?.ok_or_else(|| StoreError::broken("the chain's key was written and is not there"))
+        Chain::find(store)
+            .await?
+            .ok_or_else(|| StoreError::broken("the chain's key was written and is not there"))
     }
 
     fn digest(&self, parts: &[&[u8]]) -> String {
@@ -225,7 +277,8 @@ impl Chain {
 
     fn seal(&self, before: &str, number: i64, record: &AuditRecord) -> String {
         let entry = &record.entry;
-        let optional = |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |text| format!("+{text}"));
+        let optional =
+            |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |text| format!("+{text}"));
         self.digest(&[
             before.as_bytes(),
             &number.to_be_bytes(),
@@ -257,7 +310,12 @@ impl Chain {
         }
     }
 
-    async fn read(&self, reader: &Reader, what: &str, faults: &mut Vec<String>) -> Result<ChainHead, StoreError> {
+    async fn read(
+        &self,
+        reader: &Reader,
+        what: &str,
+        faults: &mut Vec<String>,
+    ) -> Result<ChainHead, StoreError> {
         let start = ChainHead { number: 0, seal: GENESIS.to_owned() };
         let Some(text) = reader.engine.meta(what).await? else { return Ok(start) };
         let head = text.split_once(' ').and_then(|(head, _)| head.parse().ok());

@@ -84,13 +84,13 @@ const PROMISES: &[Promise] = &[
                   (select count(*) from work w where w.state = 'InProgress' and {has:w.held:b.key})",
     },
     Promise {
-        says: "no budget is exceeded, unless its limit was lowered under what runs",
+        says: "no budget counts less than nothing",
         query: "select b.key from budgets b where b.used < 0",
     },
     Promise {
-        says: "a lane is parked only on a budget that exists and is full",
+        says: "a lane is parked only on a budget that exists, and only while nobody holds it",
         query: "select {text:l.lane} from lanes l left join budgets b on b.key = l.parked_on
-                where l.parked_on is not null and (b.key is null or b.used < b.cap or l.owner is not null)",
+                where l.parked_on is not null and (b.key is null or l.owner is not null)",
     },
     Promise {
         says: "audit numbers come without gaps",
@@ -105,11 +105,20 @@ impl Reader {
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         let queries = PROMISES.iter().map(|promise| self.spelled(promise.query)).collect();
         let found = self.engine.violations(queries, EXAMPLES).await?;
-        let mut findings: Vec<Finding> =
-            PROMISES.iter().zip(found).map(|(promise, faults)| Finding { promise: promise.says, faults }).collect();
-        findings.push(Finding { promise: "the database itself is sound", faults: self.engine.soundness().await? });
+        let mut findings: Vec<Finding> = PROMISES
+            .iter()
+            .zip(found)
+            .map(|(promise, faults)| Finding { promise: promise.says, faults })
+            .collect();
+        findings.push(Finding {
+            promise: "the database itself is sound",
+            faults: self.engine.soundness().await?,
+        });
         findings.push(Finding { promise: "every secret can be opened", faults: self.unopenable().await? });
-        findings.push(Finding { promise: "the audit chain is whole", faults: self.verify_audit(None).await?.faults });
+        findings.push(Finding {
+            promise: "the audit chain is whole",
+            faults: self.verify_audit(None).await?.faults,
+        });
         Ok(findings)
     }
 
@@ -119,7 +128,11 @@ impl Reader {
             let page = self.engine.secrets(None, after, PAGE_MAX).await?;
             let Some(last) = page.last() else { return Ok(faults) };
             after = Some((last.owner, last.name.clone()));
-            faults.extend(page.iter().filter_map(|sealed| self.keyring.open(sealed).err()).map(|error| error.to_string()));
+            faults.extend(
+                page.iter()
+                    .filter_map(|sealed| self.keyring.open(sealed).err())
+                    .map(|error| error.to_string()),
+            );
             if faults.len() > EXAMPLES {
                 return Ok(faults);
             }

@@ -50,7 +50,11 @@ impl FromStr for Etag {
             .and_then(|inner| i64::from_str_radix(inner, 16).ok())
             .filter(|counter| *counter > 0 && format!("\"{counter:x}\"") == text)
             .map(Etag)
-            .ok_or_else(|| StoreError::invalid(format!("{text:?} is no etag of this store; give one as a read answered it")))
+            .ok_or_else(|| {
+                StoreError::invalid(format!(
+                    "{text:?} is no etag of this store; give one as a read answered it"
+                ))
+            })
     }
 }
 
@@ -107,7 +111,19 @@ mod tests {
     #[test]
     fn an_etag_is_opaque_quoted_text() {
         assert_eq!(Etag(26).to_string(), "\"1a\"");
-        for nonsense in ["", "1a", "\"\"", "\"-1\"", "\"0\"", "\"1A\"", "W/\"1\"", "\"01\"", "\"+1\"", "*", "\"ffffffffffffffffff\""] {
+        for nonsense in [
+            "",
+            "1a",
+            "\"\"",
+            "\"-1\"",
+            "\"0\"",
+            "\"1A\"",
+            "W/\"1\"",
+            "\"01\"",
+            "\"+1\"",
+            "*",
+            "\"ffffffffffffffffff\"",
+        ] {
             let refusal = nonsense.parse::<Etag>().unwrap_err().to_string();
             assert!(refusal.contains("is no etag"), "{refusal}");
         }

@@ -113,7 +113,13 @@ impl Engine {
         both!(self, it => it.commit(transaction).await)
     }
 
-    pub(crate) async fn claim(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+    pub(crate) async fn claim(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Claimed>, StoreError> {
         both!(self, it => it.claim(kind, max, owner, lease).await)
     }
 
@@ -121,11 +127,22 @@ impl Engine {
         both!(self, it => it.complete(completions).await)
     }
 
-    pub(crate) async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>, lease: Duration) -> Result<Vec<Renewed>, StoreError> {
+    pub(crate) async fn renew(
+        &self,
+        owner: Uuid,
+        lanes: Vec<Uuid>,
+        lease: Duration,
+    ) -> Result<Vec<Renewed>, StoreError> {
         both!(self, it => it.renew(owner, lanes, lease).await)
     }
 
-    pub(crate) async fn take_over(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+    pub(crate) async fn take_over(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Claimed>, StoreError> {
         both!(self, it => it.take_over(kind, max, owner, lease).await)
     }
 
@@ -140,7 +157,12 @@ impl Engine {
     }
 
     /// Sets, changes or removes (`None`) a limit.
-    pub(crate) async fn set_budget(&self, key: String, limit: Option<u32>, audit: Option<AuditEntry>) -> Result<(), StoreError> {
+    pub(crate) async fn set_budget(
+        &self,
+        key: String,
+        limit: Option<u32>,
+        audit: Option<AuditEntry>,
+    ) -> Result<(), StoreError> {
         both!(self, it => it.set_budget(key, limit, audit).await)
     }
 
@@ -149,7 +171,12 @@ impl Engine {
     }
 
     /// Takes or renews a named lease; its fence, or none when somebody else has it.
-    pub(crate) async fn take_lease(&self, name: &str, owner: Uuid, lease: Duration) -> Result<Option<i64>, StoreError> {
+    pub(crate) async fn take_lease(
+        &self,
+        name: &str,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Option<i64>, StoreError> {
         both!(self, it => it.take_lease(name, owner, lease).await)
     }
 
@@ -158,12 +185,24 @@ impl Engine {
     }
 
     /// Writes what the sealer found, if `fence` is still that of the lease `name`; and sets meta values with it.
-    pub(crate) async fn seal_audit(&self, name: &str, fence: i64, sealings: Vec<Sealing>, meta: Vec<(String, String)>) -> Result<(), StoreError> {
+    pub(crate) async fn seal_audit(
+        &self,
+        name: &str,
+        fence: i64,
+        sealings: Vec<Sealing>,
+        meta: Vec<(String, String)>,
+    ) -> Result<(), StoreError> {
         both!(self, it => it.seal_audit(name, fence, sealings, meta).await)
     }
 
     /// Removes up to `max` rows that are older than `age`, and sets meta values in the same transaction when it did.
-    pub(crate) async fn trim(&self, stale: Stale, age: Duration, max: usize, meta: Vec<(String, String)>) -> Result<usize, StoreError> {
+    pub(crate) async fn trim(
+        &self,
+        stale: Stale,
+        age: Duration,
+        max: usize,
+        meta: Vec<(String, String)>,
+    ) -> Result<usize, StoreError> {
         both!(self, it => it.trim(stale, age, max, meta).await)
     }
 
@@ -200,7 +239,12 @@ impl Engine {
     }
 
     /// All secrets in the order of owner and name, behind `after`; only those of other keys than `not_of` if given.
-    pub(crate) async fn secrets(&self, not_of: Option<String>, after: Option<(Uuid, String)>, limit: usize) -> Result<Vec<Sealed>, StoreError> {
+    pub(crate) async fn secrets(
+        &self,
+        not_of: Option<String>,
+        after: Option<(Uuid, String)>,
+        limit: usize,
+    ) -> Result<Vec<Sealed>, StoreError> {
         both!(self, it => it.secrets(not_of, after, limit).await)
     }
 
@@ -268,7 +312,11 @@ impl Engine {
     }
 
     /// Runs the checks' queries in one snapshot: each gives the sentences' subjects, at most `limit` of them.
-    pub(crate) async fn violations(&self, queries: Vec<String>, limit: usize) -> Result<Vec<Vec<String>>, StoreError> {
+    pub(crate) async fn violations(
+        &self,
+        queries: Vec<String>,
+        limit: usize,
+    ) -> Result<Vec<Vec<String>>, StoreError> {
         both!(self, it => it.violations(queries, limit).await)
     }
 
@@ -278,7 +326,12 @@ impl Engine {
     }
 
     /// Rows of a table in the order of its key, behind the row `after`.
-    pub(crate) async fn dump(&self, table: &'static crate::transfer::Table, after: Option<Row>, limit: usize) -> Result<Vec<Row>, StoreError> {
+    pub(crate) async fn dump(
+        &self,
+        table: &'static crate::transfer::Table,
+        after: Option<Row>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
         both!(self, it => it.dump(table, after, limit).await)
     }
 }
@@ -299,7 +352,11 @@ impl Import {
         })
     }
 
-    pub(crate) async fn rows(&mut self, table: &'static crate::transfer::Table, rows: Vec<Row>) -> Result<(), StoreError> {
+    pub(crate) async fn rows(
+        &mut self,
+        table: &'static crate::transfer::Table,
+        rows: Vec<Row>,
+    ) -> Result<(), StoreError> {
         match self {
             Import::Sqlite(it) => it.rows(table, rows).await,
             Import::Postgres(it) => it.rows(table, rows).await,

@@ -129,7 +129,9 @@ impl StoreError {
 impl Classify for StoreError {
     fn class(&self) -> Class {
         match self {
-            StoreError::Unavailable { .. } | StoreError::DiskFull | StoreError::StaleKey { .. } => Class::Transient,
+            StoreError::Unavailable { .. } | StoreError::DiskFull | StoreError::StaleKey { .. } => {
+                Class::Transient
+            }
             StoreError::Exists { .. }
             | StoreError::KeyTaken { .. }
             | StoreError::Changed { .. }

@@ -36,13 +36,16 @@ impl FromStr for Position {
 
     fn from_str(text: &str) -> Result<Position, StoreError> {
         let number = |part: Option<&str>| {
-            part.filter(|part| part.bytes().all(|byte| byte.is_ascii_digit())).and_then(|part| part.parse().ok())
+            part.filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+                .and_then(|part| part.parse().ok())
         };
         let mut parts = text.split('-');
         let (generation, tx, seq) = (number(parts.next()), number(parts.next()), number(parts.next()));
         match (generation, tx, seq, parts.next()) {
             (Some(generation), Some(tx), Some(seq), None) => Ok(Position { generation, tx, seq }),
-            _ => Err(StoreError::invalid(format!("{text:?} is no feed position; give one as the feed answered it"))),
+            _ => Err(StoreError::invalid(format!(
+                "{text:?} is no feed position; give one as the feed answered it"
+            ))),
         }
     }
 }

@@ -45,12 +45,28 @@ pub struct Metrics {
 impl Metrics {
     /// Makes them visible.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("lane_repairs", "Lane heads that were wrong and were corrected; must stay 0", self.repaired.clone());
-        registry.register("work_expired", "Work closed because its time to begin had passed", self.expired.clone());
+        registry.register(
+            "lane_repairs",
+            "Lane heads that were wrong and were corrected; must stay 0",
+            self.repaired.clone(),
+        );
+        registry.register(
+            "work_expired",
+            "Work closed because its time to begin had passed",
+            self.expired.clone(),
+        );
         registry.register("rows_removed", "Rows removed because of their age", self.removed.clone());
         registry.register("audit_sealed", "Audit records sealed by this process", self.sealed.clone());
-        registry.register("housekeeping_failures", "Rounds of housekeeping that failed", self.failures.clone());
-        registry.register("audit_unsealed", "Audit records that waited for the sealer at the last round", self.unsealed.clone());
+        registry.register(
+            "housekeeping_failures",
+            "Rounds of housekeeping that failed",
+            self.failures.clone(),
+        );
+        registry.register(
+            "audit_unsealed",
+            "Audit records that waited for the sealer at the last round",
+            self.unsealed.clone(),
+        );
     }
 }
 
@@ -119,7 +135,9 @@ impl Housekeeper {
         self.repair_at = next;
         if changed > 0 {
             self.metrics.repaired.inc_by(changed as u64);
-            tracing::error!("{changed} lane heads did not agree with the work and were corrected; this is a bug");
+            tracing::error!(
+                "{changed} lane heads did not agree with the work and were corrected; this is a bug"
+            );
         }
         self.tidy().await
     }

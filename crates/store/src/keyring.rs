@@ -196,7 +196,8 @@ impl Keyring {
         let keys = self.read_lock();
         let key_id = keys.order[0].clone();
         let mut nonce = [0; NONCE_BYTES];
-        getrandom::fill(&mut nonce).map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
+        getrandom::fill(&mut nonce)
+            .map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
         let cipher = XChaCha20Poly1305::new(&Key::from(*keys.by_id[&key_id]));
         let associated = associated(owner, name, &key_id);
         let sealed = cipher
@@ -221,7 +222,8 @@ impl Keyring {
         let Some(key) = keys.by_id.get(&sealed.key_id) else {
             return Err(refusal(sealed, format!("the key file does not hold key {}", sealed.key_id)));
         };
-        let (layout, rest) = sealed.bytes.split_first().ok_or_else(|| refusal(sealed, "it is empty".to_owned()))?;
+        let (layout, rest) =
+            sealed.bytes.split_first().ok_or_else(|| refusal(sealed, "it is empty".to_owned()))?;
         if *layout != LAYOUT || rest.len() < NONCE_BYTES {
             return Err(refusal(sealed, "it was sealed by a newer release, or damaged".to_owned()));
         }
@@ -274,7 +276,8 @@ fn read_keys(path: &Path) -> Result<Keys, KeyFileError> {
             continue;
         }
         let wrong = |why| KeyFileError::Line { path: path.to_owned(), line: number + 1, why };
-        let (id, encoded) = line.split_once(char::is_whitespace).ok_or_else(|| wrong("has no key behind its id"))?;
+        let (id, encoded) =
+            line.split_once(char::is_whitespace).ok_or_else(|| wrong("has no key behind its id"))?;
         let decoded = Zeroizing::new(BASE64.decode(encoded.trim()).map_err(|_| wrong("is not base64"))?);
         let key: [u8; KEY_BYTES] = decoded.as_slice().try_into().map_err(|_| wrong("is not of 32 bytes"))?;
         if keys.by_id.insert(id.to_owned(), Zeroizing::new(key)).is_some() {
@@ -300,7 +303,8 @@ fn write_keys(path: &Path, keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)]) -> Res
     }
     let temporary = path.with_extension(format!("new-{}", Uuid::new_v4().simple()));
     let written = (|| {
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;

@@ -40,11 +40,11 @@ pub use store::{AuditWriter, HealthWriter, Reader, Store};
 pub use transaction::{Committed, Transaction};
 pub use transfer::Counts;
 pub use typed::{
-    BillingRecords, By, Cancelled, ClusterEnd, Clusters, Collection, Documents, KUBECONFIG, ManifestView, Manifests, OperationView,
-    Operations, Page, PageToken, Selection, Versioned, Wish,
+    BillingRecords, By, Cancelled, ClusterEnd, Clusters, Collection, Documents, KUBECONFIG, ManifestView,
+    Manifests, OperationView, Operations, Page, PageToken, Selection, Versioned, Wish,
 };
 pub use wake::{Topic, Wakeups};
 pub use work::{
-    Budget, CLAIM_MAX, Claimed, Completion, ENQUEUE_MAX, Fate, Hold, LEASE, LaneView, NewWork, RENEWAL, Renewed, SAFETY_POLL,
-    SELF_STOP, Signals, TAKE_OVER_MAX, Walk, WorkView, Yielding,
+    Budget, CLAIM_MAX, Claimed, Completion, ENQUEUE_MAX, Fate, Hold, LEASE, LaneView, NewWork, RENEWAL,
+    Renewed, SAFETY_POLL, SELF_STOP, Signals, TAKE_OVER_MAX, Walk, WorkView, Yielding,
 };

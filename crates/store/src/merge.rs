@@ -46,10 +46,12 @@ mod tests {
 
     #[test]
     fn what_we_do_not_know_stays_at_any_depth() {
-        let stored = json!({"a": 1, "new": {"x": 1}, "deep": {"b": 1, "newer": 2}, "list": [{"c": 1, "newest": 3}]});
+        let stored =
+            json!({"a": 1, "new": {"x": 1}, "deep": {"b": 1, "newer": 2}, "list": [{"c": 1, "newest": 3}]});
         let read = json!({"a": 1, "deep": {"b": 1}, "list": [{"c": 1}]});
         let wanted = json!({"a": 2, "deep": {"b": 2}, "list": [{"c": 2}]});
-        let expect = json!({"a": 2, "new": {"x": 1}, "deep": {"b": 2, "newer": 2}, "list": [{"c": 2, "newest": 3}]});
+        let expect =
+            json!({"a": 2, "new": {"x": 1}, "deep": {"b": 2, "newer": 2}, "list": [{"c": 2, "newest": 3}]});
         assert_eq!(overlay(&stored, &read, &wanted), expect);
     }
 
@@ -68,11 +70,16 @@ mod tests {
     }
 
     fn json_tree() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), (0..3i64).prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (0..3i64).prop_map(Value::from)
+        ];
         leaf.prop_recursive(3, 16, 3, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::btree_map("[abc]", inner, 0..3).prop_map(|map| Value::Object(map.into_iter().collect())),
+                prop::collection::btree_map("[abc]", inner, 0..3)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
             ]
         })
     }

@@ -33,19 +33,27 @@ pub(crate) struct Applied {
 pub(crate) enum Plan {
     UpToDate,
     /// All migrations behind this number are to be applied.
-    Apply { from: i64 },
+    Apply {
+        from: i64,
+    },
 }
 
 /// Decides what a database needs. One step newer than we know is tolerated: two neighbouring releases work on one
 /// schema, so that a fleet of processes can be renewed one by one.
-pub(crate) fn plan(place: &str, applied: &[Applied], known: &[Migration], migrate: Migrate) -> Result<Plan, OpenError> {
+pub(crate) fn plan(
+    place: &str,
+    applied: &[Applied],
+    known: &[Migration],
+    migrate: Migrate,
+) -> Result<Plan, OpenError> {
     let newest = known.last().map_or(0, |it| it.number);
     let found = applied.iter().map(|it| it.number).max().unwrap_or(0);
     if found > newest + 1 {
         return Err(OpenError::TooNew { place: place.to_owned(), found, known: newest });
     }
     for migration in known {
-        let changed = applied.iter().any(|it| it.number == migration.number && it.checksum != migration.checksum());
+        let changed =
+            applied.iter().any(|it| it.number == migration.number && it.checksum != migration.checksum());
         if changed {
             return Err(OpenError::Diverged { place: place.to_owned(), number: migration.number });
         }
@@ -61,7 +69,11 @@ pub(crate) fn plan(place: &str, applied: &[Applied], known: &[Migration], migrat
 
 /// What a new database says of itself.
 pub(crate) fn first_meta() -> [(&'static str, String); 3] {
-    [("generation", "1".to_owned()), ("feed_floor", "0-0".to_owned()), ("store_id", Uuid::new_v4().to_string())]
+    [
+        ("generation", "1".to_owned()),
+        ("feed_floor", "0-0".to_owned()),
+        ("store_id", Uuid::new_v4().to_string()),
+    ]
 }
 
 /// Bytes in hexadecimal.
@@ -77,7 +89,9 @@ mod tests {
         &[Migration { number: 1, name: "a", sql: "x" }, Migration { number: 2, name: "b", sql: "y" }];
 
     fn applied(numbers: &[i64]) -> Vec<Applied> {
-        let checksum = |number: &i64| KNOWN.iter().find(|it| it.number == *number).map_or("?".to_owned(), Migration::checksum);
+        let checksum = |number: &i64| {
+            KNOWN.iter().find(|it| it.number == *number).map_or("?".to_owned(), Migration::checksum)
+        };
         numbers.iter().map(|number| Applied { number: *number, checksum: checksum(number) }).collect()
     }
 
@@ -101,6 +115,9 @@ mod tests {
     fn a_migration_with_another_text_is_refused() {
         let mut seen = applied(&[1, 2]);
         seen[0].checksum = "other".to_owned();
-        assert!(matches!(plan("db", &seen, KNOWN, Migrate::Auto), Err(OpenError::Diverged { number: 1, .. })));
+        assert!(matches!(
+            plan("db", &seen, KNOWN, Migrate::Auto),
+            Err(OpenError::Diverged { number: 1, .. })
+        ));
     }
 }

@@ -156,7 +156,9 @@ pub enum OpenError {
         known: i64,
     },
     /// The schema is older than this release needs, and it may not migrate.
-    #[error("store {place}: its schema is {found}, this release needs {needed}; run `shipshape store migrate`")]
+    #[error(
+        "store {place}: its schema is {found}, this release needs {needed}; run `shipshape store migrate`"
+    )]
     TooOld {
         /// The database, without password.
         place: String,

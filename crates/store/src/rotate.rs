@@ -100,7 +100,10 @@ impl Store {
         let current = self.engine.meta(KEY_ID).await?.unwrap_or_default();
         prefer_key(&self.keyring, &current)?;
         if let Some(sealed) = self.engine.secrets(Some(current), None, 1).await?.first() {
-            return Err(StoreError::invalid(format!("secret {} of {} is still sealed with key {}", sealed.name, sealed.owner, sealed.key_id)));
+            return Err(StoreError::invalid(format!(
+                "secret {} of {} is still sealed with key {}",
+                sealed.name, sealed.owner, sealed.key_id
+            )));
         }
         self.keyring.forget_old_keys().map_err(|error| StoreError::invalid(error.to_string()))
     }

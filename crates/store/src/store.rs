@@ -19,8 +19,8 @@ use crate::sqlite::Sqlite;
 use crate::transaction::{Committed, Transaction, Write, validate};
 use crate::wake::{Topic, Wakeups};
 use crate::work::{
-    Budget, CLAIM_MAX, Claimed, Completion, Fate, Hold, LEASE, LaneView, NewWork, Renewed, Signals, TAKE_OVER_MAX, Walk, WorkView,
-    Yielding,
+    Budget, CLAIM_MAX, Claimed, Completion, Fate, Hold, LEASE, LaneView, NewWork, Renewed, Signals,
+    TAKE_OVER_MAX, Walk, WorkView, Yielding,
 };
 use crate::{Listing, PAGE_MAX, StoreError, Stored};
 
@@ -96,7 +96,9 @@ impl Store {
         }
         match self.engine.commit(transaction.clone()).await {
             // Somebody rotated the key since we sealed; nothing was written. Once more, with the new key.
-            Err(StoreError::StaleKey { current, .. }) => self.engine.commit(self.sealed_anew(transaction, &current)?).await,
+            Err(StoreError::StaleKey { current, .. }) => {
+                self.engine.commit(self.sealed_anew(transaction, &current)?).await
+            }
             outcome => outcome,
         }
     }
@@ -130,12 +132,23 @@ impl Store {
     }
 
     /// The same, with a lease of another length.
-    pub async fn claim_for(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+    pub async fn claim_for(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Claimed>, StoreError> {
         self.engine.claim(kind, max.min(CLAIM_MAX), owner, lease).await
     }
 
     /// Remembers that a step is done, and learns what the holder is asked to do.
-    pub async fn checkpoint(&self, hold: Hold, step: &str, data: serde_json::Value) -> Result<Signals, StoreError> {
+    pub async fn checkpoint(
+        &self,
+        hold: Hold,
+        step: &str,
+        data: serde_json::Value,
+    ) -> Result<Signals, StoreError> {
         let committed = self.commit(Transaction::new().checkpoint(hold, step, data)).await?;
         Ok(committed.signals(hold.work))
     }
@@ -161,7 +174,12 @@ impl Store {
     }
 
     /// The same, with a lease of another length.
-    pub async fn renew_for(&self, owner: Uuid, lanes: Vec<Uuid>, lease: Duration) -> Result<Vec<Renewed>, StoreError> {
+    pub async fn renew_for(
+        &self,
+        owner: Uuid,
+        lanes: Vec<Uuid>,
+        lease: Duration,
+    ) -> Result<Vec<Renewed>, StoreError> {
         if lanes.is_empty() {
             return Ok(Vec::new());
         }
@@ -169,12 +187,23 @@ impl Store {
     }
 
     /// Takes over up to `max` pieces of work whose holders' leases ran out.
-    pub async fn take_over(&self, kind: WorkKind, max: usize, owner: Uuid) -> Result<Vec<Claimed>, StoreError> {
+    pub async fn take_over(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+    ) -> Result<Vec<Claimed>, StoreError> {
         self.take_over_for(kind, max, owner, LEASE).await
     }
 
     /// The same, with a lease of another length.
-    pub async fn take_over_for(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+    pub async fn take_over_for(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Claimed>, StoreError> {
         self.engine.take_over(kind, max.min(TAKE_OVER_MAX), owner, lease).await
     }
 
@@ -190,18 +219,33 @@ impl Store {
     }
 
     /// Sets, changes or (with none) removes a limit on how much runs at once.
-    pub async fn set_budget(&self, key: &str, limit: Option<u32>, audit: Option<AuditEntry>) -> Result<(), StoreError> {
+    pub async fn set_budget(
+        &self,
+        key: &str,
+        limit: Option<u32>,
+        audit: Option<AuditEntry>,
+    ) -> Result<(), StoreError> {
         if key.is_empty() || key.len() > crate::transaction::BUDGET_BYTES_MAX || key.contains('\0') {
-            return Err(StoreError::invalid(format!("budget {key:?}: its name must have 1 to 200 bytes and no NUL")));
+            return Err(StoreError::invalid(format!(
+                "budget {key:?}: its name must have 1 to 200 bytes and no NUL"
+            )));
         }
         if limit.is_some_and(|limit| i32::try_from(limit).is_err()) {
-            return Err(StoreError::invalid(format!("budget {key:?}: its limit must be at most {}", i32::MAX)));
+            return Err(StoreError::invalid(format!(
+                "budget {key:?}: its limit must be at most {}",
+                i32::MAX
+            )));
         }
         self.engine.set_budget(key.to_owned(), limit, audit).await
     }
 
     /// Takes or renews a named lease, for what only one process may do; its fence, or none while somebody else has it.
-    pub async fn take_lease(&self, name: &str, owner: Uuid, lease: Duration) -> Result<Option<i64>, StoreError> {
+    pub async fn take_lease(
+        &self,
+        name: &str,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Option<i64>, StoreError> {
         self.engine.take_lease(name, owner, lease).await
     }
 

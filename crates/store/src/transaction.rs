@@ -25,25 +25,48 @@ pub(crate) enum Write {
     Create(NewDocument),
     Update(DocumentUpdate),
     /// Leaves a tombstone; its secrets and unique keys go at once.
-    Delete { uuid: Uuid, etag: Etag },
+    Delete {
+        uuid: Uuid,
+        etag: Etag,
+    },
     PutSecret(Sealed),
-    DropSecret { owner: Uuid, name: String },
+    DropSecret {
+        owner: Uuid,
+        name: String,
+    },
     Enqueue(NewWork),
     /// Only if the caller still holds this work.
     Guard(Hold),
-    Checkpoint { hold: Hold, step: String, data: Value },
+    Checkpoint {
+        hold: Hold,
+        step: String,
+        data: Value,
+    },
     Complete(Completion),
     Yield(Yielding),
     /// Pending work of that id is cancelled.
-    Withdraw { work: Uuid, result: Value },
+    Withdraw {
+        work: Uuid,
+        result: Value,
+    },
     /// All pending work of a lane is cancelled, and its holder (if any) is asked to cancel.
-    WithdrawLane { lane: Uuid, result: Value },
+    WithdrawLane {
+        lane: Uuid,
+        result: Value,
+    },
     /// Pending work becomes due at once.
-    Expedite { work: Uuid },
+    Expedite {
+        work: Uuid,
+    },
     /// The holder of running work is asked to cancel it.
-    RequestCancel { work: Uuid },
+    RequestCancel {
+        work: Uuid,
+    },
     Audit(AuditEntry),
-    SavePosition { reader: String, position: Position },
+    SavePosition {
+        reader: String,
+        position: Position,
+    },
 }
 
 /// A document to be created.
@@ -191,11 +214,15 @@ const AUDIT_TEXT_BYTES_MAX: usize = 8 * 1024;
 pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
     if transaction.writes.len() > WRITES_MAX {
         let count = transaction.writes.len();
-        return Err(StoreError::invalid(format!("a transaction holds {count} changes; at most {WRITES_MAX} are accepted")));
+        return Err(StoreError::invalid(format!(
+            "a transaction holds {count} changes; at most {WRITES_MAX} are accepted"
+        )));
     }
     let enqueued = transaction.writes.iter().filter(|write| matches!(write, Write::Enqueue(_))).count();
     if enqueued > ENQUEUE_MAX {
-        return Err(StoreError::invalid(format!("a transaction enqueues {enqueued} pieces of work; at most {ENQUEUE_MAX} are accepted")));
+        return Err(StoreError::invalid(format!(
+            "a transaction enqueues {enqueued} pieces of work; at most {ENQUEUE_MAX} are accepted"
+        )));
     }
     transaction.writes.iter().try_for_each(validate_write)
 }
@@ -203,7 +230,9 @@ pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
 fn validate_write(write: &Write) -> Result<(), StoreError> {
     match write {
         Write::Create(document) => {
-            for (what, text) in [("path", &document.id), ("kind", &document.kind), ("scope", &document.parent)] {
+            for (what, text) in
+                [("path", &document.id), ("kind", &document.kind), ("scope", &document.parent)]
+            {
                 key(what, text)?;
             }
             document.unique_keys.iter().try_for_each(|text| key("unique key", text))?;
@@ -220,20 +249,33 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
             key("secret's name", &sealed.name)?;
             match sealed.bytes.len() {
                 0..=BODY_BYTES_MAX => Ok(()),
-                len => Err(StoreError::invalid(format!("secret {}: has {len} bytes; at most {BODY_BYTES_MAX} are accepted", sealed.name))),
+                len => Err(StoreError::invalid(format!(
+                    "secret {}: has {len} bytes; at most {BODY_BYTES_MAX} are accepted",
+                    sealed.name
+                ))),
             }
         }
         Write::Enqueue(work) => {
             if work.budgets.len() > BUDGETS_MAX {
-                return Err(StoreError::invalid(format!("work {}: names {} budgets; at most {BUDGETS_MAX} are accepted", work.id, work.budgets.len())));
+                return Err(StoreError::invalid(format!(
+                    "work {}: names {} budgets; at most {BUDGETS_MAX} are accepted",
+                    work.id,
+                    work.budgets.len()
+                )));
             }
             for budget in &work.budgets {
                 if budget.is_empty() || budget.len() > BUDGET_BYTES_MAX || budget.contains('\0') {
-                    return Err(StoreError::invalid(format!("work {}: budget {budget:?} must have 1 to {BUDGET_BYTES_MAX} bytes and no NUL", work.id)));
+                    return Err(StoreError::invalid(format!(
+                        "work {}: budget {budget:?} must have 1 to {BUDGET_BYTES_MAX} bytes and no NUL",
+                        work.id
+                    )));
                 }
             }
             if work.id.is_nil() || work.lane.is_nil() {
-                return Err(StoreError::invalid(format!("work {} in lane {}: neither may be the nil uuid", work.id, work.lane)));
+                return Err(StoreError::invalid(format!(
+                    "work {} in lane {}: neither may be the nil uuid",
+                    work.id, work.lane
+                )));
             }
             Ok(())
         }
@@ -248,7 +290,9 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
             let more = entry.before.iter().chain(entry.after.iter());
             for text in texts.into_iter().chain(more) {
                 if text.len() > AUDIT_TEXT_BYTES_MAX || text.contains('\0') {
-                    return Err(StoreError::invalid(format!("an audit entry's texts must have at most {AUDIT_TEXT_BYTES_MAX} bytes and no NUL")));
+                    return Err(StoreError::invalid(format!(
+                        "an audit entry's texts must have at most {AUDIT_TEXT_BYTES_MAX} bytes and no NUL"
+                    )));
                 }
             }
             Ok(())
@@ -267,7 +311,9 @@ fn key(what: &str, text: &str) -> Result<(), StoreError> {
     if text.is_empty() || text.len() > KEY_BYTES_MAX || text.contains('\0') {
         // Only its beginning is repeated: it may be as long as a request can be.
         let shown: String = text.chars().take(60).collect();
-        return Err(StoreError::invalid(format!("{what} {shown:?} must have 1 to {KEY_BYTES_MAX} bytes and no NUL")));
+        return Err(StoreError::invalid(format!(
+            "{what} {shown:?} must have 1 to {KEY_BYTES_MAX} bytes and no NUL"
+        )));
     }
     Ok(())
 }
@@ -285,7 +331,9 @@ fn json(what: &str, value: &Value) -> Result<(), StoreError> {
     }
     match value.to_string().len() {
         0..=BODY_BYTES_MAX => Ok(()),
-        bytes => Err(StoreError::invalid(format!("{what}: has {bytes} bytes of JSON; at most {BODY_BYTES_MAX} are accepted"))),
+        bytes => Err(StoreError::invalid(format!(
+            "{what}: has {bytes} bytes of JSON; at most {BODY_BYTES_MAX} are accepted"
+        ))),
     }
 }
 

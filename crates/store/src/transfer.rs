@@ -181,7 +181,10 @@ impl Store {
                 meta.insert(key.to_owned(), value.into());
             }
         }
-        line(out, &json!({ "format": FORMAT, "version": FORMAT_VERSION, "from": self.place(), "meta": meta }))?;
+        line(
+            out,
+            &json!({ "format": FORMAT, "version": FORMAT_VERSION, "from": self.place(), "meta": meta }),
+        )?;
         let mut counts = Counts::new();
         for table in &TABLES {
             let (mut count, mut after) = (0, None);
@@ -217,7 +220,9 @@ impl Store {
         };
         let header = next()?.map(|(_, value)| value).unwrap_or_default();
         if header["format"] != FORMAT || header["version"] != FORMAT_VERSION {
-            return Err(StoreError::invalid(format!("import: is no {FORMAT} of version {FORMAT_VERSION}")).into());
+            return Err(
+                StoreError::invalid(format!("import: is no {FORMAT} of version {FORMAT_VERSION}")).into()
+            );
         }
         let mut meta: Vec<(String, String)> = Vec::new();
         for key in MOVED_META {
@@ -227,7 +232,10 @@ impl Store {
         }
         let key_id = header["meta"]["key_id"].as_str().unwrap_or_default().to_owned();
         if crate::rotate::prefer_key(&self.keyring, &key_id).is_err() {
-            return Err(OpenError::WrongKey { place: header["from"].as_str().unwrap_or("export").to_owned(), wanted: key_id });
+            return Err(OpenError::WrongKey {
+                place: header["from"].as_str().unwrap_or("export").to_owned(),
+                wanted: key_id,
+            });
         }
         let mut import = Import::begin(&self.engine).await?;
         let mut counts: Counts = TABLES.iter().map(|table| (table.name, 0)).collect();
@@ -235,19 +243,27 @@ impl Store {
         let mut current = 0;
         loop {
             let Some((number, value)) = next()? else {
-                return Err(StoreError::invalid("import: is cut short, its last line is missing".to_owned()).into());
+                return Err(
+                    StoreError::invalid("import: is cut short, its last line is missing".to_owned()).into()
+                );
             };
             if let Some(total) = value["end"].as_u64() {
                 import.rows(&TABLES[current], std::mem::take(&mut block)).await?;
                 let seen: usize = counts.iter().map(|(_, count)| count).sum();
                 if total != seen as u64 {
-                    return Err(StoreError::invalid(format!("import: holds {seen} rows, {total} were exported")).into());
+                    return Err(StoreError::invalid(format!(
+                        "import: holds {seen} rows, {total} were exported"
+                    ))
+                    .into());
                 }
                 break;
             }
             let place = TABLES.iter().position(|table| value["table"] == table.name);
             let (Some(place), Value::Object(row)) = (place, value["row"].clone()) else {
-                return Err(StoreError::invalid(format!("import, line {number}: is no row of a table that we know")).into());
+                return Err(StoreError::invalid(format!(
+                    "import, line {number}: is no row of a table that we know"
+                ))
+                .into());
             };
             if place != current || block.len() >= BLOCK {
                 import.rows(&TABLES[current], std::mem::take(&mut block)).await?;
@@ -257,7 +273,11 @@ impl Store {
             block.push(row);
         }
         // Readers of the old store must list everything once.
-        let generation = meta.iter().find(|(key, _)| key == "generation").and_then(|(_, it)| it.parse::<i64>().ok()).unwrap_or(0);
+        let generation = meta
+            .iter()
+            .find(|(key, _)| key == "generation")
+            .and_then(|(_, it)| it.parse::<i64>().ok())
+            .unwrap_or(0);
         meta.retain(|(key, _)| key != "generation");
         meta.push(("generation".to_owned(), (generation + 1).to_string()));
         import.commit(meta).await?;

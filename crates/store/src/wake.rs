@@ -17,7 +17,8 @@ pub enum Topic {
 
 impl Topic {
     /// All topics.
-    pub const ALL: [Topic; 3] = [Topic::Feed, Topic::Work(WorkKind::Operation), Topic::Work(WorkKind::Manifest)];
+    pub const ALL: [Topic; 3] =
+        [Topic::Feed, Topic::Work(WorkKind::Operation), Topic::Work(WorkKind::Manifest)];
 
     pub(crate) fn index(self) -> usize {
         match self {

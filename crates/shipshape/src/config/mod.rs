@@ -62,7 +62,7 @@ pub(crate) struct StoreConfig {
     pub(crate) key_file: FilePath,
     /// A file of certificates (PEM) that the PostgreSQL server is checked against, instead of the system's.
     pub(crate) ca_file: Option<FilePath>,
-    /// Connections to PostgreSQL, or readers of SQLite. From 2 to 64.
+    /// Connections to PostgreSQL at most; SQLite has two readers for each core. From 2 to 64.
     #[serde(deserialize_with = "values::connections")]
     pub(crate) connections: u32,
     /// Whether a process that starts brings the schema up to date: `auto` or `never`.

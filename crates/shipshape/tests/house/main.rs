@@ -7,5 +7,7 @@
 
 mod config;
 mod executable;
+mod old_postgres;
 mod processes;
+mod store;
 mod telemetry;

@@ -1,5 +1,6 @@
 -- Documents, secrets, the queue, budgets, the change feed, the audit log: the tables.
--- The verbs that change them in one round trip are in 0001_queue.sql and 0001_records.sql, parts of the same migration.
+-- The verbs that change them in one round trip are in 0001_queue.sql, 0001_sweeps.sql and 0001_records.sql, parts of
+-- the same migration.
 --
 -- Times are whole microseconds since 1970 in UTC. Texts that are keys compare byte by byte, as in SQLite.
 

@@ -16,7 +16,8 @@ const RECORD: &str = "select tx, seq, id, at, actor, action, target, reason, cor
 impl Postgres {
     pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
         let before = listing.before.unwrap_or(AuditPlace { tx: i64::MAX, seq: i64::MAX });
-        let (target_end, action_end) = (listing.target.as_deref().map(behind), listing.action.as_deref().map(behind));
+        let (target_end, action_end) =
+            (listing.target.as_deref().map(behind), listing.action.as_deref().map(behind));
         let sql = format!(
             "{RECORD} where (tx, seq) < ($1, $2) and ($3::text is null or actor = $3)
                and ($4::text is null or (target >= $4 and target < $5)) and ($6::text is null or (action >= $6 and action < $7))
@@ -27,7 +28,13 @@ impl Postgres {
                 "list the audit log",
                 &sql,
                 &[
-                    &before.tx, &before.seq, &listing.actor, &listing.target, &target_end, &listing.action, &action_end,
+                    &before.tx,
+                    &before.seq,
+                    &listing.actor,
+                    &listing.target,
+                    &target_end,
+                    &listing.action,
+                    &action_end,
                     &count(listing.limit),
                 ],
             )
@@ -53,7 +60,11 @@ impl Postgres {
             "select * from ({RECORD} where number is not null order by number limit $2) oldest
              where at < micros_v1() - $1 order by number"
         );
-        self.rows("read the audit log", &sql, &[&micros(age), &count(limit)]).await?.iter().map(record).collect()
+        self.rows("read the audit log", &sql, &[&micros(age), &count(limit)])
+            .await?
+            .iter()
+            .map(record)
+            .collect()
     }
 
     pub(crate) async fn seal_audit(
@@ -69,7 +80,9 @@ impl Postgres {
         let seals: Vec<&str> = sealings.iter().map(|it| it.seal.as_str()).collect();
         let (keys, values) = columns(&meta);
         let sql = "select seal_audit_v1($1, $2, $3, $4, $5, $6, $7, $8)";
-        self.rows("seal the audit log", sql, &[&name, &fence, &txs, &seqs, &numbers, &seals, &keys, &values]).await.map(drop)
+        self.rows("seal the audit log", sql, &[&name, &fence, &txs, &seqs, &numbers, &seals, &keys, &values])
+            .await
+            .map(drop)
     }
 }
 
@@ -83,6 +96,12 @@ fn record(row: &Row) -> Result<AuditRow, StoreError> {
         before: get(row, 9)?,
         after: get(row, 10)?,
     };
-    let record = AuditRecord { id: get(row, 2)?, time: time(get(row, 3)?)?, entry, number: get(row, 11)?, seal: get(row, 12)? };
+    let record = AuditRecord {
+        id: get(row, 2)?,
+        time: time(get(row, 3)?)?,
+        entry,
+        number: get(row, 11)?,
+        seal: get(row, 12)?,
+    };
     Ok(AuditRow { place: AuditPlace { tx: get(row, 0)?, seq: get(row, 1)? }, record })
 }

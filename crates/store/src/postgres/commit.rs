@@ -5,21 +5,18 @@
 //! in between: what fails is raised there, and then the `commit` takes everything back. So a caller that stops
 //! waiting leaves no transaction open either.
 
-use std::collections::BTreeMap;
-
 use api::audit::AuditEntry;
 use deadpool_postgres::Object;
 use futures_util::future::{join_all, join3};
-use serde_json::{Value, json};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
-use uuid::Uuid;
 
 use super::error::{self, Remedy};
-use super::{DEADLINE, Postgres, TRIES, discard, get, micros, pause};
+use super::steps::{Answers, Bound, Sorted, Step, audit_step};
+use super::{DEADLINE, Postgres, TRIES, discard, get, pause};
 use crate::transaction::{Committed, DocumentUpdate, NewDocument, Transaction, Write};
 use crate::wake::{Topic, Topics};
-use crate::work::{Completion, Hold, NewWork, Signals, Yielding, first_class};
+use crate::work::Signals;
 use crate::{Etag, StoreError};
 
 const UPDATE_ONE: &str = "with changed as (
@@ -33,57 +30,17 @@ const CREATE_ONE: &str = "with created as (
     on conflict do nothing returning kind, created),
   told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, 1, false, created from created)
   select kind from created";
-const LOCK_LANES: &str = "select lock_lanes_v1($1, $2, $3)";
-const CHECKPOINT: &str = "select * from checkpoint_v1($1, $2, $3, $4, $5)";
-pub(super) const COMPLETE: &str = "select done_, woken_ from complete_v1($1, $2, $3, $4, $5, $6, $7)";
-const YIELD: &str = "select yield_v1($1, $2, $3, $4, $5, $6)";
-const WITHDRAW: &str = "select withdraw_v1($1, $2)";
-const WITHDRAW_LANES: &str = "select withdraw_lanes_v1($1, $2)";
-const EXPEDITE: &str = "select expedite_v1($1)";
-const REQUEST_CANCEL: &str = "select request_cancel_v1($1)";
-const ENQUEUE: &str = "select enqueue_v1($1, $2, $3, $4, $5, $6, $7, $8)";
-const DOCUMENTS: &str = "select documents_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
-const PUT_SECRETS: &str = "select put_secrets_v1($1, $2, $3, $4)";
-const DROP_SECRETS: &str = "delete from secrets s using unnest($1::uuid[], $2::text[]) as d (owner, name)
-  where s.owner = d.owner and s.name = d.name";
-const AUDIT: &str = "insert into audit (id, at, actor, action, target, reason, correlation, before, after)
-  select a.id, micros_v1(), a.actor, a.action, a.target, a.reason, a.correlation, a.before, a.after
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[])
-    as a (id, actor, action, target, reason, correlation, before, after)";
-const SAVE_POSITIONS: &str = "insert into positions (reader, position, changed)
-  select p.reader, p.position, micros_v1() from unnest($1::text[], $2::text[]) as p (reader, position) order by p.reader
-  on conflict (reader) do update set position = excluded.position, changed = excluded.changed";
-
-type Bound = Box<dyn ToSql + Sync + Send>;
-
-/// One statement of a transaction.
-pub(super) struct Step {
-    sql: &'static str,
-    values: Vec<Bound>,
-    answers: Answers,
-}
-
-/// What a statement answers with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Answers {
-    Nothing,
-    /// The topics that have news, as bits in this column of its only row.
-    Woken(usize),
-    /// What holders are asked to do.
-    Signals,
-}
-
-macro_rules! bound {
-    ($($value:expr),* $(,)?) => { vec![$(Box::new($value) as Bound),*] };
-}
-
 impl Postgres {
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
         let mut writes = transaction.writes;
         if writes.len() == 1 {
             match writes.remove(0) {
-                Write::Update(update) if update.unique_keys.is_none() => return self.update_one(update).await,
-                Write::Create(document) if document.unique_keys.is_empty() => return self.create_one(document).await,
+                Write::Update(update) if update.unique_keys.is_none() => {
+                    return self.update_one(update).await;
+                }
+                Write::Create(document) if document.unique_keys.is_empty() => {
+                    return self.create_one(document).await;
+                }
                 other => writes.push(other),
             }
         }
@@ -94,7 +51,8 @@ impl Postgres {
         let mut topics = sorted.topics();
         let (names, etags) = (sorted.names(), sorted.etags());
         let steps = sorted.steps();
-        let answers = Box::pin(self.transact("commit", &steps)).await.map_err(|error| names.put_into(error))?;
+        let answers =
+            Box::pin(self.transact("commit", &steps)).await.map_err(|error| names.put_into(error))?;
         let mut signals = Vec::new();
         for (step, rows) in steps.iter().zip(&answers) {
             topics.merge(woken_by(step, rows)?);
@@ -110,7 +68,8 @@ impl Postgres {
 
     async fn update_one(&self, update: DocumentUpdate) -> Result<Committed, StoreError> {
         let DocumentUpdate { uuid, etag, body, desired, .. } = update;
-        let rows = self.rows("update a document", UPDATE_ONE, &[&uuid, &etag.0, &body, &i64::from(desired)]).await?;
+        let rows =
+            self.rows("update a document", UPDATE_ONE, &[&uuid, &etag.0, &body, &i64::from(desired)]).await?;
         if rows.is_empty() {
             let sql = "select etag from documents where uuid = $1 and deleted_at is null";
             return Err(match self.rows("read a document", sql, &[&uuid]).await?.first() {
@@ -132,9 +91,18 @@ impl Postgres {
         Ok(Committed { etags: vec![(uuid, Etag::FIRST)], signals: Vec::new() })
     }
 
-    pub(super) async fn set_limit(&self, key: &str, limit: Option<u32>, audit: Option<AuditEntry>) -> Result<(), StoreError> {
+    pub(super) async fn set_limit(
+        &self,
+        key: &str,
+        limit: Option<u32>,
+        audit: Option<AuditEntry>,
+    ) -> Result<(), StoreError> {
         let cap = limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX));
-        let mut steps = vec![Step { sql: "select set_budget_v1($1, $2)", values: bound![key.to_owned(), cap], answers: Answers::Woken(0) }];
+        let mut steps = vec![Step {
+            sql: "select set_budget_v1($1, $2)",
+            values: vec![Box::new(key.to_owned()) as Bound, Box::new(cap)],
+            answers: Answers::Woken(0),
+        }];
         steps.extend(audit.map(|entry| audit_step(vec![entry])));
         let mut news = topics(i32::from(steps.len() > 1));
         let answers = Box::pin(self.transact("set a budget", &steps)).await?;
@@ -179,8 +147,10 @@ async fn send(client: &Object, steps: &[Step]) -> Result<Vec<Vec<Row>>, Error> {
     for step in steps {
         statements.push(client.prepare_cached(step.sql).await?);
     }
-    let values: Vec<Vec<&(dyn ToSql + Sync)>> =
-        steps.iter().map(|step| step.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()).collect();
+    let values: Vec<Vec<&(dyn ToSql + Sync)>> = steps
+        .iter()
+        .map(|step| step.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect())
+        .collect();
     let queries = statements.iter().zip(&values).map(|(statement, values)| client.query(statement, values));
     if steps.len() == 1 {
         return join_all(queries).await.into_iter().collect();
@@ -197,7 +167,10 @@ async fn send(client: &Object, steps: &[Step]) -> Result<Vec<Vec<Row>>, Error> {
 /// Topics from the bits that the server's functions answer with.
 pub(super) fn topics(bits: i32) -> Topics {
     let mut topics = Topics::default();
-    Topic::ALL.into_iter().filter(|topic| bits & (1 << topic.index()) != 0).for_each(|topic| topics.add(topic));
+    Topic::ALL
+        .into_iter()
+        .filter(|topic| bits & (1 << topic.index()) != 0)
+        .for_each(|topic| topics.add(topic));
     topics
 }
 
@@ -205,300 +178,5 @@ fn woken_by(step: &Step, rows: &[Row]) -> Result<Topics, StoreError> {
     match (step.answers, rows.first()) {
         (Answers::Woken(column), Some(row)) => Ok(topics(get(row, column)?)),
         _ => Ok(Topics::default()),
-    }
-}
-
-/// The changes of a transaction by subject, each in the order in which its rows are locked.
-#[derive(Default)]
-struct Sorted {
-    checkpoints: Vec<(Hold, Option<String>, Option<Value>)>,
-    completions: Vec<Completion>,
-    yieldings: Vec<Yielding>,
-    withdrawn: Vec<(Uuid, Value)>,
-    withdrawn_lanes: Vec<(Uuid, Value)>,
-    expedited: Vec<Uuid>,
-    cancelled: Vec<Uuid>,
-    enqueued: Vec<NewWork>,
-    deleted: Vec<(Uuid, Etag)>,
-    updated: Vec<DocumentUpdate>,
-    created: Vec<NewDocument>,
-    secrets: Vec<crate::Sealed>,
-    dropped: Vec<(Uuid, String)>,
-    audit: Vec<AuditEntry>,
-    positions: BTreeMap<String, String>,
-}
-
-impl Sorted {
-    fn of(writes: Vec<Write>) -> Sorted {
-        let mut sorted = Sorted::default();
-        for write in writes {
-            match write {
-                Write::Guard(hold) => sorted.checkpoints.push((hold, None, None)),
-                Write::Checkpoint { hold, step, data } => sorted.checkpoints.push((hold, Some(step), Some(data))),
-                Write::Complete(completion) => sorted.completions.push(completion),
-                Write::Yield(yielding) => sorted.yieldings.push(yielding),
-                Write::Withdraw { work, result } => sorted.withdrawn.push((work, result)),
-                Write::WithdrawLane { lane, result } => sorted.withdrawn_lanes.push((lane, result)),
-                Write::Expedite { work } => sorted.expedited.push(work),
-                Write::RequestCancel { work } => sorted.cancelled.push(work),
-                Write::Enqueue(work) => sorted.enqueued.push(work),
-                Write::Delete { uuid, etag } => sorted.deleted.push((uuid, etag)),
-                Write::Update(update) => sorted.updated.push(update),
-                Write::Create(document) => sorted.created.push(document),
-                Write::PutSecret(sealed) => sorted.secrets.push(sealed),
-                Write::DropSecret { owner, name } => sorted.dropped.push((owner, name)),
-                Write::Audit(entry) => sorted.audit.push(entry),
-                Write::SavePosition { reader, position } => {
-                    sorted.positions.insert(reader, position.to_string());
-                }
-            }
-        }
-        sorted.checkpoints.sort_by_key(|it| it.0.work);
-        sorted.enqueued.sort_by_key(|it| it.id);
-        sorted.created.sort_by(|a, b| a.id.cmp(&b.id));
-        // Of two secrets of one name the later one counts, and one statement writes a row once.
-        sorted.secrets.reverse();
-        sorted.secrets.sort_by(|a, b| (a.owner, &a.name).cmp(&(b.owner, &b.name)));
-        sorted.secrets.dedup_by(|a, b| (a.owner, &a.name) == (b.owner, &b.name));
-        sorted
-    }
-
-    /// What there is news of, as far as that is known beforehand.
-    fn topics(&self) -> Topics {
-        let documents = self.deleted.len() + self.updated.len() + self.created.len();
-        let steps = self.checkpoints.iter().filter(|it| it.1.is_some()).count();
-        let mut topics = topics(i32::from(documents + steps + self.audit.len() > 0));
-        for work in &self.enqueued {
-            topics.add(Topic::Work(work.kind));
-            // The holder of a manifest may have to make way.
-            topics.add(Topic::Work(api::work::WorkKind::Manifest));
-        }
-        topics
-    }
-
-    fn etags(&self) -> Vec<(Uuid, Etag)> {
-        let created = self.created.iter().map(|it| (it.uuid, Etag::FIRST));
-        created.chain(self.updated.iter().map(|it| (it.uuid, it.etag.next()))).collect()
-    }
-
-    fn names(&self) -> Names {
-        let updated = self.updated.iter().map(|it| (it.uuid, it.etag));
-        Names {
-            expected: updated.chain(self.deleted.iter().copied()).collect(),
-            created: self.created.iter().map(|it| (it.uuid.to_string(), it.kind.clone(), it.id.clone())).collect(),
-            key_ids: self.secrets.iter().map(|it| it.key_id.clone()).collect(),
-        }
-    }
-
-    fn steps(self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        steps.extend(self.lock_lanes());
-        if !self.checkpoints.is_empty() {
-            let mut columns = (vec![], vec![], vec![], vec![], vec![]);
-            for (hold, step, data) in self.checkpoints {
-                columns.0.push(hold.work);
-                columns.1.push(hold.owner);
-                columns.2.push(hold.fence);
-                columns.3.push(step);
-                columns.4.push(data);
-            }
-            let values = bound![columns.0, columns.1, columns.2, columns.3, columns.4];
-            steps.push(Step { sql: CHECKPOINT, values, answers: Answers::Signals });
-        }
-        if !self.completions.is_empty() {
-            steps.push(complete_step(self.completions, true));
-        }
-        if !self.yieldings.is_empty() {
-            let (works, lanes, owners, fences) = holds(self.yieldings.iter().map(|it| it.hold));
-            let rests: Vec<i64> = self.yieldings.iter().map(|it| micros(it.rest)).collect();
-            let spent: Vec<bool> = self.yieldings.iter().map(|it| it.attempt_spent).collect();
-            let values = bound![works, lanes, owners, fences, rests, spent];
-            steps.push(Step { sql: YIELD, values, answers: Answers::Woken(0) });
-        }
-        for (sql, targets) in [(WITHDRAW, self.withdrawn), (WITHDRAW_LANES, self.withdrawn_lanes)] {
-            if !targets.is_empty() {
-                let (targets, results): (Vec<Uuid>, Vec<Value>) = targets.into_iter().unzip();
-                steps.push(Step { sql, values: bound![targets, results], answers: Answers::Woken(0) });
-            }
-        }
-        for (sql, works) in [(EXPEDITE, self.expedited), (REQUEST_CANCEL, self.cancelled)] {
-            if !works.is_empty() {
-                steps.push(Step { sql, values: bound![works], answers: Answers::Woken(0) });
-            }
-        }
-        if !self.enqueued.is_empty() {
-            steps.push(enqueue_step(self.enqueued));
-        }
-        if !(self.deleted.is_empty() && self.updated.is_empty() && self.created.is_empty()) {
-            steps.push(documents_step(self.deleted, self.updated, self.created));
-        }
-        if !self.dropped.is_empty() {
-            let (owners, names): (Vec<Uuid>, Vec<String>) = self.dropped.into_iter().unzip();
-            steps.push(Step { sql: DROP_SECRETS, values: bound![owners, names], answers: Answers::Nothing });
-        }
-        if !self.secrets.is_empty() {
-            let mut columns = (vec![], vec![], vec![], vec![]);
-            for sealed in self.secrets {
-                columns.0.push(sealed.owner);
-                columns.1.push(sealed.name);
-                columns.2.push(sealed.bytes);
-                columns.3.push(sealed.key_id);
-            }
-            let values = bound![columns.0, columns.1, columns.2, columns.3];
-            steps.push(Step { sql: PUT_SECRETS, values, answers: Answers::Nothing });
-        }
-        if !self.audit.is_empty() {
-            steps.push(audit_step(self.audit));
-        }
-        if !self.positions.is_empty() {
-            let (readers, positions): (Vec<String>, Vec<String>) = self.positions.into_iter().unzip();
-            steps.push(Step { sql: SAVE_POSITIONS, values: bound![readers, positions], answers: Answers::Nothing });
-        }
-        steps
-    }
-
-    /// Each verb of the queue locks its lanes in order; several verbs together need them locked in order beforehand.
-    fn lock_lanes(&self) -> Option<Step> {
-        let verbs = [
-            self.completions.is_empty(),
-            self.yieldings.is_empty(),
-            self.withdrawn.is_empty(),
-            self.withdrawn_lanes.is_empty(),
-            self.expedited.is_empty(),
-            self.cancelled.is_empty(),
-            self.enqueued.is_empty(),
-        ];
-        let used = verbs.into_iter().filter(|is_empty| !is_empty).count();
-        // A hold locks a row of work, which comes behind the lanes.
-        if used == 0 || (used == 1 && self.checkpoints.is_empty()) {
-            return None;
-        }
-        let held = self.completions.iter().map(|it| it.hold.lane).chain(self.yieldings.iter().map(|it| it.hold.lane));
-        let lanes: Vec<Uuid> = held.chain(self.withdrawn_lanes.iter().map(|it| it.0)).collect();
-        let named = self.withdrawn.iter().map(|it| it.0).chain(self.expedited.iter().copied());
-        let works: Vec<Uuid> = named.chain(self.cancelled.iter().copied()).collect();
-        let fresh: Vec<Uuid> = self.enqueued.iter().map(|it| it.lane).collect();
-        Some(Step { sql: LOCK_LANES, values: bound![lanes, works, fresh], answers: Answers::Nothing })
-    }
-}
-
-fn holds(given: impl Iterator<Item = Hold>) -> (Vec<Uuid>, Vec<Uuid>, Vec<Uuid>, Vec<i64>) {
-    let mut columns = (vec![], vec![], vec![], vec![]);
-    for hold in given {
-        columns.0.push(hold.work);
-        columns.1.push(hold.lane);
-        columns.2.push(hold.owner);
-        columns.3.push(hold.fence);
-    }
-    columns
-}
-
-fn complete_step(completions: Vec<Completion>, strict: bool) -> Step {
-    let (works, lanes, owners, fences) = holds(completions.iter().map(|it| it.hold));
-    let states: Vec<&'static str> = completions.iter().map(|it| it.ending.state().as_str()).collect();
-    let results: Vec<Value> = completions.into_iter().map(|it| it.result).collect();
-    let values = bound![works, lanes, owners, fences, states, results, strict];
-    Step { sql: COMPLETE, values, answers: Answers::Woken(1) }
-}
-
-fn enqueue_step(enqueued: Vec<NewWork>) -> Step {
-    let micros = |at: Option<jiff::Timestamp>| at.map(|at| at.as_microsecond());
-    let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
-    for mut work in enqueued {
-        work.budgets.sort();
-        work.budgets.dedup();
-        columns.0.push(work.id);
-        columns.1.push(work.lane);
-        columns.2.push(work.kind.as_str());
-        columns.3.push(i32::try_from(first_class(work.kind)).unwrap_or(i32::MAX));
-        columns.4.push(micros(work.run_after));
-        columns.5.push(micros(work.run_before));
-        columns.6.push(work.priority);
-        columns.7.push((!work.budgets.is_empty()).then(|| json!(work.budgets)));
-    }
-    let values =
-        bound![columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7];
-    Step { sql: ENQUEUE, values, answers: Answers::Nothing }
-}
-
-fn documents_step(deleted: Vec<(Uuid, Etag)>, updated: Vec<DocumentUpdate>, created: Vec<NewDocument>) -> Step {
-    let (mut owners, mut keyed, mut keys) = (vec![], vec![], vec![]);
-    let mut hold_keys = |uuid: Uuid, wanted: Vec<String>| {
-        owners.push(uuid);
-        for key in wanted {
-            keyed.push(uuid);
-            keys.push(key);
-        }
-    };
-    let (gone, gone_etags): (Vec<Uuid>, Vec<i64>) = deleted.into_iter().map(|(uuid, etag)| (uuid, etag.0)).unzip();
-    let mut changed = (vec![], vec![], vec![], vec![]);
-    for update in updated {
-        changed.0.push(update.uuid);
-        changed.1.push(update.etag.0);
-        changed.2.push(update.body);
-        changed.3.push(update.desired);
-        if let Some(wanted) = update.unique_keys {
-            hold_keys(update.uuid, wanted);
-        }
-    }
-    let mut new = (vec![], vec![], vec![], vec![], vec![]);
-    for document in created {
-        new.0.push(document.uuid);
-        new.1.push(document.id);
-        new.2.push(document.kind);
-        new.3.push(document.parent);
-        new.4.push(document.body);
-        if !document.unique_keys.is_empty() {
-            hold_keys(document.uuid, document.unique_keys);
-        }
-    }
-    let values = bound![
-        gone, gone_etags, changed.0, changed.1, changed.2, changed.3, new.0, new.1, new.2, new.3, new.4, owners, keyed, keys
-    ];
-    Step { sql: DOCUMENTS, values, answers: Answers::Nothing }
-}
-
-fn audit_step(entries: Vec<AuditEntry>) -> Step {
-    let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
-    for entry in entries {
-        columns.0.push(Uuid::now_v7());
-        columns.1.push(entry.actor);
-        columns.2.push(entry.action);
-        columns.3.push(entry.target);
-        columns.4.push(entry.reason);
-        columns.5.push(entry.correlation_id);
-        columns.6.push(entry.before);
-        columns.7.push(entry.after);
-    }
-    let values =
-        bound![columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7];
-    Step { sql: AUDIT, values, answers: Answers::Nothing }
-}
-
-/// What the server's refusals do not know of the transaction.
-struct Names {
-    expected: Vec<(Uuid, Etag)>,
-    created: Vec<(String, String, String)>,
-    key_ids: Vec<String>,
-}
-
-impl Names {
-    fn put_into(&self, error: StoreError) -> StoreError {
-        match error {
-            StoreError::Changed { uuid, found, .. } => {
-                let expected = self.expected.iter().find(|it| it.0 == uuid).map_or(found, |it| it.1);
-                StoreError::Changed { uuid, expected, found }
-            }
-            // A document may have the uuid of its work: only a document's refusal is one of a document.
-            StoreError::Exists { kind, id } if kind == "document" => match self.created.iter().find(|it| it.0 == id) {
-                Some((_, kind, id)) => StoreError::Exists { kind: kind.clone(), id: id.clone() },
-                None => StoreError::Exists { kind, id },
-            },
-            StoreError::StaleKey { current, .. } => {
-                let used = self.key_ids.iter().find(|it| **it != current).cloned().unwrap_or_default();
-                StoreError::StaleKey { current, used }
-            }
-            other => other,
-        }
     }
 }

@@ -13,6 +13,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::task::JoinSet;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::{MakeTlsConnect, NoTlsStream};
 use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -50,8 +51,8 @@ impl std::fmt::Debug for Route {
 
 /// The two halves of a connection of our own, whichever way it is encrypted.
 pub(super) enum Link {
-    Plain(Connection<Socket, tokio_postgres::tls::NoTlsStream>),
-    Encrypted(Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>),
+    Plain(Box<Connection<Socket, NoTlsStream>>),
+    Encrypted(Box<Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>>),
 }
 
 /// A connection that ends with this value.
@@ -66,7 +67,8 @@ impl Route {
         let Location::Postgres(url) = &options.location else {
             return Err(OpenError::Url { why: "is not of PostgreSQL".to_owned() });
         };
-        let mut config: Config = url.expose().parse().map_err(|error| OpenError::Url { why: url_fault(&error) })?;
+        let mut config: Config =
+            url.expose().parse().map_err(|error| OpenError::Url { why: url_fault(&error) })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(OpenError::Url { why: "it names no host".to_owned() });
         }
@@ -84,9 +86,15 @@ impl Route {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(TCP_USER_TIMEOUT);
         }
-        config.keepalives(true).keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(3)).keepalives_retries(3);
+        config
+            .keepalives(true)
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(3))
+            .keepalives_retries(3);
         // Of several hosts only one is the primary, and which one changes.
-        if config.get_hosts().len().max(config.get_hostaddrs().len()) > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any {
+        if config.get_hosts().len().max(config.get_hostaddrs().len()) > 1
+            && config.get_target_session_attrs() == TargetSessionAttrs::Any
+        {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         let place = place(&config);
@@ -118,7 +126,11 @@ impl Route {
         };
         Pool::builder(manager)
             .max_size(connections.max(1))
-            .timeouts(Timeouts { wait: Some(POOL_TIMEOUT), create: Some(POOL_TIMEOUT), recycle: Some(POOL_TIMEOUT) })
+            .timeouts(Timeouts {
+                wait: Some(POOL_TIMEOUT),
+                create: Some(POOL_TIMEOUT),
+                recycle: Some(POOL_TIMEOUT),
+            })
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| OpenError::Server { place: self.place.clone(), why: error.to_string() })
@@ -129,11 +141,11 @@ impl Route {
         Ok(match &self.tls {
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await?;
-                (client, Link::Encrypted(connection))
+                (client, Link::Encrypted(Box::new(connection)))
             }
             None => {
                 let (client, connection) = self.config.connect(NoTls).await?;
-                (client, Link::Plain(connection))
+                (client, Link::Plain(Box::new(connection)))
             }
         })
     }
@@ -153,13 +165,15 @@ impl Route {
     pub(super) fn refused(&self, error: &tokio_postgres::Error) -> OpenError {
         let user = self.config.get_user().unwrap_or_default();
         let why = match error.as_db_error() {
-            Some(db) => match db.code() {
-                &SqlState::INVALID_PASSWORD => format!("the password of user {user} is wrong"),
-                &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => format!("user {user} is refused: {}", db.message()),
-                &SqlState::INVALID_CATALOG_NAME => {
+            Some(db) => match *db.code() {
+                SqlState::INVALID_PASSWORD => format!("the password of user {user} is wrong"),
+                SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+                    format!("user {user} is refused: {}", db.message())
+                }
+                SqlState::INVALID_CATALOG_NAME => {
                     format!("there is no database {}; create it", self.config.get_dbname().unwrap_or(user))
                 }
-                &SqlState::INSUFFICIENT_PRIVILEGE => format!("user {user} may not do that: {}", db.message()),
+                SqlState::INSUFFICIENT_PRIVILEGE => format!("user {user} may not do that: {}", db.message()),
                 _ => format!("the server refused: {}", db.message()),
             },
             None => {
@@ -182,7 +196,9 @@ impl Route {
 /// What is wrong with a URL, without any part of it that could be a password with a typing error in it.
 fn url_fault(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    for option in ["sslmode", "target_session_attrs", "port", "connect_timeout", "channel_binding", "keepalives"] {
+    for option in
+        ["sslmode", "target_session_attrs", "port", "connect_timeout", "channel_binding", "keepalives"]
+    {
         if cause.contains(option) {
             return format!("its {option} has a value that is not known");
         }
@@ -247,7 +263,9 @@ fn tls(ca_file: Option<&Path>, place: &str) -> Result<ClientConfig, OpenError> {
         None => {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
-                return Err(refused("this host knows no certificate authorities; name a file of them".to_owned()));
+                return Err(refused(
+                    "this host knows no certificate authorities; name a file of them".to_owned(),
+                ));
             }
         }
     }

@@ -67,10 +67,21 @@ impl Postgres {
         self.rows("read a secret", &sql, &[&owner, &name]).await?.first().map(sealed).transpose()
     }
 
-    pub(crate) async fn secrets(&self, not_of: Option<String>, after: Option<(Uuid, String)>, limit: usize) -> Result<Vec<Sealed>, StoreError> {
+    pub(crate) async fn secrets(
+        &self,
+        not_of: Option<String>,
+        after: Option<(Uuid, String)>,
+        limit: usize,
+    ) -> Result<Vec<Sealed>, StoreError> {
         let (owner, name) = after.unwrap_or((Uuid::nil(), String::new()));
-        let sql = format!("{SECRET} where (owner, name) > ($1, $2) and ($3::text is null or key_id <> $3) order by owner, name limit $4");
-        self.rows("read secrets", &sql, &[&owner, &name, &not_of, &count(limit)]).await?.iter().map(sealed).collect()
+        let sql = format!(
+            "{SECRET} where (owner, name) > ($1, $2) and ($3::text is null or key_id <> $3) order by owner, name limit $4"
+        );
+        self.rows("read secrets", &sql, &[&owner, &name, &not_of, &count(limit)])
+            .await?
+            .iter()
+            .map(sealed)
+            .collect()
     }
 
     pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {

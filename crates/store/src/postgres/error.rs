@@ -57,7 +57,9 @@ pub(super) fn pool_error(what: &'static str, error: PoolError) -> StoreError {
         PoolError::Timeout(TimeoutType::Wait) => "all connections are busy",
         PoolError::Timeout(_) => "the server does not answer",
         PoolError::Closed => "the store is closed",
-        PoolError::Backend(_) | PoolError::PostCreateHook(_) | PoolError::NoRuntimeSpecified => "no connection",
+        PoolError::Backend(_) | PoolError::PostCreateHook(_) | PoolError::NoRuntimeSpecified => {
+            "no connection"
+        }
     };
     StoreError::Unavailable { what: format!("{what}: {why}"), source: Some(Box::new(error)) }
 }
@@ -108,16 +110,19 @@ fn refusal(error: &Error) -> Option<StoreError> {
             wanted: if db.hint() == Some("InProgress") { "InProgress" } else { "Pending" },
         },
         // The caller knows the version that was expected; `commit` puts it in.
-        "SH004" => {
-            StoreError::Changed { uuid: uuid(), expected: Etag(0), found: Etag(second.parse().unwrap_or_default()) }
-        }
+        "SH004" => StoreError::Changed {
+            uuid: uuid(),
+            expected: Etag(0),
+            found: Etag(second.parse().unwrap_or_default()),
+        },
         "SH005" => StoreError::Gone { uuid: uuid() },
         "SH006" => StoreError::Exists { kind: "document".to_owned(), id: first.to_owned() },
         "SH007" => StoreError::KeyTaken { key: detail.to_owned() },
         "SH008" => StoreError::StaleKey { current: detail.to_owned(), used: String::new() },
         "SH009" => StoreError::LostNamedLease { name: detail.to_owned() },
         "23505" if db.constraint() == Some("work_pkey") => {
-            let id = detail.split_once("=(").and_then(|(_, rest)| rest.split_once(')')).map_or("", |(id, _)| id);
+            let id =
+                detail.split_once("=(").and_then(|(_, rest)| rest.split_once(')')).map_or("", |(id, _)| id);
             StoreError::Exists { kind: "work".to_owned(), id: id.to_owned() }
         }
         _ => return None,

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::Postgres;
 use super::connect::{Direct, Route};
@@ -18,6 +18,7 @@ pub(crate) static MIGRATIONS: &[Migration] = &[Migration {
     sql: concat!(
         include_str!("../../migrations/postgres/0001_keel.sql"),
         include_str!("../../migrations/postgres/0001_queue.sql"),
+        include_str!("../../migrations/postgres/0001_sweeps.sql"),
         include_str!("../../migrations/postgres/0001_records.sql"),
     ),
 }];
@@ -46,10 +47,14 @@ pub(super) async fn bring_up(route: &Route, allowed: Migrate) -> Result<(), Open
     let client = &server.client;
     let said = |error| route.refused(&error);
     let plan = migrate::plan(&route.place, &applied(route, client).await?, MIGRATIONS, allowed)?;
-    if matches!(plan, Plan::Apply { .. }) || (allowed == Migrate::Auto && has_unbuilt(client).await.map_err(said)?) {
+    if matches!(plan, Plan::Apply { .. })
+        || (allowed == Migrate::Auto && has_unbuilt(client).await.map_err(said)?)
+    {
         lock(route, client).await?;
         // Somebody else may have migrated while we waited.
-        if let Plan::Apply { from } = migrate::plan(&route.place, &applied(route, client).await?, MIGRATIONS, allowed)? {
+        if let Plan::Apply { from } =
+            migrate::plan(&route.place, &applied(route, client).await?, MIGRATIONS, allowed)?
+        {
             for migration in MIGRATIONS.iter().filter(|it| it.number > from) {
                 apply(route, client, migration).await?;
             }
@@ -66,20 +71,31 @@ pub(super) async fn bring_up(route: &Route, allowed: Migrate) -> Result<(), Open
 async fn reach(route: &Route) -> Result<Direct, OpenError> {
     let server = route.direct().await?;
     let said = |error| route.refused(&error);
+    // By the simple protocol and before anything else: an old server is to be told by its version, not by a statement
+    // that it does not understand.
+    let version = server
+        .client
+        .simple_query("select current_setting('server_version_num'), current_setting('server_version')");
+    let version = version.await.map_err(said)?;
+    let version = version.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some((row.get(0)?.parse::<i32>().ok()?, row.get(1)?.to_owned())),
+        _ => None,
+    });
+    let (number, found) = version.unwrap_or((0, "of an unknown version".to_owned()));
+    if number < OLDEST {
+        return Err(OpenError::ServerTooOld { place: route.place.clone(), found });
+    }
     server.client.batch_execute("set statement_timeout = 0; set lock_timeout = 0").await.map_err(said)?;
     let row = server
         .client
-        .query_one("select current_setting('server_version_num')::int4, current_setting('server_version'), pg_is_in_recovery(), current_schema()::text", &[])
+        .query_one("select pg_is_in_recovery(), current_schema()::text", &[])
         .await
         .map_err(said)?;
     let refused = |why: &str| OpenError::Server { place: route.place.clone(), why: why.to_owned() };
-    if row.get::<_, i32>(0) < OLDEST {
-        return Err(OpenError::ServerTooOld { place: route.place.clone(), found: row.get(1) });
-    }
-    if row.get::<_, bool>(2) {
+    if row.get::<_, bool>(0) {
         return Err(refused("is a standby, which cannot be written; name the primary"));
     }
-    if row.get::<_, Option<String>>(3).is_none() {
+    if row.get::<_, Option<String>>(1).is_none() {
         return Err(refused("its user's search_path names no schema that exists"));
     }
     Ok(server)
@@ -102,7 +118,10 @@ async fn applied(route: &Route, client: &Client) -> Result<Vec<Applied>, OpenErr
         (0, 0) => Ok(Vec::new()),
         (0, _) => Err(OpenError::Foreign { place: route.place.clone() }),
         _ => {
-            let rows = client.query("select number, checksum from schema order by number", &[]).await.map_err(said)?;
+            let rows = client
+                .query("select number, checksum from schema order by number", &[])
+                .await
+                .map_err(said)?;
             Ok(rows.iter().map(|row| Applied { number: row.get(0), checksum: row.get(1) }).collect())
         }
     }
@@ -112,13 +131,19 @@ async fn applied(route: &Route, client: &Client) -> Result<Vec<Applied>, OpenErr
 /// an index that is built concurrently in turn waits.
 async fn lock(route: &Route, client: &Client) -> Result<(), OpenError> {
     for _ in 0..600 {
-        let row = client.query_one("select pg_try_advisory_lock($1)", &[&LOCK]).await.map_err(|error| route.refused(&error))?;
+        let row = client
+            .query_one("select pg_try_advisory_lock($1)", &[&LOCK])
+            .await
+            .map_err(|error| route.refused(&error))?;
         if row.get(0) {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    Err(OpenError::Server { place: route.place.clone(), why: "another process has been migrating it for two minutes".to_owned() })
+    Err(OpenError::Server {
+        place: route.place.clone(),
+        why: "another process has been migrating it for two minutes".to_owned(),
+    })
 }
 
 async fn apply(route: &Route, client: &Client, migration: &Migration) -> Result<(), OpenError> {
@@ -162,7 +187,9 @@ fn failed(route: &Route, migration: &Migration, error: &tokio_postgres::Error) -
 fn parts(migration: &Migration) -> (&'static str, Vec<&'static str>) {
     match migration.sql.split_once(CONCURRENTLY) {
         None => (migration.sql, Vec::new()),
-        Some((inside, outside)) => (inside, outside.split(';').map(str::trim).filter(|it| !it.is_empty()).collect()),
+        Some((inside, outside)) => {
+            (inside, outside.split(';').map(str::trim).filter(|it| !it.is_empty()).collect())
+        }
     }
 }
 
@@ -173,7 +200,9 @@ fn index_name(statement: &str) -> &str {
 }
 
 async fn validity(client: &Client, index: &str) -> Result<Option<bool>, tokio_postgres::Error> {
-    let row = client.query_opt("select indisvalid from pg_index where indexrelid = to_regclass($1)", &[&index]).await?;
+    let row = client
+        .query_opt("select indisvalid from pg_index where indexrelid = to_regclass($1)", &[&index])
+        .await?;
     Ok(row.map(|row| row.get(0)))
 }
 
@@ -195,7 +224,9 @@ async fn build_indexes(route: &Route, client: &Client, migration: &Migration) ->
         let name = index_name(statement);
         match validity(client, name).await.map_err(said)? {
             Some(true) => continue,
-            Some(false) => client.batch_execute(&format!("drop index concurrently {name}")).await.map_err(said)?,
+            Some(false) => {
+                client.batch_execute(&format!("drop index concurrently {name}")).await.map_err(said)?;
+            }
             None => {}
         }
         client.batch_execute(statement).await.map_err(said)?;
@@ -209,15 +240,22 @@ async fn build_indexes(route: &Route, client: &Client, migration: &Migration) ->
 
 /// Raises the store's generation when the database was restored into another instance, or to an earlier time.
 async fn recognise(route: &Route, client: &Client) -> Result<(), OpenError> {
-    let system: String = match client.query_one("select system_identifier::text from pg_control_system()", &[]).await {
-        Ok(row) => row.get(0),
-        // Not permitted here: the transaction ids alone must do.
-        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => String::new(),
-        Err(error) => return Err(route.refused(&error)),
-    };
-    let row = client.query_one("select recognise_v1($1)", &[&system]).await.map_err(|error| route.refused(&error))?;
+    let system: String =
+        match client.query_one("select system_identifier::text from pg_control_system()", &[]).await {
+            Ok(row) => row.get(0),
+            // Not permitted here: the transaction ids alone must do.
+            Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => String::new(),
+            Err(error) => return Err(route.refused(&error)),
+        };
+    let row = client
+        .query_one("select recognise_v1($1)", &[&system])
+        .await
+        .map_err(|error| route.refused(&error))?;
     if row.get(0) {
-        tracing::warn!("The database {} was restored: readers of the change feed list everything once", route.place);
+        tracing::warn!(
+            "The database {} was restored: readers of the change feed list everything once",
+            route.place
+        );
     }
     Ok(())
 }
@@ -228,7 +266,8 @@ mod tests {
 
     #[test]
     fn what_is_built_concurrently_stays_outside_the_transaction() {
-        let sql = "create table a ();\n-- concurrently\ncreate index concurrently if not exists a_x on a (x);\n";
+        let sql =
+            "create table a ();\n-- concurrently\ncreate index concurrently if not exists a_x on a (x);\n";
         let (inside, outside) = parts(&Migration { number: 9, name: "x", sql });
         assert_eq!(inside, "create table a ();\n");
         assert_eq!(outside, ["create index concurrently if not exists a_x on a (x)"]);

@@ -10,10 +10,11 @@ mod feed;
 mod migrate;
 mod queue;
 mod records;
-mod transfer;
-mod wake;
+mod steps;
 #[cfg(test)]
 mod tests;
+mod transfer;
+mod wake;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,7 @@ struct Shared {
     route: Route,
     pool: Pool,
     post: Post,
+    verified: feed::Verified,
 }
 
 impl Postgres {
@@ -58,8 +60,7 @@ impl Postgres {
         migrate::bring_up(&route, options.migrate).await?;
         let pool = route.pool(options.connections)?;
         let post = Post::open(route.clone());
-        let postgres = Postgres { shared: Arc::new(Shared { route, pool, post }) };
-        Ok(postgres)
+        Ok(Postgres { shared: Arc::new(Shared { route, pool, post, verified: feed::Verified::default() }) })
     }
 
     pub(crate) fn place(&self) -> String {
@@ -80,7 +81,12 @@ impl Postgres {
     }
 
     /// One statement, a transaction of its own: said again when it lost against another.
-    async fn rows(&self, what: &'static str, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
+    async fn rows(
+        &self,
+        what: &'static str,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
         let mut tried = 1;
         loop {
             let client = self.shared.pool.get().await.map_err(|error| error::pool_error(what, error))?;
@@ -110,7 +116,12 @@ impl Postgres {
     }
 
     /// As [`Postgres::rows`], for statements that answer with one row.
-    async fn row(&self, what: &'static str, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Row, StoreError> {
+    async fn row(
+        &self,
+        what: &'static str,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Row, StoreError> {
         self.rows(what, sql, values).await?.into_iter().next().ok_or_else(|| StoreError::broken(what))
     }
 }
@@ -137,7 +148,8 @@ fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, index: usize) ->
 
 /// A stored time.
 fn time(micros: i64) -> Result<jiff::Timestamp, StoreError> {
-    jiff::Timestamp::from_microsecond(micros).map_err(|_| StoreError::broken(format!("a row holds {micros}, which is no time")))
+    jiff::Timestamp::from_microsecond(micros)
+        .map_err(|_| StoreError::broken(format!("a row holds {micros}, which is no time")))
 }
 
 /// A duration in the store's unit; longer than the store can count is for ever.

@@ -9,23 +9,37 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::commit::{COMPLETE, topics};
+use super::commit::topics;
+use super::steps::COMPLETE;
 use super::{Postgres, count, count32, get, micros, time};
 use crate::StoreError;
 use crate::wake::Topics;
 use crate::work::{Budget, Claimed, Completion, Fate, Hold, LaneView, Renewed, Signals, Walk, WorkView};
 
-const LIVE: &str = "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
+const LIVE: &str =
+    "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
   created, started, null::bigint as finished, null::jsonb as result";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
   created, started, finished, result";
 
 impl Postgres {
-    pub(crate) async fn claim(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+    pub(crate) async fn claim(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Claimed>, StoreError> {
         self.take("claim", "select * from claim_v1($1, $2, $3, $4)", kind, max, owner, lease).await
     }
 
-    pub(crate) async fn take_over(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+    pub(crate) async fn take_over(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Claimed>, StoreError> {
         self.take("take over", "select * from take_over_v1($1, $2, $3, $4)", kind, max, owner, lease).await
     }
 
@@ -73,14 +87,22 @@ impl Postgres {
         let fences: Vec<i64> = completions.iter().map(|it| it.hold.fence).collect();
         let states: Vec<&str> = completions.iter().map(|it| it.ending.state().as_str()).collect();
         let results: Vec<&Value> = completions.iter().map(|it| &it.result).collect();
-        let row = self.row("complete", COMPLETE, &[&works, &lanes, &owners, &fences, &states, &results, &false]).await?;
-        let mut done: HashSet<Uuid> = get::<Option<Vec<Uuid>>>(&row, 0)?.unwrap_or_default().into_iter().collect();
+        let row = self
+            .row("complete", COMPLETE, &[&works, &lanes, &owners, &fences, &states, &results, &false])
+            .await?;
+        let mut done: HashSet<Uuid> =
+            get::<Option<Vec<Uuid>>>(&row, 0)?.unwrap_or_default().into_iter().collect();
         self.wake(topics(get(&row, 1)?));
         // The same work given twice ends once.
         Ok(works.iter().map(|work| if done.remove(work) { Fate::Done } else { Fate::Lost }).collect())
     }
 
-    pub(crate) async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>, lease: Duration) -> Result<Vec<Renewed>, StoreError> {
+    pub(crate) async fn renew(
+        &self,
+        owner: Uuid,
+        lanes: Vec<Uuid>,
+        lease: Duration,
+    ) -> Result<Vec<Renewed>, StoreError> {
         if lanes.is_empty() {
             return Ok(Vec::new());
         }
@@ -111,7 +133,12 @@ impl Postgres {
         Ok(Walk { changed: usize::try_from(get::<i32>(&row, 1)?).unwrap_or(0), next: get(&row, 0)? })
     }
 
-    pub(crate) async fn set_budget(&self, key: String, limit: Option<u32>, audit: Option<AuditEntry>) -> Result<(), StoreError> {
+    pub(crate) async fn set_budget(
+        &self,
+        key: String,
+        limit: Option<u32>,
+        audit: Option<AuditEntry>,
+    ) -> Result<(), StoreError> {
         self.set_limit(&key, limit, audit).await
     }
 
@@ -130,7 +157,8 @@ impl Postgres {
     }
 
     pub(crate) async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
-        let sql = "select lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel
+        let sql =
+            "select lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel
                    from lanes where lane = $1";
         self.rows("read a lane", sql, &[&lane]).await?.first().map(lane_view).transpose()
     }

@@ -19,7 +19,8 @@ const HEALTH_BLOCK: usize = 500;
 impl Postgres {
     pub(crate) async fn put_health(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
         // In the order of their locks, and each cluster once.
-        let newest: BTreeMap<Uuid, HealthSample> = samples.into_iter().map(|sample| (sample.cluster, sample)).collect();
+        let newest: BTreeMap<Uuid, HealthSample> =
+            samples.into_iter().map(|sample| (sample.cluster, sample)).collect();
         let newest: Vec<HealthSample> = newest.into_values().collect();
         let sql = "insert into health as h (cluster, at, reachable, since, sample)
             select s.cluster, t.now, s.reachable, t.now, s.sample
@@ -50,8 +51,14 @@ impl Postgres {
         self.rows("read health", sql, &[&clusters]).await?.iter().map(sample).collect()
     }
 
-    pub(crate) async fn take_lease(&self, name: &str, owner: Uuid, lease: Duration) -> Result<Option<i64>, StoreError> {
-        let sql = "insert into leases as l (name, owner, lease_until, fence) values ($1, $2, micros_v1() + $3, 1)
+    pub(crate) async fn take_lease(
+        &self,
+        name: &str,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Option<i64>, StoreError> {
+        let sql =
+            "insert into leases as l (name, owner, lease_until, fence) values ($1, $2, micros_v1() + $3, 1)
             on conflict (name) do update set owner = excluded.owner, lease_until = excluded.lease_until,
               fence = l.fence + case when l.owner is distinct from excluded.owner then 1 else 0 end
             where l.owner is null or l.owner = excluded.owner or l.lease_until < micros_v1()
@@ -75,20 +82,31 @@ impl Postgres {
         self.rows("write meta", "select set_meta_v1($1, $2)", &[&keys, &values]).await.map(drop)
     }
 
-    pub(crate) async fn trim(&self, stale: Stale, age: Duration, max: usize, meta: Vec<(String, String)>) -> Result<usize, StoreError> {
+    pub(crate) async fn trim(
+        &self,
+        stale: Stale,
+        age: Duration,
+        max: usize,
+        meta: Vec<(String, String)>,
+    ) -> Result<usize, StoreError> {
         let (keys, values) = columns(&meta);
         let (age, max) = (micros(age), count32(max));
         let what = "remove what is old";
         let row = match stale {
-            Stale::Feed => self.row(what, "select trim_feed_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values]).await?,
+            Stale::Feed => {
+                self.row(what, "select trim_feed_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values]).await?
+            }
             Stale::Tombstones => {
-                self.row(what, "select trim_tombstones_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values]).await?
+                self.row(what, "select trim_tombstones_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values])
+                    .await?
             }
             Stale::History(kind) => {
                 let sql = "select trim_history_v1($1, $2, $3, $4, $5)";
                 self.row(what, sql, &[&kind.as_str(), &age, &max, &keys, &values]).await?
             }
-            Stale::Audit { up_to } => self.row(what, "select trim_audit_v1($1, $2, $3)", &[&up_to, &keys, &values]).await?,
+            Stale::Audit { up_to } => {
+                self.row(what, "select trim_audit_v1($1, $2, $3)", &[&up_to, &keys, &values]).await?
+            }
         };
         let removed = usize::try_from(get::<i32>(&row, 0)?).unwrap_or(0);
         if removed > 0 && matches!(stale, Stale::History(_)) {

@@ -12,17 +12,33 @@ use crate::open::OpenError;
 use crate::transfer::{Column, Holds, Table};
 
 impl Postgres {
-    pub(crate) async fn dump(&self, table: &'static Table, after: Option<Row>, limit: usize) -> Result<Vec<Row>, StoreError> {
-        let pairs: Vec<String> = table.columns.iter().map(|column| format!("'{}', {}", column.name, outward(*column))).collect();
+    pub(crate) async fn dump(
+        &self,
+        table: &'static Table,
+        after: Option<Row>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        let pairs: Vec<String> =
+            table.columns.iter().map(|column| format!("'{}', {}", column.name, outward(*column))).collect();
         let key = table.key.join(", ");
-        let mut sql = format!("select jsonb_build_object({}) from {} where {}", pairs.join(", "), table.name, table.not_null());
+        let mut sql = format!(
+            "select jsonb_build_object({}) from {} where {}",
+            pairs.join(", "),
+            table.name,
+            table.not_null()
+        );
         let limit = count(limit);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&limit];
         // A row that was dumped is text and JSON; the server makes it what the key is of.
-        let texts: Vec<String> = after.iter().flat_map(|row| table.key.iter().map(|name| plain(&row[*name]))).collect();
+        let texts: Vec<String> =
+            after.iter().flat_map(|row| table.key.iter().map(|name| plain(&row[*name]))).collect();
         if !texts.is_empty() {
-            let places: Vec<String> =
-                table.key.iter().enumerate().map(|(at, name)| format!("${}::text::{}", at + 2, kind(table.holds(name)))).collect();
+            let places: Vec<String> = table
+                .key
+                .iter()
+                .enumerate()
+                .map(|(at, name)| format!("${}::text::{}", at + 2, kind(table.holds(name))))
+                .collect();
             sql += &format!(" and ({key}) > ({})", places.join(", "));
             values.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
         }
@@ -40,18 +56,29 @@ impl Postgres {
         let route = &self.shared.route;
         let server = route.direct().await?;
         let said = |error| route.refused(&error);
-        server.client.batch_execute("set statement_timeout = 0; set jit = off; begin").await.map_err(said)?;
+        server.client.batch_execute("set statement_timeout = 0; set idle_in_transaction_session_timeout = 0; set jit = off; begin").await.map_err(said)?;
         // Whoever writes a document or enqueues waits until the import has ended.
-        server.client.batch_execute("lock table documents, work, history, audit in share row exclusive mode").await.map_err(said)?;
+        server
+            .client
+            .batch_execute("lock table documents, work, history, audit in share row exclusive mode")
+            .await
+            .map_err(said)?;
         let sql = "select exists (select from documents) or exists (select from work) or exists (select from history)
                      or exists (select from audit)";
         if server.client.query_one(sql, &[]).await.map_err(said)?.get(0) {
-            return Err(OpenError::Store(StoreError::invalid(format!("import: {} is not empty; give an empty store", self.place()))));
+            return Err(OpenError::Store(StoreError::invalid(format!(
+                "import: {} is not empty; give an empty store",
+                self.place()
+            ))));
         }
         Ok(Import { server })
     }
 
-    pub(crate) async fn violations(&self, queries: Vec<String>, limit: usize) -> Result<Vec<Vec<String>>, StoreError> {
+    pub(crate) async fn violations(
+        &self,
+        queries: Vec<String>,
+        limit: usize,
+    ) -> Result<Vec<Vec<String>>, StoreError> {
         let what = "check";
         let said = |error| store_error(what, error);
         let mut client = self.shared.pool.get().await.map_err(|error| pool_error(what, error))?;
@@ -107,7 +134,8 @@ impl Import {
             names.push(name);
             values.push((*value).to_owned());
         }
-        let given: Vec<String> = table.columns.iter().map(|column| format!("{} {}", column.name, carried(column.holds))).collect();
+        let given: Vec<String> =
+            table.columns.iter().map(|column| format!("{} {}", column.name, carried(column.holds))).collect();
         let sql = format!(
             "insert into {} ({}) select {} from jsonb_to_recordset($1) as r ({})",
             table.name,
@@ -116,7 +144,12 @@ impl Import {
             given.join(", ")
         );
         let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
-        self.server.client.execute(&sql, &[&rows]).await.map(drop).map_err(|error| store_error("import", error))
+        self.server
+            .client
+            .execute(&sql, &[&rows])
+            .await
+            .map(drop)
+            .map_err(|error| store_error("import", error))
     }
 
     pub(crate) async fn commit(self, meta: Vec<(String, String)>) -> Result<(), StoreError> {
@@ -126,14 +159,21 @@ impl Import {
             .batch_execute(
                 "insert into lanes (lane, fence, head_kind, head_class, head_at, head_priority)
                  select distinct on (w.lane) w.lane, max(w.fence) over (partition by w.lane), w.kind, w.class, w.due_at, w.priority
-                 from work w order by w.lane, w.class, w.due_at, w.priority, w.id;
-                 update meta set value = (value::bigint + 1)::text where key = 'generation'",
+                 from work w order by w.lane, w.class, w.due_at, w.priority, w.id",
             )
             .await
             .map_err(said)?;
+        // Neither a position of the old store nor one of this store may seem to fit.
+        let sql = "select value::bigint + 1 from meta where key = 'generation' for update";
+        let raised: i64 = client.query_one(sql, &[]).await.map_err(said)?.get(0);
         let (keys, values) = super::records::columns(&meta);
         client.execute("select set_meta_v1($1, $2)", &[&keys, &values]).await.map_err(said)?;
-        client.batch_execute("commit; analyze").await.map_err(said)
+        let sql = "update meta set value = greatest(value::bigint, $1)::text where key = 'generation'";
+        client.execute(sql, &[&raised]).await.map_err(said)?;
+        client.batch_execute("commit").await.map_err(said)?;
+        // Only for the planner of `store check`; our own statements need no statistics.
+        let _ = client.batch_execute("analyze").await;
+        Ok(())
     }
 }
 
@@ -150,7 +190,9 @@ fn outward(Column { name, holds }: Column) -> String {
 /// A column as it comes in.
 fn inward(Column { name, holds }: Column) -> String {
     match (name, holds) {
-        ("budgets", Holds::Json) => "(select array_agg(b) from jsonb_array_elements_text(r.budgets) as b)".to_owned(),
+        ("budgets", Holds::Json) => {
+            "(select array_agg(b) from jsonb_array_elements_text(r.budgets) as b)".to_owned()
+        }
         (_, Holds::Bytes) => format!("decode(r.{name}, 'base64')"),
         _ => format!("r.{name}"),
     }

@@ -41,7 +41,8 @@ struct Outbox {
 
 impl Post {
     pub(super) fn open(route: Route) -> Post {
-        let (bells, outbox, end, tasks) = (Bells::default(), Arc::<Outbox>::default(), CancellationToken::new(), TaskTracker::new());
+        let (bells, outbox, end, tasks) =
+            (Bells::default(), Arc::<Outbox>::default(), CancellationToken::new(), TaskTracker::new());
         let carrier = Carrier { route, bells: bells.clone(), outbox: outbox.clone() };
         let ended = end.clone();
         tasks.spawn(async move {
@@ -90,10 +91,13 @@ impl Carrier {
                 Ok(Ok((client, link))) => {
                     backoff = BACKOFF.0;
                     match link {
-                        Link::Plain(connection) => self.serve(client, connection).await,
-                        Link::Encrypted(connection) => self.serve(client, connection).await,
+                        Link::Plain(connection) => self.serve(client, *connection).await,
+                        Link::Encrypted(connection) => self.serve(client, *connection).await,
                     }
-                    tracing::info!("The connection that hears wake-ups from {} was lost; until it is back, polls find everything", self.route.place);
+                    tracing::info!(
+                        "The connection that hears wake-ups from {} was lost; until it is back, polls find everything",
+                        self.route.place
+                    );
                 }
                 Ok(Err(error)) => tracing::debug!("No connection for wake-ups: {error}"),
                 Err(_) => tracing::debug!("No connection for wake-ups: the server does not answer"),
@@ -110,7 +114,11 @@ impl Carrier {
             loop {
                 match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
                     // Our own waiters were woken when we committed.
-                    Some(Ok(AsyncMessage::Notification(note))) if note.process_id() != own.load(Ordering::Relaxed) => self.ring(note.channel()),
+                    Some(Ok(AsyncMessage::Notification(note)))
+                        if note.process_id() != own.load(Ordering::Relaxed) =>
+                    {
+                        self.ring(note.channel());
+                    }
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return,
                 }
@@ -129,7 +137,8 @@ impl Carrier {
     }
 
     async fn say(&self, client: &Client, own: &AtomicI32) -> Result<(), tokio_postgres::Error> {
-        let listen: Vec<String> = Topic::ALL.into_iter().map(|topic| format!("listen {}", name(topic))).collect();
+        let listen: Vec<String> =
+            Topic::ALL.into_iter().map(|topic| format!("listen {}", name(topic))).collect();
         own.store(client.query_one("select pg_backend_pid()", &[]).await?.get(0), Ordering::Relaxed);
         client.batch_execute(&listen.join(";")).await?;
         // What was said while nobody listened is lost: everybody looks once.

@@ -60,7 +60,10 @@ fn rank(write: &Write) -> u8 {
         Write::Guard(_) => 0,
         Write::Checkpoint { .. } => 1,
         Write::Complete(_) | Write::Yield(_) => 2,
-        Write::Withdraw { .. } | Write::WithdrawLane { .. } | Write::Expedite { .. } | Write::RequestCancel { .. } => 3,
+        Write::Withdraw { .. }
+        | Write::WithdrawLane { .. }
+        | Write::Expedite { .. }
+        | Write::RequestCancel { .. } => 3,
         Write::Enqueue(_) => 4,
         // A path that one document gives up may be taken by the next in the same transaction.
         Write::Delete { .. } => 5,
@@ -111,7 +114,9 @@ impl Session<'_> {
             .optional()?;
         let Some(kind) = kind else { return Err(self.why_not(update.uuid, update.etag)?) };
         if let Some(keys) = &update.unique_keys {
-            self.connection.prepare_cached("delete from unique_keys where uuid = ?1")?.execute([update.uuid])?;
+            self.connection
+                .prepare_cached("delete from unique_keys where uuid = ?1")?
+                .execute([update.uuid])?;
             self.hold_keys(update.uuid, keys)?;
         }
         let etag = update.etag.next();
@@ -165,7 +170,13 @@ impl Session<'_> {
     }
 
     /// Says in the feed that a document changed (`etag` is its new one) or that its work moved (`etag` 0).
-    pub(super) fn feed(&mut self, kind: &str, uuid: Uuid, etag: i64, deleted: bool) -> Result<(), StoreError> {
+    pub(super) fn feed(
+        &mut self,
+        kind: &str,
+        uuid: Uuid,
+        etag: i64,
+        deleted: bool,
+    ) -> Result<(), StoreError> {
         self.connection
             .prepare_cached("insert into feed (kind, uuid, etag, deleted, at) values (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![kind, uuid, etag, deleted, self.now])?;

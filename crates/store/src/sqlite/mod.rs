@@ -85,8 +85,10 @@ impl Sqlite {
         }
         let shared = self.shared.clone();
         let unavailable = |what: &str| StoreError::Unavailable { what: what.to_owned(), source: None };
-        let _permit = shared.readers.permits.acquire().await.map_err(|_| unavailable("the store is closed"))?;
-        let connection = shared.readers.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front();
+        let _permit =
+            shared.readers.permits.acquire().await.map_err(|_| unavailable("the store is closed"))?;
+        let connection =
+            shared.readers.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front();
         let connection = connection.ok_or_else(|| unavailable("the store is closed"))?;
         // The file may have to be read from disk; the runtime's threads must not wait for that.
         let (connection, outcome) = tokio::task::spawn_blocking(move || {
@@ -143,7 +145,10 @@ fn time(micros: i64) -> Result<jiff::Timestamp, StoreError> {
         .map_err(|_| StoreError::broken(format!("a row holds {micros}, which is no time")))
 }
 
+/// Longer than any rest or lease is meant, and from now still before the last moment that a time can tell.
+const FOR_EVER_MICROS: i64 = 1000 * 366 * 24 * 3600 * 1_000_000;
+
 /// A duration in the store's unit; longer than the store can count is for ever.
 fn micros(duration: std::time::Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+    i64::try_from(duration.as_micros()).map_or(FOR_EVER_MICROS, |micros| micros.min(FOR_EVER_MICROS))
 }

@@ -41,10 +41,8 @@ impl Sqlite {
         if options.writing == Writing::Inline {
             return open(&place, &options);
         }
-        tokio::task::spawn_blocking(move || open(&place, &options)).await.map_err(|error| OpenError::File {
-            path,
-            what: format!("opening it failed: {error}"),
-            source: None,
+        tokio::task::spawn_blocking(move || open(&place, &options)).await.map_err(|error| {
+            OpenError::File { path, what: format!("opening it failed: {error}"), source: None }
         })?
     }
 
@@ -67,7 +65,15 @@ impl Sqlite {
         let bells = Bells::default();
         // Nothing can be written through it: SQLite itself refuses on a read-only connection.
         let writer = Writer::inline(connection, options.clock.clone(), bells.clone());
-        let shared = Shared { path: path.clone(), writer, readers, bells, generation, clock: options.clock.clone(), _lock: None };
+        let shared = Shared {
+            path: path.clone(),
+            writer,
+            readers,
+            bells,
+            generation,
+            clock: options.clock.clone(),
+            _lock: None,
+        };
         Ok(Sqlite { shared: Arc::new(shared) })
     }
 
@@ -104,18 +110,33 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
     let generation = generation(path, &connection)?;
     let bells = Bells::default();
     let (writer, readers) = match options.writing {
-        Writing::Inline => {
-            (Writer::inline(connection, options.clock.clone(), bells.clone()), Readers { free: Mutex::default(), permits: Semaphore::new(0) })
-        }
+        Writing::Inline => (
+            Writer::inline(connection, options.clock.clone(), bells.clone()),
+            Readers { free: Mutex::default(), permits: Semaphore::new(0) },
+        ),
         Writing::Grouped => {
             let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
             let readers = readers(path, cores * 2)?;
-            let writer = Writer::grouped(connection, options.clock.clone(), bells.clone())
-                .map_err(|source| OpenError::File { path: path.to_owned(), what: "no thread could be started for it".to_owned(), source: Some(source) })?;
+            let writer =
+                Writer::grouped(connection, options.clock.clone(), bells.clone()).map_err(|source| {
+                    OpenError::File {
+                        path: path.to_owned(),
+                        what: "no thread could be started for it".to_owned(),
+                        source: Some(source),
+                    }
+                })?;
             (writer, readers)
         }
     };
-    let shared = Shared { path: path.to_owned(), writer, readers, bells, generation, clock: options.clock.clone(), _lock: lock };
+    let shared = Shared {
+        path: path.to_owned(),
+        writer,
+        readers,
+        bells,
+        generation,
+        clock: options.clock.clone(),
+        _lock: lock,
+    };
     Ok(Sqlite { shared: Arc::new(shared) })
 }
 
@@ -133,7 +154,11 @@ fn writable(path: &Path) -> rusqlite::Result<Connection> {
 /// Makes a new store beside its place and moves it there when it is whole: an empty or half-made file in its place
 /// is then always damage, never a beginning. Only this user may read it.
 fn make(path: &Path, options: &Options) -> Result<(), OpenError> {
-    let failed = |source| OpenError::File { path: path.to_owned(), what: "cannot be made".to_owned(), source: Some(source) };
+    let failed = |source| OpenError::File {
+        path: path.to_owned(),
+        what: "cannot be made".to_owned(),
+        source: Some(source),
+    };
     let draft = beside(path, ".new");
     for leftover in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(beside(&draft, leftover));
@@ -157,7 +182,10 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 fn apply_all(path: &Path, connection: &Connection, from: i64, options: &Options) -> Result<(), OpenError> {
-    MIGRATIONS.iter().filter(|it| it.number > from).try_for_each(|migration| apply(path, connection, migration, options))
+    MIGRATIONS
+        .iter()
+        .filter(|it| it.number > from)
+        .try_for_each(|migration| apply(path, connection, migration, options))
 }
 
 fn place(path: &Path) -> String {
@@ -172,9 +200,10 @@ fn file(path: &Path, what: &str) -> OpenError {
 fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode;
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            OpenError::Damaged { path: path.to_owned(), what: format!("is damaged or is no database ({error})") }
-        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenError::Damaged {
+            path: path.to_owned(),
+            what: format!("is damaged or is no database ({error})"),
+        },
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
             file(path, "cannot be written; it and its directory must be writable by this user")
         }
@@ -190,9 +219,14 @@ fn lock(path: &Path) -> Result<File, OpenError> {
         return Err(file(folder, "is no directory; make it, or name another place"));
     }
     let name = beside(path, ".lock");
-    let mut lock = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name).map_err(|source| {
-        OpenError::File { path: name.clone(), what: "cannot be written; the directory must be writable by this user".to_owned(), source: Some(source) }
-    })?;
+    let mut lock =
+        File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name).map_err(
+            |source| OpenError::File {
+                path: name.clone(),
+                what: "cannot be written; the directory must be writable by this user".to_owned(),
+                source: Some(source),
+            },
+        )?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -202,7 +236,11 @@ fn lock(path: &Path) -> Result<File, OpenError> {
             return Err(OpenError::InUse { path: path.to_owned(), holder });
         }
         Err(TryLockError::Error(source)) => {
-            return Err(OpenError::File { path: name, what: "cannot be locked".to_owned(), source: Some(source) });
+            return Err(OpenError::File {
+                path: name,
+                what: "cannot be locked".to_owned(),
+                source: Some(source),
+            });
         }
     }
     // Only a help for whoever finds the file in use; the lock is what counts.
@@ -213,7 +251,11 @@ fn lock(path: &Path) -> Result<File, OpenError> {
 /// Looks at an existing file without changing it; the connection is read-only.
 fn examine(path: &Path) -> Result<Connection, OpenError> {
     let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
-    let read = |source| OpenError::File { path: path.to_owned(), what: "cannot be read".to_owned(), source: Some(source) };
+    let read = |source| OpenError::File {
+        path: path.to_owned(),
+        what: "cannot be read".to_owned(),
+        source: Some(source),
+    };
     let metadata = std::fs::metadata(path).map_err(read)?;
     if !metadata.is_file() {
         return Err(file(path, "is not a file"));
@@ -224,7 +266,12 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
     let mut header = [0; 100];
     match File::open(path).map_err(read)?.read_exact(&mut header) {
         Ok(()) => {}
-        Err(_) => return Err(damaged(format!("is cut short: {} bytes are too few for a database", metadata.len()))),
+        Err(_) => {
+            return Err(damaged(format!(
+                "is cut short: {} bytes are too few for a database",
+                metadata.len()
+            )));
+        }
     }
     if header[..16] != *MAGIC {
         return Err(damaged("is no database".to_owned()));
@@ -235,10 +282,15 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
     };
     let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
     if metadata.len() < pages * page_bytes {
-        return Err(damaged(format!("is cut short: it has {} of its {} bytes", metadata.len(), pages * page_bytes)));
+        return Err(damaged(format!(
+            "is cut short: it has {} of its {} bytes",
+            metadata.len(),
+            pages * page_bytes
+        )));
     }
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(|error| refused(path, &error))?;
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .map_err(|error| refused(path, &error))?;
     set_up(&connection).map_err(|error| refused(path, &error))?;
     if metadata.len() <= LOOK_THROUGH_BYTES {
         let verdict: String = connection
@@ -266,11 +318,13 @@ fn schema(path: &Path, connection: &Connection) -> Result<Vec<migrate::Applied>,
     if tables == 0 {
         return Ok(Vec::new());
     }
-    let application: i64 = connection.query_row("pragma application_id", [], |row| row.get(0)).map_err(said)?;
+    let application: i64 =
+        connection.query_row("pragma application_id", [], |row| row.get(0)).map_err(said)?;
     if application != APPLICATION_ID {
         return Err(OpenError::Foreign { place: place(path) });
     }
-    let mut statement = connection.prepare("select number, checksum from schema order by number").map_err(said)?;
+    let mut statement =
+        connection.prepare("select number, checksum from schema order by number").map_err(said)?;
     let applied = statement
         .query_map([], |row| Ok(migrate::Applied { number: row.get(0)?, checksum: row.get(1)? }))
         .and_then(Iterator::collect)
@@ -294,7 +348,12 @@ fn copy_before_migration(path: &Path, connection: &Connection, from: i64) -> Res
     Ok(())
 }
 
-fn apply(path: &Path, connection: &Connection, migration: &Migration, options: &Options) -> Result<(), OpenError> {
+fn apply(
+    path: &Path,
+    connection: &Connection,
+    migration: &Migration,
+    options: &Options,
+) -> Result<(), OpenError> {
     let now = options.clock.now().as_microsecond();
     let applied = (|| -> rusqlite::Result<()> {
         connection.execute_batch("begin immediate")?;
@@ -329,8 +388,10 @@ fn generation(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
         .query_row("select value from meta where key = 'generation'", [], |row| row.get(0))
         .optional()
         .map_err(|error| refused(path, &error))?;
-    text.and_then(|text| text.parse().ok())
-        .ok_or_else(|| OpenError::Damaged { path: path.to_owned(), what: "does not say its generation".to_owned() })
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| OpenError::Damaged {
+        path: path.to_owned(),
+        what: "does not say its generation".to_owned(),
+    })
 }
 
 fn readers(path: &Path, count: usize) -> Result<Readers, OpenError> {

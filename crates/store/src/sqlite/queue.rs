@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::work::{WorkKind, WorkState};
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Row, params};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -18,11 +19,18 @@ use super::{Sqlite, json_text, json_value, micros, time};
 use crate::StoreError;
 use crate::wake::Topic;
 use crate::work::{
-    CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals, Walk, Yielding, first_class,
+    CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals, Walk,
+    Yielding, first_class,
 };
 
 impl Sqlite {
-    pub(crate) async fn claim(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+    pub(crate) async fn claim(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Claimed>, StoreError> {
         // Asking the readers first keeps an idle claimer from writing, and so from syncing, for nothing.
         if max == 0 || !self.until_due(kind).await?.is_some_and(|wait| wait.is_zero()) {
             return Ok(Vec::new());
@@ -38,7 +46,12 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>, lease: Duration) -> Result<Vec<Renewed>, StoreError> {
+    pub(crate) async fn renew(
+        &self,
+        owner: Uuid,
+        lanes: Vec<Uuid>,
+        lease: Duration,
+    ) -> Result<Vec<Renewed>, StoreError> {
         self.write(move |session| {
             let mut renewed = Vec::with_capacity(lanes.len());
             for lane in lanes {
@@ -58,7 +71,13 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn take_over(&self, kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+    pub(crate) async fn take_over(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let now = self.now();
         let lost = self
             .read(move |connection| {
@@ -103,7 +122,12 @@ impl Sqlite {
         self.write(move |session| session.repair(after.unwrap_or(Uuid::nil()), max)).await
     }
 
-    pub(crate) async fn set_budget(&self, key: String, limit: Option<u32>, audit: Option<api::audit::AuditEntry>) -> Result<(), StoreError> {
+    pub(crate) async fn set_budget(
+        &self,
+        key: String,
+        limit: Option<u32>,
+        audit: Option<api::audit::AuditEntry>,
+    ) -> Result<(), StoreError> {
         self.write(move |session| {
             session.set_budget(&key, limit)?;
             audit.iter().try_for_each(|entry| session.audit(entry))
@@ -141,7 +165,7 @@ struct Live {
 
 impl Session<'_> {
     pub(super) fn enqueue(&mut self, work: &NewWork) -> Result<(), StoreError> {
-        let due = work.run_after.map_or(self.now, |at| at.as_microsecond());
+        let due = work.run_after.map_or(self.now, Timestamp::as_microsecond);
         let class = first_class(work.kind);
         let budgets = (!work.budgets.is_empty()).then(|| json!(work.budgets).to_string());
         let inserted = self
@@ -156,16 +180,18 @@ impl Session<'_> {
                 work.kind.as_str(),
                 class,
                 due,
-                work.run_before.map(|at| at.as_microsecond()),
+                work.run_before.map(Timestamp::as_microsecond),
                 work.priority,
                 budgets,
                 self.now
             ]);
+        let exists = || StoreError::Exists { kind: "work".to_owned(), id: work.id.to_string() };
         if let Err(error) = inserted {
-            return Err(match is_conflict(&error) {
-                true => StoreError::Exists { kind: "work".to_owned(), id: work.id.to_string() },
-                false => error.into(),
-            });
+            return Err(if is_conflict(&error) { exists() } else { error.into() });
+        }
+        // What has ended does not begin again under the same id.
+        if self.connection.prepare_cached("select 1 from history where id = ?1")?.exists([work.id])? {
+            return Err(exists());
         }
         self.connection
             .prepare_cached(
@@ -188,7 +214,13 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn claim(&mut self, kind: WorkKind, max: usize, owner: Uuid, lease: i64) -> Result<Vec<Claimed>, StoreError> {
+    fn claim(
+        &mut self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: i64,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let lanes: Vec<Uuid> = self
             .connection
             .prepare_cached(
@@ -203,7 +235,8 @@ impl Session<'_> {
         let mut touched = BTreeSet::new();
         for lane in lanes {
             let first = self.first_pending(lane)?;
-            let startable = |it: &First| it.kind == kind.as_str() && it.due_at <= self.now && !it.is_late(self.now);
+            let startable =
+                |it: &First| it.kind == kind.as_str() && it.due_at <= self.now && !it.is_late(self.now);
             let first = match first {
                 Some(first) if startable(&first) => first,
                 other => {
@@ -242,7 +275,13 @@ impl Session<'_> {
     }
 
     /// Puts work into the hands of a holder.
-    fn start(&mut self, hold: Hold, kind: WorkKind, held: Option<String>, taken_over: bool) -> Result<Claimed, StoreError> {
+    fn start(
+        &mut self,
+        hold: Hold,
+        kind: WorkKind,
+        held: Option<String>,
+        taken_over: bool,
+    ) -> Result<Claimed, StoreError> {
         let claimed = self
             .connection
             .prepare_cached(
@@ -280,7 +319,9 @@ impl Session<'_> {
                 .optional()?;
             match first {
                 // Enough for one touch: the head stays a late one, and the next claim of the lane goes on from there.
-                Some(late) if late.is_late(self.now) && closed < EXPIRE_PER_TOUCH => self.time_out(late.id, &late.kind)?,
+                Some(late) if late.is_late(self.now) && closed < EXPIRE_PER_TOUCH => {
+                    self.time_out(late.id, &late.kind)?
+                }
                 first => return Ok(first),
             }
         }
@@ -386,7 +427,13 @@ impl Session<'_> {
         self.release(hold.lane)
     }
 
-    fn take_over(&mut self, kind: WorkKind, max: usize, owner: Uuid, lease: i64) -> Result<Vec<Claimed>, StoreError> {
+    fn take_over(
+        &mut self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: i64,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let lost: Vec<(Uuid, Uuid)> = self
             .connection
             .prepare_cached(
@@ -421,7 +468,9 @@ impl Session<'_> {
         for (work, kind) in pending {
             self.end(work, &kind, WorkState::Cancelled, result)?;
         }
-        self.connection.prepare_cached("update lanes set cancel = 1 where lane = ?1 and owner is not null")?.execute([lane])?;
+        self.connection
+            .prepare_cached("update lanes set cancel = 1 where lane = ?1 and owner is not null")?
+            .execute([lane])?;
         WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
         self.settle_if_free(lane)
     }
@@ -439,7 +488,9 @@ impl Session<'_> {
         let live = self.live(work)?;
         match live {
             Some(live) if live.state == "InProgress" => {
-                self.connection.prepare_cached("update lanes set cancel = 1 where lane = ?1")?.execute([live.lane])?;
+                self.connection
+                    .prepare_cached("update lanes set cancel = 1 where lane = ?1")?
+                    .execute([live.lane])?;
                 self.feed(&live.kind, work, 0, false)?;
                 WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
                 Ok(())
@@ -480,13 +531,20 @@ impl Session<'_> {
     }
 
     fn settle_if_free(&mut self, lane: Uuid) -> Result<(), StoreError> {
-        let owned =
-            self.connection.prepare_cached("select 1 from lanes where lane = ?1 and owner is not null")?.exists([lane])?;
+        let owned = self
+            .connection
+            .prepare_cached("select 1 from lanes where lane = ?1 and owner is not null")?
+            .exists([lane])?;
         if owned { Ok(()) } else { self.settle(lane) }
     }
 
     fn time_out(&mut self, work: Uuid, kind: &str) -> Result<(), StoreError> {
-        self.end(work, kind, WorkState::TimedOut, &json!({ "message": "its time to begin passed before its turn came" }))
+        self.end(
+            work,
+            kind,
+            WorkState::TimedOut,
+            &json!({ "message": "its time to begin passed before its turn came" }),
+        )
     }
 
     /// Moves work into the history.
@@ -499,7 +557,16 @@ impl Session<'_> {
                    fence, owner, ?3, created, started, ?4 from work where id = ?1",
             )?
             .execute(params![work, state.as_str(), json_text(result), self.now])?;
-        self.connection.prepare_cached("delete from work where id = ?1")?.execute([work])?;
+        let (pending, budgets): (bool, Option<String>) = self
+            .connection
+            .prepare_cached("delete from work where id = ?1 returning state = 'Pending', budgets")?
+            .query_row([work], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if pending {
+            // Its lane may have been un-parked for room that it takes no more: others that wait may have it.
+            for key in keys(budgets.as_deref())? {
+                self.unpark(&key)?;
+            }
+        }
         self.feed(kind, work, 0, false)
     }
 
@@ -526,6 +593,15 @@ impl Session<'_> {
 
     fn repair(&mut self, after: Uuid, max: usize) -> Result<Walk, StoreError> {
         let mut changed = 0;
+        // Not an error: room that nobody took, because the work that it was freed for went another way.
+        let roomy: Vec<String> = self
+            .connection
+            .prepare_cached("select key from budgets where used < cap")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for key in roomy {
+            self.unpark(&key)?;
+        }
         // Work without a lane: its lane's row is made here, its head below.
         let orphans: Vec<Uuid> = self
             .connection
@@ -602,14 +678,18 @@ impl Session<'_> {
             return Ok(Taken::Nothing);
         }
         for key in &held {
-            self.connection.prepare_cached("update budgets set used = used + 1 where key = ?1")?.execute([key])?;
+            self.connection
+                .prepare_cached("update budgets set used = used + 1 where key = ?1")?
+                .execute([key])?;
         }
         Ok(Taken::Held(held))
     }
 
     fn lower_budgets(&mut self, held: Option<&str>) -> Result<(), StoreError> {
         for key in keys(held)? {
-            self.connection.prepare_cached("update budgets set used = used - 1 where key = ?1")?.execute([&key])?;
+            self.connection
+                .prepare_cached("update budgets set used = used - 1 where key = ?1")?
+                .execute([&key])?;
             self.unpark(&key)?;
         }
         Ok(())
@@ -622,7 +702,7 @@ impl Session<'_> {
             .prepare_cached(
                 "update lanes set parked_on = null where lane in
                    (select lane from lanes where parked_on = ?1 order by head_at, head_priority, lane
-                    limit (select max(cap - used, 0) from budgets where key = ?1))",
+                    limit coalesce((select max(cap - used, 0) from budgets where key = ?1), 0))",
             )?
             .execute([key])?;
         if changed > 0 {
@@ -634,7 +714,9 @@ impl Session<'_> {
     fn set_budget(&mut self, key: &str, limit: Option<u32>) -> Result<(), StoreError> {
         let Some(limit) = limit else {
             self.connection.prepare_cached("delete from budgets where key = ?1")?.execute([key])?;
-            self.connection.prepare_cached("update lanes set parked_on = null where parked_on = ?1")?.execute([key])?;
+            self.connection
+                .prepare_cached("update lanes set parked_on = null where parked_on = ?1")?
+                .execute([key])?;
             self.rewrite_held(key, false)?;
             WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
             return Ok(());
@@ -673,7 +755,9 @@ impl Session<'_> {
                 held.push(key.to_owned());
             }
             let held = (!held.is_empty()).then(|| json!(held).to_string());
-            self.connection.prepare_cached("update work set held = ?2 where id = ?1")?.execute(params![work, held])?;
+            self.connection
+                .prepare_cached("update work set held = ?2 where id = ?1")?
+                .execute(params![work, held])?;
             changed += 1;
         }
         Ok(changed)
@@ -696,8 +780,10 @@ fn read_first(row: &Row<'_>) -> rusqlite::Result<First> {
 /// A list of budget keys, as a row holds it; in order, each once.
 fn keys(text: Option<&str>) -> Result<Vec<String>, StoreError> {
     let Some(text) = text else { return Ok(Vec::new()) };
-    let mut keys: Vec<String> = serde_json::from_str(text)
-        .map_err(|error| StoreError::Broken { what: "a row's budgets are no list".to_owned(), source: Some(Box::new(error)) })?;
+    let mut keys: Vec<String> = serde_json::from_str(text).map_err(|error| StoreError::Broken {
+        what: "a row's budgets are no list".to_owned(),
+        source: Some(Box::new(error)),
+    })?;
     keys.sort();
     keys.dedup();
     Ok(keys)

@@ -18,7 +18,8 @@ use crate::work::{Budget, LaneView, Signals, WorkView};
 use crate::{Etag, Listing, StoreError, Stored};
 
 const DOCUMENT: &str = "uuid, id, kind, parent, etag, generation, body, created, changed";
-const LIVE: &str = "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
+const LIVE: &str =
+    "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
   created, started, null as finished, null as result";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
   created, started, finished, result";
@@ -36,7 +37,8 @@ impl Sqlite {
     pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
         self.read(move |connection| {
             let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
-            let found: Result<Vec<Option<Stored>>, _> = uuids.iter().map(|uuid| one(connection, &sql, [*uuid], document)).collect();
+            let found: Result<Vec<Option<Stored>>, _> =
+                uuids.iter().map(|uuid| one(connection, &sql, [*uuid], document)).collect();
             Ok(found?.into_iter().flatten().collect())
         })
         .await
@@ -95,7 +97,12 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn secrets(&self, not_of: Option<String>, after: Option<(Uuid, String)>, limit: usize) -> Result<Vec<Sealed>, StoreError> {
+    pub(crate) async fn secrets(
+        &self,
+        not_of: Option<String>,
+        after: Option<(Uuid, String)>,
+        limit: usize,
+    ) -> Result<Vec<Sealed>, StoreError> {
         self.read(move |connection| {
             let (owner, name) = after.unwrap_or((Uuid::nil(), String::new()));
             let sql = "select owner, name, key_id, sealed from secrets
@@ -171,7 +178,8 @@ impl Sqlite {
     pub(crate) async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
         self.read(move |connection| {
             let sql = "select cluster, at, reachable, since, sample from health where cluster = ?1";
-            let found: Result<Vec<_>, StoreError> = clusters.iter().map(|cluster| one(connection, sql, [*cluster], health)).collect();
+            let found: Result<Vec<_>, StoreError> =
+                clusters.iter().map(|cluster| one(connection, sql, [*cluster], health)).collect();
             Ok(found?.into_iter().flatten().collect())
         })
         .await
@@ -197,7 +205,8 @@ impl Sqlite {
                 if position.generation != generation || position.seq < floor {
                     return Ok(None);
                 }
-                let sql = "select seq, kind, uuid, etag, deleted from feed where seq > ?1 order by seq limit ?2";
+                let sql =
+                    "select seq, kind, uuid, etag, deleted from feed where seq > ?1 order by seq limit ?2";
                 let changes = many(connection, sql, params![position.seq, limit], |row| {
                     let etag: i64 = row.get(3)?;
                     let subject = match etag {
@@ -218,7 +227,9 @@ impl Sqlite {
         let reader = reader.to_owned();
         let text: Option<String> = self
             .read(move |connection| {
-                one(connection, "select position from positions where reader = ?1", [reader], |row| Ok(row.get(0)?))
+                one(connection, "select position from positions where reader = ?1", [reader], |row| {
+                    Ok(row.get(0)?)
+                })
             })
             .await?;
         text.map(|text| text.parse()).transpose()
@@ -226,7 +237,10 @@ impl Sqlite {
 
     pub(crate) async fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
         let key = key.to_owned();
-        self.read(move |connection| one(connection, "select value from meta where key = ?1", [key], |row| Ok(row.get(0)?))).await
+        self.read(move |connection| {
+            one(connection, "select value from meta where key = ?1", [key], |row| Ok(row.get(0)?))
+        })
+        .await
     }
 
     pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
@@ -245,14 +259,21 @@ impl Sqlite {
 
     pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |connection| {
-            many(connection, &format!("select {AUDIT} from audit where number is null order by seq limit ?1"), [limit], audit)
+            many(
+                connection,
+                &format!("select {AUDIT} from audit where number is null order by seq limit ?1"),
+                [limit],
+                audit,
+            )
         })
         .await
     }
 
     pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |connection| {
-            let sql = format!("select {AUDIT} from audit where number is not null and number >= ?1 order by number limit ?2");
+            let sql = format!(
+                "select {AUDIT} from audit where number is not null and number >= ?1 order by number limit ?2"
+            );
             many(connection, &sql, params![number, limit], audit)
         })
         .await
@@ -269,12 +290,20 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn violations(&self, queries: Vec<String>, limit: usize) -> Result<Vec<Vec<String>>, StoreError> {
+    pub(crate) async fn violations(
+        &self,
+        queries: Vec<String>,
+        limit: usize,
+    ) -> Result<Vec<Vec<String>>, StoreError> {
         self.read(move |connection| {
             connection.execute_batch("savepoint look")?;
             let found = queries
                 .iter()
-                .map(|sql| many(connection, &format!("select * from ({sql}) limit {limit}"), [], |row| Ok(row.get(0)?)))
+                .map(|sql| {
+                    many(connection, &format!("select * from ({sql}) limit {limit}"), [], |row| {
+                        Ok(row.get(0)?)
+                    })
+                })
                 .collect();
             connection.execute_batch("release look")?;
             found
@@ -284,7 +313,8 @@ impl Sqlite {
 
     pub(crate) async fn soundness(&self) -> Result<Vec<String>, StoreError> {
         self.read(|connection| {
-            let lines: Vec<String> = many(connection, "pragma integrity_check(20)", [], |row| Ok(row.get(0)?))?;
+            let lines: Vec<String> =
+                many(connection, "pragma integrity_check(20)", [], |row| Ok(row.get(0)?))?;
             Ok(lines.into_iter().filter(|line| line != "ok").collect())
         })
         .await
@@ -325,7 +355,9 @@ fn document(row: &Row<'_>) -> Result<Stored, StoreError> {
         parent: row.get(3)?,
         etag: Etag(row.get(4)?),
         generation: row.get(5)?,
-        body: json_value(row.get_ref(6)?.as_str().map_err(|_| StoreError::broken("a document's body is no text"))?)?,
+        body: json_value(
+            row.get_ref(6)?.as_str().map_err(|_| StoreError::broken("a document's body is no text"))?,
+        )?,
         created: time(row.get(7)?)?,
         changed: time(row.get(8)?)?,
     })
@@ -396,6 +428,12 @@ fn audit(row: &Row<'_>) -> Result<AuditRow, StoreError> {
         before: row.get(8)?,
         after: row.get(9)?,
     };
-    let record = AuditRecord { id: row.get(1)?, time: time(row.get(2)?)?, entry, number: row.get(10)?, seal: row.get(11)? };
+    let record = AuditRecord {
+        id: row.get(1)?,
+        time: time(row.get(2)?)?,
+        entry,
+        number: row.get(10)?,
+        seal: row.get(11)?,
+    };
     Ok(AuditRow { place: AuditPlace { tx: 0, seq: row.get(0)? }, record })
 }

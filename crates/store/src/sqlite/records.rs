@@ -21,7 +21,10 @@ impl Session<'_> {
             .query_row([], |row| row.get(0))
             .optional()?;
         if current.as_ref() != Some(&sealed.key_id) {
-            return Err(StoreError::StaleKey { current: current.unwrap_or_default(), used: sealed.key_id.clone() });
+            return Err(StoreError::StaleKey {
+                current: current.unwrap_or_default(),
+                used: sealed.key_id.clone(),
+            });
         }
         self.connection
             .prepare_cached(
@@ -33,7 +36,9 @@ impl Session<'_> {
     }
 
     pub(super) fn drop_secret(&mut self, owner: Uuid, name: &str) -> Result<(), StoreError> {
-        self.connection.prepare_cached("delete from secrets where owner = ?1 and name = ?2")?.execute(params![owner, name])?;
+        self.connection
+            .prepare_cached("delete from secrets where owner = ?1 and name = ?2")?
+            .execute(params![owner, name])?;
         Ok(())
     }
 
@@ -95,7 +100,9 @@ impl Session<'_> {
     fn trim_history(&mut self, kind: &str, before: i64, max: usize) -> Result<usize, StoreError> {
         let ended: Vec<Uuid> = self
             .connection
-            .prepare_cached("select id from history where finished < ?1 and kind = ?2 order by finished limit ?3")?
+            .prepare_cached(
+                "select id from history where finished < ?1 and kind = ?2 order by finished limit ?3",
+            )?
             .query_map(params![before, kind, max], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
         for id in &ended {
@@ -151,7 +158,12 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn take_lease(&self, name: &str, owner: Uuid, lease: Duration) -> Result<Option<i64>, StoreError> {
+    pub(crate) async fn take_lease(
+        &self,
+        name: &str,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Option<i64>, StoreError> {
         let name = name.to_owned();
         self.write(move |session| {
             Ok(session
@@ -200,7 +212,9 @@ impl Sqlite {
             for sealing in &sealings {
                 session
                     .connection
-                    .prepare_cached("update audit set number = ?2, seal = ?3 where seq = ?1 and number is null")?
+                    .prepare_cached(
+                        "update audit set number = ?2, seal = ?3 where seq = ?1 and number is null",
+                    )?
                     .execute(params![sealing.place.seq, sealing.number, sealing.seal])?;
             }
             session.set_meta(&meta)
@@ -208,7 +222,13 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn trim(&self, stale: Stale, age: Duration, max: usize, meta: Vec<(String, String)>) -> Result<usize, StoreError> {
+    pub(crate) async fn trim(
+        &self,
+        stale: Stale,
+        age: Duration,
+        max: usize,
+        meta: Vec<(String, String)>,
+    ) -> Result<usize, StoreError> {
         self.write(move |session| {
             let before = session.now.saturating_sub(micros(age));
             let removed = match stale {

@@ -32,7 +32,9 @@ pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), String>
         if verdict != "ok" {
             return Err(format!("the copy is damaged: {verdict}"));
         }
-        let sync = |path: &Path| std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(|error| error.to_string());
+        let sync = |path: &Path| {
+            std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(|error| error.to_string())
+        };
         sync(&temporary)?;
         // A hard link, unlike a rename, does not replace what is there already.
         std::fs::hard_link(&temporary, target).map_err(|error| error.to_string())?;
@@ -47,17 +49,28 @@ impl Sqlite {
     pub(crate) async fn backup(&self, target: &Path) -> Result<(), StoreError> {
         let target = target.to_owned();
         self.read(move |connection| {
-            copy(connection, &target)
-                .map_err(|why| StoreError::invalid(format!("backup {}: cannot be made: {why}", target.display())))
+            copy(connection, &target).map_err(|why| {
+                StoreError::invalid(format!("backup {}: cannot be made: {why}", target.display()))
+            })
         })
         .await
     }
 
-    pub(crate) async fn dump(&self, table: &'static Table, after: Option<Row>, limit: usize) -> Result<Vec<Row>, StoreError> {
+    pub(crate) async fn dump(
+        &self,
+        table: &'static Table,
+        after: Option<Row>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
         self.read(move |connection| {
             let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
             let key = table.key.join(", ");
-            let mut sql = format!("select {} from {} where {key_set}", names.join(", "), table.name, key_set = table.not_null());
+            let mut sql = format!(
+                "select {} from {} where {key_set}",
+                names.join(", "),
+                table.name,
+                key_set = table.not_null()
+            );
             let mut values: Vec<SqlValue> = Vec::new();
             if let Some(after) = after {
                 let places: Vec<String> = (1..=table.key.len()).map(|it| format!("?{it}")).collect();
@@ -163,7 +176,9 @@ fn to_sql(holds: Holds, value: &Value) -> Result<SqlValue, StoreError> {
     Ok(match (holds, value) {
         (Holds::Json, Value::Null) | (_, Value::Null) => SqlValue::Null,
         (Holds::Json, json) => SqlValue::Text(json.to_string()),
-        (Holds::Uuid, Value::String(text)) => SqlValue::Blob(text.parse::<Uuid>().map_err(|_| wrong())?.as_bytes().to_vec()),
+        (Holds::Uuid, Value::String(text)) => {
+            SqlValue::Blob(text.parse::<Uuid>().map_err(|_| wrong())?.as_bytes().to_vec())
+        }
         (Holds::Text, Value::String(text)) => SqlValue::Text(text.clone()),
         (Holds::Bytes, Value::String(text)) => SqlValue::Blob(BASE64.decode(text).map_err(|_| wrong())?),
         (Holds::Integer, Value::Number(number)) => SqlValue::Integer(number.as_i64().ok_or_else(wrong)?),
@@ -177,8 +192,12 @@ fn from_sql(holds: Holds, value: ValueRef<'_>) -> Result<Value, StoreError> {
     Ok(match (holds, value) {
         (_, ValueRef::Null) => Value::Null,
         (Holds::Json, ValueRef::Text(text)) => json_value(std::str::from_utf8(text).map_err(|_| wrong())?)?,
-        (Holds::Text, ValueRef::Text(text)) => Value::String(std::str::from_utf8(text).map_err(|_| wrong())?.to_owned()),
-        (Holds::Uuid, ValueRef::Blob(bytes)) => Value::String(Uuid::from_slice(bytes).map_err(|_| wrong())?.to_string()),
+        (Holds::Text, ValueRef::Text(text)) => {
+            Value::String(std::str::from_utf8(text).map_err(|_| wrong())?.to_owned())
+        }
+        (Holds::Uuid, ValueRef::Blob(bytes)) => {
+            Value::String(Uuid::from_slice(bytes).map_err(|_| wrong())?.to_string())
+        }
         (Holds::Bytes, ValueRef::Blob(bytes)) => Value::String(BASE64.encode(bytes)),
         (Holds::Integer, ValueRef::Integer(number)) => number.into(),
         (Holds::Flag, ValueRef::Integer(flag)) => Value::Bool(flag != 0),

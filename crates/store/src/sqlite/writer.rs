@@ -5,7 +5,7 @@
 //! Each job stands alone: one that fails takes back only its own changes. Nobody is answered before the commit is
 //! on disk; when the commit fails, everybody in it is told so.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -76,12 +76,19 @@ impl std::fmt::Debug for Inline {
 
 impl Writer {
     /// Starts the writer thread.
-    pub(super) fn grouped(connection: Connection, clock: SharedClock, bells: Bells) -> std::io::Result<Writer> {
+    pub(super) fn grouped(
+        connection: Connection,
+        clock: SharedClock,
+        bells: Bells,
+    ) -> std::io::Result<Writer> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || Thread { connection, clock, bells, jobs: receiver }.run())?;
-        Ok(Writer::Grouped(Arc::new(Grouped { jobs: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })))
+        Ok(Writer::Grouped(Arc::new(Grouped {
+            jobs: Mutex::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+        })))
     }
 
     /// Writes on the caller's thread.
@@ -102,7 +109,10 @@ impl Writer {
     }
 
     /// Reads on the writer's own connection; only inline, where readers have none of their own.
-    pub(super) fn inline_read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Option<Result<T, StoreError>> {
+    pub(super) fn inline_read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Option<Result<T, StoreError>> {
         match self {
             Writer::Grouped(_) => None,
             Writer::Inline(inline) => Some(work(&inline.lock())),
@@ -136,7 +146,8 @@ impl Grouped {
             });
             Ran { succeeded, answer }
         });
-        let jobs = self.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone().ok_or_else(closed)?;
+        let jobs =
+            self.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone().ok_or_else(closed)?;
         // The channel is seldom full; when it is, waiting must not block the runtime's thread.
         loop {
             match jobs.try_send(job) {
@@ -158,7 +169,10 @@ impl Inline {
         self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn write<T>(&self, work: impl FnOnce(&mut Session<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn write<T>(
+        &self,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let connection = self.lock();
         let now = self.clock.now().as_microsecond();
         let mut session = Session { connection: &connection, now, topics: Topics::default() };
@@ -213,7 +227,10 @@ impl Thread {
             }
         }
         if let Err((_, error)) = self.connection.close() {
-            tracing::warn!(error = &error as &dyn std::error::Error, "The store's file was not closed cleanly");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "The store's file was not closed cleanly"
+            );
         }
     }
 
@@ -257,7 +274,10 @@ impl Thread {
                     if alone {
                         Ok(())
                     } else {
-                        Err(StoreError::Unavailable { what: "a neighbour's failure undid this write".to_owned(), source: None })
+                        Err(StoreError::Unavailable {
+                            what: "a neighbour's failure undid this write".to_owned(),
+                            source: None,
+                        })
                     }
                 }
                 (false, true) => {
@@ -278,10 +298,7 @@ impl Thread {
                 break;
             }
             if answers.len() < GROUP_MAX && begun.elapsed() < GROUP_TIME {
-                next = match self.jobs.try_recv() {
-                    Ok(job) => Some(job),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-                };
+                next = self.jobs.try_recv().ok();
             }
         }
         if failure.is_none() && open {
@@ -299,7 +316,10 @@ impl Thread {
                 for answer in answers {
                     answer(Err(again(&error)));
                 }
-                tracing::warn!(error = &error as &dyn std::error::Error, "A group of writes was not committed");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "A group of writes was not committed"
+                );
             }
         }
     }

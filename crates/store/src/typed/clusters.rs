@@ -37,14 +37,25 @@ impl<'a> Clusters<'a> {
     }
 
     /// Creates a cluster together with the operation that will make it; `operation.cluster` becomes its identity.
-    pub async fn begin_create(&self, cluster: &Cluster, operation: &Operation, by: &By) -> Result<Etag, StoreError> {
+    pub async fn begin_create(
+        &self,
+        cluster: &Cluster,
+        operation: &Operation,
+        by: &By,
+    ) -> Result<Etag, StoreError> {
         let transaction = Transaction::new().create(operation.cluster, cluster, by)?;
         self.store.commit(begin(transaction, operation, by)?).await?;
         Ok(Etag::FIRST)
     }
 
     /// Changes a cluster together with the operation that will carry the change out.
-    pub async fn begin(&self, read: &Versioned<Cluster>, wanted: &Cluster, operation: &Operation, by: &By) -> Result<Etag, StoreError> {
+    pub async fn begin(
+        &self,
+        read: &Versioned<Cluster>,
+        wanted: &Cluster,
+        operation: &Operation,
+        by: &By,
+    ) -> Result<Etag, StoreError> {
         let transaction = Transaction::new().update(read, wanted, Wish::Changed, by)?;
         let committed = self.store.commit(begin(transaction, operation, by)?).await?;
         Ok(committed.etag(read.uuid).unwrap_or(read.etag))
@@ -52,7 +63,12 @@ impl<'a> Clusters<'a> {
 
     /// Imports a cluster by its kubeconfig, which is sealed. An import of the same path replaces label, place and
     /// kubeconfig of the cluster that is there. Its identity, its version, and whether it is new.
-    pub async fn import(&self, cluster: &Cluster, kubeconfig: &Secret<Vec<u8>>, by: &By) -> Result<(Uuid, Etag, bool), StoreError> {
+    pub async fn import(
+        &self,
+        cluster: &Cluster,
+        kubeconfig: &Secret<Vec<u8>>,
+        by: &By,
+    ) -> Result<(Uuid, Etag, bool), StoreError> {
         match self.find(&cluster.path()).await? {
             None => {
                 let uuid = Uuid::now_v7();
@@ -67,7 +83,10 @@ impl<'a> Clusters<'a> {
                 let sealed = self.store.seal(read.uuid, KUBECONFIG, kubeconfig.expose())?;
                 let wanted = Cluster { created_at: read.document.created_at, ..cluster.clone() };
                 let entry = by.entry("cluster.import", &cluster.path(), None, None);
-                let transaction = Transaction::new().update(&read, &wanted, Wish::Changed, by)?.put_secret(sealed).audit(entry);
+                let transaction = Transaction::new()
+                    .update(&read, &wanted, Wish::Changed, by)?
+                    .put_secret(sealed)
+                    .audit(entry);
                 let committed = self.store.commit(transaction).await?;
                 Ok((read.uuid, committed.etag(read.uuid).unwrap_or(read.etag), false))
             }
@@ -78,10 +97,17 @@ impl<'a> Clusters<'a> {
     /// Refused while work runs on it.
     pub async fn forget(&self, read: &Versioned<Cluster>, by: &By) -> Result<(), StoreError> {
         if let Some(running) = self.store.lane(read.uuid).await?.and_then(|lane| lane.running) {
-            return Err(StoreError::WrongState { work: running, state: "InProgress".to_owned(), wanted: "ended" });
+            return Err(StoreError::WrongState {
+                work: running,
+                state: "InProgress".to_owned(),
+                wanted: "ended",
+            });
         }
         let result = json!({ "message": "the cluster was forgotten" });
-        self.store.commit(Transaction::new().remove(read, by).withdraw_lane(read.uuid, result)).await.map(drop)
+        self.store
+            .commit(Transaction::new().remove(read, by).withdraw_lane(read.uuid, result))
+            .await
+            .map(drop)
     }
 
     /// A cluster's kubeconfig.

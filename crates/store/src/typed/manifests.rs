@@ -74,11 +74,21 @@ impl<'a> Manifests<'a> {
     }
 
     /// A page of a cluster's manifests with their work: two queries, however long the page.
-    pub async fn of_cluster(&self, cluster: Uuid, from: Option<PageToken>, limit: usize) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
-        let page = self.list(Selection { scope: Some(cluster.to_string()), from, limit, ..Selection::default() }).await?;
+    pub async fn of_cluster(
+        &self,
+        cluster: Uuid,
+        from: Option<PageToken>,
+        limit: usize,
+    ) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
+        let page = self
+            .list(Selection { scope: Some(cluster.to_string()), from, limit, ..Selection::default() })
+            .await?;
         let works = self.store.works(page.items.iter().map(|it| it.uuid).collect()).await?;
         let mut works: HashMap<Uuid, WorkView> = works.into_iter().map(|work| (work.id, work)).collect();
-        let views = page.items.into_iter().map(|manifest| ManifestView { work: works.remove(&manifest.uuid), manifest });
+        let views = page
+            .items
+            .into_iter()
+            .map(|manifest| ManifestView { work: works.remove(&manifest.uuid), manifest });
         Ok((views.collect(), page.next))
     }
 

@@ -46,7 +46,13 @@ impl By {
     }
 
     /// The audit entry of a change, from what the thing was to what it is.
-    pub fn entry(&self, action: &str, target: &str, before: Option<&Value>, after: Option<&Value>) -> AuditEntry {
+    pub fn entry(
+        &self,
+        action: &str,
+        target: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+    ) -> AuditEntry {
         AuditEntry {
             actor: self.actor.clone(),
             action: action.to_owned(),
@@ -111,8 +117,10 @@ impl<T: Document> Versioned<T> {
 }
 
 fn as_json<T: Document>(document: &T) -> Result<Value, StoreError> {
-    serde_json::to_value(document)
-        .map_err(|error| StoreError::Broken { what: format!("a {} cannot be written as JSON", T::KIND), source: Some(Box::new(error)) })
+    serde_json::to_value(document).map_err(|error| StoreError::Broken {
+        what: format!("a {} cannot be written as JSON", T::KIND),
+        source: Some(Box::new(error)),
+    })
 }
 
 /// Whether a change is of what is wanted, or only of what was seen.
@@ -141,14 +149,23 @@ impl Transaction {
     }
 
     /// Changes a document as it was read, and says so in the audit log. A change that changes nothing is left out.
-    pub fn update<T: Document>(self, read: &Versioned<T>, wanted: &T, wish: Wish, by: &By) -> Result<Transaction, StoreError> {
+    pub fn update<T: Document>(
+        self,
+        read: &Versioned<T>,
+        wanted: &T,
+        wish: Wish,
+        by: &By,
+    ) -> Result<Transaction, StoreError> {
         let body = read.body_of(wanted)?;
         if body == read.raw {
             return Ok(self);
         }
         if wanted.path() != read.document.path() || wanted.scope() != read.document.scope() {
             let (from, to) = (read.document.path(), wanted.path());
-            return Err(StoreError::invalid(format!("{} {from} cannot become {to}: a path does not change", T::KIND)));
+            return Err(StoreError::invalid(format!(
+                "{} {from} cannot become {to}: a path does not change",
+                T::KIND
+            )));
         }
         let entry = by.entry(&format!("{}.update", T::KIND), &wanted.path(), Some(&read.raw), Some(&body));
         let keys = wanted.unique_keys();
@@ -203,7 +220,9 @@ impl std::str::FromStr for PageToken {
         parts
             .filter(|(scope, path)| !scope.contains('\0') && !path.contains('\0'))
             .map(|(scope, path)| PageToken { scope, path })
-            .ok_or_else(|| StoreError::invalid("the token is none that a list of this store answered".to_owned()))
+            .ok_or_else(|| {
+                StoreError::invalid("the token is none that a list of this store answered".to_owned())
+            })
     }
 }
 
@@ -283,13 +302,19 @@ impl<T: Document> Collection<'_, T> {
 
     /// Changes a document as it was read; its new version.
     pub async fn update(&self, read: &Versioned<T>, wanted: &T, by: &By) -> Result<Etag, StoreError> {
-        let committed = self.store.commit(Transaction::new().update(read, wanted, Wish::Changed, by)?).await?;
+        let committed =
+            self.store.commit(Transaction::new().update(read, wanted, Wish::Changed, by)?).await?;
         Ok(committed.etag(read.uuid).unwrap_or(read.etag))
     }
 
     /// Makes the document of that path be `wanted`, whether it is there or not; with `if_match` only as that version.
     /// Its identity, its version, and whether it is new.
-    pub async fn put(&self, wanted: &T, if_match: Option<Etag>, by: &By) -> Result<(Uuid, Etag, bool), StoreError> {
+    pub async fn put(
+        &self,
+        wanted: &T,
+        if_match: Option<Etag>,
+        by: &By,
+    ) -> Result<(Uuid, Etag, bool), StoreError> {
         // Twice at most: between our look and our write somebody may have created or deleted it.
         for last in [false, true] {
             let outcome = match self.find(&wanted.path()).await? {
@@ -303,7 +328,8 @@ impl<T: Document> Collection<'_, T> {
                 None => self.create(wanted, by).await.map(|(uuid, etag)| (uuid, etag, true)),
             };
             match outcome {
-                Err(StoreError::Exists { .. } | StoreError::Gone { .. } | StoreError::Changed { .. }) if !last && if_match.is_none() => {}
+                Err(StoreError::Exists { .. } | StoreError::Gone { .. } | StoreError::Changed { .. })
+                    if !last && if_match.is_none() => {}
                 outcome => return outcome,
             }
         }

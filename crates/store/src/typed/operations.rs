@@ -5,10 +5,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{By, Documents, Versioned, Wish};
+use crate::StoreError;
 use crate::store::Store;
 use crate::transaction::Transaction;
 use crate::work::{Completion, WorkView};
-use crate::StoreError;
 
 /// An operation and its work.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl<'a> std::ops::Deref for Operations<'a> {
 #[derive(Debug, Clone)]
 pub enum ClusterEnd<'a> {
     /// It is as the operation left it.
-    Becomes(&'a Versioned<Cluster>, Cluster),
+    Becomes(&'a Versioned<Cluster>, &'a Cluster),
     /// It is gone, and with it what was still to be done on it.
     Gone(&'a Versioned<Cluster>),
 }
@@ -66,7 +66,7 @@ impl<'a> Operations<'a> {
         let result = Value::from("the cluster is gone");
         let transaction = Transaction::new().update(read, ended, Wish::Same, by)?.complete(completion);
         let transaction = match cluster {
-            ClusterEnd::Becomes(read, wanted) => transaction.update(read, &wanted, Wish::Same, by)?,
+            ClusterEnd::Becomes(read, wanted) => transaction.update(read, wanted, Wish::Same, by)?,
             ClusterEnd::Gone(read) => transaction.remove(read, by).withdraw_lane(read.uuid, result),
         };
         self.store.commit(transaction).await.map(drop)

@@ -26,7 +26,11 @@ impl Bed {
     pub(crate) async fn sqlite() -> Bed {
         let directory = tempfile::tempdir().unwrap();
         let options = options(Location::Sqlite(directory.path().join("store.db")));
-        Bed { store: Store::open(options.clone()).await.unwrap(), options, _place: Place::Directory(directory) }
+        Bed {
+            store: Store::open(options.clone()).await.unwrap(),
+            options,
+            _place: Place::Directory(directory),
+        }
     }
 
     /// A new database on the shared PostgreSQL server; none (and a skip by name) where there is no server.
@@ -62,7 +66,8 @@ impl Bed {
 
     /// Every promise of the store is kept.
     pub(crate) async fn assert_sound(&self) {
-        let broken: Vec<_> = self.store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
+        let broken: Vec<_> =
+            self.store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
         assert!(broken.is_empty(), "{broken:#?}");
     }
 }

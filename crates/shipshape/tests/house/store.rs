@@ -1,0 +1,309 @@
+//! The store, looked after from the command line.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use api::clock::SystemClock;
+use api::doc::{Cluster, Operation, ProvisioningState, Verb};
+use api::secret::Secret;
+use api::work::WorkKind;
+use jiff::Timestamp;
+use serde_json::json;
+use store::{By, Keyring, Location, Options, Store};
+use testbed::{parts, postgres};
+use uuid::Uuid;
+
+use super::executable::Home;
+
+/// The data directory of a home that no flag changed.
+fn data(home: &Home) -> PathBuf {
+    home.directory.path().join(".local/share/shipshape")
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().unwrap().block_on(work)
+}
+
+/// The store of a home, opened as the executable does.
+async fn open(directory: &Path) -> Store {
+    let keyring = Keyring::read(&directory.join("keys")).unwrap();
+    let location = Location::Sqlite(directory.join("shipshape.db"));
+    Store::open(Options::new(location, keyring, Arc::new(SystemClock))).await.unwrap()
+}
+
+fn cluster(name: &str) -> Cluster {
+    let subscription = "00000000-0000-0000-0000-000000000000";
+    Cluster {
+        id: format!(
+            "/subscriptions/{subscription}/resourceGroups/rg1/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
+        ),
+        subscription_id: subscription.to_owned(),
+        name: name.to_owned(),
+        location: "eastus".to_owned(),
+        labels: [("ring".to_owned(), "canary".to_owned())].into(),
+        provisioning_state: ProvisioningState::Creating,
+        last_provisioning_state: None,
+        failed_provisioning_state: None,
+        operation: None,
+        credential: Some(format!("client-{name}")),
+        managed_resource_group: None,
+        imported: false,
+        created_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// A cluster whose creation is under way, claimed and checkpointed by a process that is gone; and an imported one.
+async fn fill(store: &Store) -> (Uuid, Uuid) {
+    let by = By { actor: "sre@example".to_owned(), reason: "a test".to_owned(), correlation_id: None };
+    let created = cluster("One");
+    let operation = Operation {
+        id: Uuid::now_v7(),
+        cluster: Uuid::now_v7(),
+        cluster_path: created.id.to_lowercase(),
+        verb: Verb::Create,
+        initial_status: ProvisioningState::Creating,
+        status: ProvisioningState::Creating,
+        start_time: Timestamp::UNIX_EPOCH,
+        end_time: None,
+        error: None,
+        snapshot: None,
+        correlation_id: None,
+    };
+    store.clusters().begin_create(&created, &operation, &by).await.unwrap();
+    let claimed = store.claim(WorkKind::Operation, 1, Uuid::new_v4()).await.unwrap();
+    store.checkpoint(claimed[0].hold, "network", json!({ "subnet": 7 })).await.unwrap();
+    let imported = Cluster { imported: true, ..cluster("Two") };
+    let kubeconfig = Secret::new(b"apiVersion: v1, token: hunter2".to_vec());
+    let (imported, _, _) = store.clusters().import(&imported, &kubeconfig, &by).await.unwrap();
+    (operation.id, imported)
+}
+
+/// A home whose store holds something, with nothing running.
+fn lived_in() -> (Home, Uuid, Uuid) {
+    let home = Home::new();
+    let up = home.up(&[]);
+    up.signal("TERM");
+    assert_eq!(up.end().code, Some(0));
+    let (operation, imported) = block_on(async {
+        let store = open(&data(&home)).await;
+        let filled = fill(&store).await;
+        store.close().await;
+        filled
+    });
+    (home, operation, imported)
+}
+
+#[test]
+fn a_store_in_use_can_be_checked_listed_verified_and_copied() {
+    let (home, ..) = lived_in();
+    let up = home.up(&[]);
+    let check = home.run(&["store", "check"]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+    assert!(
+        !check.stdout.contains("BROKEN") && check.stdout.contains("ok      the audit chain is whole"),
+        "{check:?}"
+    );
+    let list = home.run(&["audit", "list", "--action", "cluster."]);
+    assert_eq!(list.code, Some(0), "{list:?}");
+    assert!(list.stdout.starts_with("TIME") && list.stdout.contains("sre@example"), "{list:?}");
+    assert_eq!(list.stdout.lines().count(), 3, "{list:?}");
+    testbed::wait_until("the sealer", std::time::Duration::from_secs(20), || {
+        let verify = home.run(&["audit", "verify"]);
+        assert_eq!(verify.code, Some(0), "{verify:?}");
+        verify.stdout.starts_with("3 sealed records are whole, 0 wait").then_some(())
+    })
+    .unwrap();
+    let copy = home.run(&["store", "backup", "copy.db"]);
+    assert_eq!(copy.code, Some(0), "{copy:?}");
+    let again = home.run(&["store", "backup", "copy.db"]);
+    assert_eq!(
+        (again.code, again.stderr.as_str()),
+        (Some(1), "error: backup copy.db: is there already; give a new name\n")
+    );
+    let of_copy = home.run(&["store", "check", "--store", "sqlite:copy.db", "-o", "json"]);
+    assert_eq!(of_copy.code, Some(0), "{of_copy:?}");
+    assert!(of_copy.stdout.contains("\"broken\": 0"), "{of_copy:?}");
+
+    let second = home.run(&["up", "--health", "127.0.0.1:0", "--log-level", "off"]);
+    assert_eq!(second.code, Some(1));
+    assert!(second.stderr.contains("shipshape.db: is in use by another process (process "), "{second:?}");
+    assert_eq!(second.stderr.lines().count(), 1, "{second:?}");
+    up.signal("TERM");
+    assert_eq!(up.end().code, Some(0));
+}
+
+#[test]
+fn a_tampered_audit_log_is_found_by_verify_and_by_check() {
+    let (home, ..) = lived_in();
+    block_on(async {
+        let store = open(&data(&home)).await;
+        store.seal_audit(Uuid::new_v4()).await.unwrap();
+        store.close().await;
+    });
+    let head = home.run(&["audit", "verify"]).stdout.lines().last().unwrap().replace("head ", "");
+    assert_eq!(home.run(&["audit", "verify", "--expect", &head]).code, Some(0));
+    let path = data(&home).join("shipshape.db");
+    let database = rusqlite::Connection::open(path).unwrap();
+    database.execute("update audit set reason = 'nothing to see here' where number = 2", []).unwrap();
+    drop(database);
+    let verify = home.run(&["audit", "verify"]);
+    assert_eq!(verify.code, Some(1));
+    assert!(verify.stderr.contains("record 2 (operation.create of /operations/"), "{verify:?}");
+    let check = home.run(&["store", "check"]);
+    assert_eq!(check.code, Some(1));
+    assert!(check.stdout.contains("BROKEN  the audit chain is whole"), "{check:?}");
+    let nonsense = home.run(&["audit", "verify", "--expect", "x"]);
+    assert_eq!(nonsense.code, Some(1));
+    assert!(nonsense.stderr.contains("accepted: NUMBER:SEAL"), "{nonsense:?}");
+}
+
+#[test]
+fn a_fleet_that_outgrows_one_machine_moves_to_postgresql() {
+    let Some(server) = postgres::shared() else {
+        return parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+    };
+    let (home, operation, imported) = lived_in();
+    let database = server.database().unwrap();
+    let export = home.run(&["store", "export", "fleet.jsonl"]);
+    assert_eq!(export.code, Some(0), "{export:?}");
+    assert!(!std::fs::read_to_string(home.directory.path().join("fleet.jsonl")).unwrap().contains("hunter2"));
+    let import = home.run(&["store", "import", "fleet.jsonl", "--store", database.url()]);
+    assert_eq!(import.code, Some(0), "{import:?}");
+    assert!(import.stdout.contains("3 documents") && import.stdout.contains("1 work"), "{import:?}");
+    let check = home.run(&["store", "check", "--store", database.url()]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+    let twice = home.run(&["store", "import", "fleet.jsonl", "--store", database.url()]);
+    assert_eq!(twice.code, Some(1), "{twice:?}");
+    assert!(twice.stderr.contains("is not empty; give an empty store"), "{twice:?}");
+
+    let up = home.up(&["--store", database.url()]);
+    assert_eq!(up.get("/readyz"), (200, "ready\n".to_owned()));
+    up.signal("TERM");
+    assert_eq!(up.end().code, Some(0));
+    block_on(async {
+        let keyring = Keyring::read(&data(&home).join("keys")).unwrap();
+        let options = Options::new(database.url().parse().unwrap(), keyring, Arc::new(SystemClock));
+        let store = Store::open(options).await.unwrap();
+        // What a lost process had begun goes on after its last checkpoint.
+        let claimed = store.claim(WorkKind::Operation, 5, Uuid::new_v4()).await.unwrap();
+        assert_eq!((claimed.len(), claimed[0].hold.work), (1, operation));
+        assert_eq!(claimed[0].checkpoint, Some(json!({ "subnet": 7 })));
+        let kubeconfig = store.clusters().kubeconfig(imported).await.unwrap().unwrap();
+        assert!(kubeconfig.expose().ends_with(b"hunter2"));
+        store.close().await;
+    });
+}
+
+#[test]
+fn a_rotated_key_opens_everything_and_the_old_one_nothing() {
+    let (home, _, imported) = lived_in();
+    let keys = data(&home).join("keys");
+    let old = std::fs::read_to_string(&keys).unwrap();
+    let rotate = home.run(&["store", "rotate-key"]);
+    assert_eq!(rotate.code, Some(0), "{rotate:?}");
+    assert!(
+        rotate.stdout.contains(" seals from now on (sealed anew: 1); the old keys are gone from "),
+        "{rotate:?}"
+    );
+    assert_eq!(home.run(&["store", "check"]).code, Some(0));
+    block_on(async {
+        let store = open(&data(&home)).await;
+        assert!(store.clusters().kubeconfig(imported).await.unwrap().is_some());
+        store.close().await;
+    });
+    std::fs::write(&keys, old).unwrap();
+    let refused = home.run(&["store", "check"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("which the key file does not hold; store.key_file is"), "{refused:?}");
+    let refused = home.run(&["store", "rotate-key", "--to", "nonsense"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+}
+
+#[test]
+fn a_lost_key_file_is_not_replaced_by_one_that_opens_nothing() {
+    let (home, ..) = lived_in();
+    let keys = data(&home).join("keys");
+    std::fs::remove_file(&keys).unwrap();
+    let refused = home.run(&["up", "--health", "127.0.0.1:0", "--log-level", "off"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("its secrets are sealed with key"), "{refused:?}");
+    assert!(!keys.exists());
+}
+
+#[test]
+fn commands_on_a_store_that_is_not_there_say_so() {
+    let home = Home::new();
+    for arguments in [
+        &["store", "check"][..],
+        &["store", "backup", "x"],
+        &["store", "export", "x"],
+        &["store", "rotate-key"],
+        &["audit", "list"],
+    ] {
+        let answer = home.run(arguments);
+        assert_eq!(answer.code, Some(1), "{arguments:?} {answer:?}");
+        assert!(
+            answer.stderr.contains("does not exist") || answer.stderr.contains("there is no store"),
+            "{answer:?}"
+        );
+        assert_eq!(answer.stderr.lines().count(), 1, "{answer:?}");
+    }
+    let import = home.run(&["store", "import", "x"]);
+    assert!(import.code == Some(1) && import.stderr.contains("the key file"), "{import:?}");
+    let migrate = home.run(&["store", "migrate"]);
+    assert_eq!(migrate.code, Some(0), "{migrate:?}");
+    assert!(migrate.stdout.contains("schema 0 was brought to 1"), "{migrate:?}");
+    assert!(home.run(&["store", "migrate"]).stdout.contains("schema 1 is up to date"));
+}
+
+#[test]
+fn a_postgresql_that_refuses_us_is_one_sentence_without_the_password() {
+    let Some(server) = postgres::private(postgres::Options::default().with_password("right")) else {
+        return parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+    };
+    let home = Home::new();
+    let with = |user: &str, password: &str, port: u16, database: &str| {
+        format!("postgres://{user}:{password}@127.0.0.1:{port}/{database}")
+    };
+    let check = |url: String, expect: &str| {
+        let answer = home.run(&["up", "--health", "127.0.0.1:0", "--log-level", "off", "--store", &url]);
+        assert_eq!(answer.code, Some(1), "{answer:?}");
+        assert!(answer.stderr.contains(expect), "{answer:?}");
+        assert!(!answer.stderr.contains("hunter2"), "{answer:?}");
+        assert_eq!(answer.stderr.lines().count(), 1, "{answer:?}");
+    };
+    let user =
+        server.url("postgres").split("://").nth(1).unwrap().split([':', '@']).next().unwrap().to_owned();
+    check(with(&user, "hunter2", server.port(), "postgres"), "password");
+    check(with(&user, "right", server.port(), "nowhere"), "nowhere");
+    check(with(&user, "hunter2", 1, "postgres"), "127.0.0.1");
+    let other = server.database().unwrap();
+    other.psql("create table theirs (id int)").unwrap();
+    check(other.url().to_owned(), "holds tables that are not Shipshape's");
+}
+
+#[test]
+fn a_postgresql_that_is_too_old_is_refused_by_its_version() {
+    let old = super::old_postgres::OldPostgres::start("12.22");
+    let home = Home::new();
+    let url = format!("postgres://someone@{}/db", old.address());
+    let answer = home.run(&["up", "--health", "127.0.0.1:0", "--log-level", "off", "--store", &url]);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.stderr.contains("is PostgreSQL 12.22; accepted: 13 or later"), "{answer:?}");
+}
+
+#[test]
+fn a_killed_process_goes_on_where_it_was() {
+    let (home, operation, _) = lived_in();
+    for _ in 0..3 {
+        let up = home.up(&[]);
+        up.signal("KILL");
+        drop(up);
+    }
+    assert_eq!(home.run(&["store", "check"]).code, Some(0));
+    block_on(async {
+        let store = open(&data(&home)).await;
+        assert_eq!(store.work(operation).await.unwrap().unwrap().step.as_deref(), Some("network"));
+        store.close().await;
+    });
+}

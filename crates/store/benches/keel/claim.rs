@@ -1,0 +1,89 @@
+//! What a claim costs when much is pending, behind a lane that is busy, and behind work that is not due. It must cost
+//! what it costs when there is next to nothing.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use api::work::WorkKind;
+use store::{CLAIM_MAX, Store};
+use uuid::Uuid;
+
+use crate::bed::{Backlog, Bed, Due, Machine, Place};
+use crate::slices::{Plan, alternate};
+use crate::sqlite::{completions, top_up};
+use crate::table::{Goal, Row};
+
+/// The few pending ones that all is compared with.
+const FEW: usize = 1000;
+/// The longest lease that outlasts every run.
+const DAY: Duration = Duration::from_secs(86_400);
+
+pub(crate) async fn claims(machine: &Machine, place: Place, plan: Plan) -> anyhow::Result<Vec<Row>> {
+    let (engine, large) = (place.name(), plan.large);
+    let few = Backlog::new(FEW, 1, Due::Now);
+    let uniform = Bed::new(machine, place, &[few]).await?;
+    let mut rows = Vec::new();
+    let kinds = [
+        (
+            format!("{engine}: claim, {large} pending / {FEW} pending"),
+            2.0,
+            vec![Backlog::new(large / 10, 10, Due::Now)],
+        ),
+        (
+            format!("{engine}: claim behind a hot lane ({}) / uniform", large / 10),
+            1.5,
+            vec![few, Backlog::new(1, large / 10, Due::First)],
+        ),
+        (
+            format!("{engine}: claim behind a future backlog ({}) / uniform", large / 2),
+            1.5,
+            vec![few, Backlog::new(large / 20, 10, Due::Tomorrow)],
+        ),
+    ];
+    for (what, goal, backlogs) in kinds {
+        let bed = Bed::new(machine, place, &backlogs).await?;
+        if backlogs.iter().any(|it| it.due == Due::First) {
+            // The busy one: its first piece of work is in somebody's hands, all others wait behind it.
+            let held = bed.store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), DAY).await?;
+            ensure!(held.len() == 1, "the hot lane could not be claimed");
+            let pending = bed.store.pending(held[0].hold.lane, 2).await?;
+            ensure!(pending.len() == 2, "another lane than the hot one was claimed first");
+        }
+        let floor = async |slice| in_a_task(uniform.store.clone(), slice).await;
+        let measured = async |slice| in_a_task(bed.store.clone(), slice).await;
+        let pairs = alternate(plan, floor, measured).await?;
+        rows.push(Row::compared(what, &pairs, Goal::AtMost(goal)));
+        let faults = bed.faults().await?;
+        ensure!(faults == 0, "{faults} promises of the store were broken by claiming");
+        bed.store.close().await;
+    }
+    uniform.store.close().await;
+    Ok(rows)
+}
+
+async fn in_a_task(store: Store, slice: Duration) -> anyhow::Result<f64> {
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(time_per_claim(store, slice));
+    tasks.join_next().await.context("the claimer")??
+}
+
+/// Seconds for each claim of a full batch. What is claimed is completed and replaced, outside of the time.
+async fn time_per_claim(store: Store, slice: Duration) -> anyhow::Result<f64> {
+    let (owner, begun) = (Uuid::new_v4(), Instant::now());
+    let (mut spent, mut claims) = (Duration::ZERO, 0);
+    while begun.elapsed() < slice {
+        let before = Instant::now();
+        let claimed = store.claim(WorkKind::Manifest, CLAIM_MAX, owner).await?;
+        spent += before.elapsed();
+        claims += 1;
+        ensure!(
+            claimed.len() == CLAIM_MAX,
+            "{} of {CLAIM_MAX} were claimed although all are due",
+            claimed.len()
+        );
+        store.complete(completions(&claimed)).await?;
+        let lanes: Vec<Uuid> = claimed.iter().map(|it| it.hold.lane).collect();
+        top_up(&store, &lanes).await?;
+    }
+    Ok(spent.as_secs_f64() / f64::from(claims))
+}

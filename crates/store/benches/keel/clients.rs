@@ -1,0 +1,86 @@
+//! Clients at work for the length of a slice, each a task of its own as in a service.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use store::{By, Etag, Store, Transaction, Versioned, Wish};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::bed::Note;
+
+/// Runs clients until the slice is over; each says how much it did. How much they did together, in a second.
+pub(crate) async fn rate<W>(
+    count: usize,
+    slice: Duration,
+    client: impl Fn(usize, Instant) -> W,
+) -> anyhow::Result<f64>
+where
+    W: Future<Output = anyhow::Result<usize>> + Send + 'static,
+{
+    let begun = Instant::now();
+    let mut clients = JoinSet::new();
+    for number in 0..count {
+        clients.spawn(client(number, begun + slice));
+    }
+    let mut done = 0;
+    while let Some(ended) = clients.join_next().await {
+        done += ended.context("a client ended unasked")??;
+    }
+    Ok(done as f64 / begun.elapsed().as_secs_f64())
+}
+
+/// Documents of about 1 KB, each with a client that changes it over and over.
+#[derive(Debug, Clone)]
+pub(crate) struct Writers {
+    store: Store,
+    notes: Arc<Vec<Mutex<Versioned<Note>>>>,
+}
+
+impl Writers {
+    pub(crate) async fn new(store: Store, count: usize) -> anyhow::Result<Writers> {
+        let by = By::service("bench");
+        let mut notes = Vec::with_capacity(count);
+        for number in 0..count {
+            let (uuid, _) = store.collection::<Note>().create(&Note::new(number), &by).await?;
+            let note =
+                store.documents::<Note>().get(uuid).await?.context("a document that was just created")?;
+            notes.push(Mutex::new(note));
+        }
+        Ok(Writers { store, notes: Arc::new(notes) })
+    }
+
+    /// Changes per second; each with its feed row and its audit entry, since there are none without.
+    pub(crate) async fn rate(&self, slice: Duration) -> anyhow::Result<f64> {
+        rate(self.notes.len(), slice, |number, end| {
+            let writers = self.clone();
+            async move { Ok(writers.write(number, end).await?.len()) }
+        })
+        .await
+    }
+
+    /// Changes one document until the end; what the feed has to tell of it.
+    pub(crate) async fn write(&self, number: usize, end: Instant) -> anyhow::Result<Vec<(Uuid, Etag)>> {
+        let by = By::service("bench");
+        let mut note = self.notes[number].lock().await;
+        let mut wanted = note.document.clone();
+        let mut written = Vec::new();
+        while Instant::now() < end {
+            wanted.count += 1;
+            let transaction = Transaction::new().update(&note, &wanted, Wish::Same, &by)?;
+            let committed = self.store.commit(transaction).await?;
+            note.etag = committed.etag(note.uuid).context("the etag of what was changed")?;
+            written.push((note.uuid, note.etag));
+        }
+        // The next slice goes on from what is stored now.
+        *note = self
+            .store
+            .documents::<Note>()
+            .get(note.uuid)
+            .await?
+            .context("a document that is being changed")?;
+        Ok(written)
+    }
+}

@@ -1,0 +1,128 @@
+//! A holder that was killed: its work goes on elsewhere soon, and what it still writes is refused.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use api::work::{Ending, WorkKind};
+use serde_json::json;
+use store::{
+    By, CLAIM_MAX, Claimed, Completion, Fate, LEASE, NewWork, Store, StoreError, TAKE_OVER_MAX, Transaction,
+    Yielding,
+};
+use uuid::Uuid;
+
+use crate::bed::{Bed, Machine, Note, PATIENCE, Place};
+use crate::slices::Plan;
+use crate::table::Row;
+
+/// Short, so that the run is.
+const SHORT_LEASE: Duration = Duration::from_secs(3);
+/// How often a service looks for work that lost its holder.
+const LOOK: Duration = Duration::from_secs(1);
+/// What the goal adds to the lease.
+const GRACE: Duration = Duration::from_secs(2);
+const HOLDERS: usize = 7;
+const STALE_WRITES: usize = 1000;
+
+pub(crate) async fn fences(machine: &Machine, place: Place, _plan: Plan) -> anyhow::Result<Vec<Row>> {
+    let bed = Bed::new(machine, place, &[]).await?;
+    let engine = place.name();
+    let taken = resumed(&bed, place).await?;
+    let accepted = stale_writes(&bed.store).await?;
+    let faults = bed.faults().await?;
+    bed.store.close().await;
+    Ok(vec![
+        Row::within(
+            format!("{engine}: a killed holder's work resumes / lease"),
+            taken,
+            SHORT_LEASE,
+            SHORT_LEASE + GRACE,
+        ),
+        Row::none_of(format!("{engine}: stale-fence writes accepted"), accepted, STALE_WRITES),
+        Row::none_of(format!("{engine}: promises broken after that (store check)"), faults, STALE_WRITES),
+    ])
+}
+
+/// The longest time from a holder's last sign of life until somebody else has its work.
+async fn resumed(bed: &Bed, place: Place) -> anyhow::Result<Duration> {
+    let lanes: Vec<NewWork> =
+        (0..HOLDERS).map(|_| NewWork::new(Uuid::now_v7(), Uuid::new_v4(), WorkKind::Manifest)).collect();
+    bed.store.enqueue(lanes).await?;
+    let mut last_seen = HashMap::new();
+    for _ in 0..HOLDERS {
+        let holder = match place {
+            Place::Sqlite => bed.store.clone(),
+            Place::Postgres => bed.another(1).await?,
+        };
+        let claimed = holder.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), SHORT_LEASE).await?;
+        ensure!(claimed.len() == 1, "a holder found nothing to hold");
+        last_seen.insert(claimed[0].hold.work, Instant::now());
+        holder.checkpoint(claimed[0].hold, "half", json!({ "done": 1 })).await?;
+        // Killed: nothing is handed back, nothing is closed.
+        drop(holder);
+        tokio::time::sleep(LOOK / 3).await;
+    }
+    let (me, begun, mut longest) = (Uuid::new_v4(), Instant::now(), Duration::ZERO);
+    while !last_seen.is_empty() {
+        ensure!(begun.elapsed() < PATIENCE, "work of lost holders was never taken over");
+        for taken in bed.store.take_over(WorkKind::Manifest, TAKE_OVER_MAX, me).await? {
+            ensure!(
+                taken.step.as_deref() == Some("half") && taken.taken_over,
+                "it goes on behind its checkpoint"
+            );
+            if let Some(seen) = last_seen.remove(&taken.hold.work) {
+                longest = longest.max(seen.elapsed());
+            }
+            let done = Completion { hold: taken.hold, ending: Ending::Completed, result: json!({}) };
+            ensure!(bed.store.complete(vec![done]).await? == [Fate::Done], "its new holder could not end it");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(longest)
+}
+
+/// How many writes of holders that lost their leases are accepted.
+async fn stale_writes(store: &Store) -> anyhow::Result<usize> {
+    let work = |_| NewWork::new(Uuid::now_v7(), Uuid::new_v4(), WorkKind::Manifest);
+    store.enqueue((0..STALE_WRITES).map(work).collect()).await?;
+    let (old, new) = (Uuid::new_v4(), Uuid::new_v4());
+    let mut lost: Vec<Claimed> = Vec::new();
+    while lost.len() < STALE_WRITES {
+        let claimed = store.claim_for(WorkKind::Manifest, CLAIM_MAX, old, Duration::ZERO).await?;
+        ensure!(!claimed.is_empty(), "only {} were claimed", lost.len());
+        lost.extend(claimed);
+    }
+    let mut taken = 0;
+    while taken < STALE_WRITES {
+        let some = store.take_over_for(WorkKind::Manifest, TAKE_OVER_MAX, new, LEASE).await?;
+        ensure!(!some.is_empty(), "only {taken} were taken over");
+        taken += some.len();
+    }
+    let mut accepted = 0;
+    for (number, Claimed { hold, .. }) in lost.into_iter().enumerate() {
+        let outcome = match number % 4 {
+            0 => store.checkpoint(hold, "late", json!({})).await.map(drop),
+            1 => {
+                let completion = Completion { hold, ending: Ending::Completed, result: json!({}) };
+                match store.complete(vec![completion]).await?.as_slice() {
+                    [Fate::Lost] => continue,
+                    _ => Ok(()),
+                }
+            }
+            2 => store.hand_back(Yielding { hold, rest: Duration::ZERO, attempt_spent: true }).await,
+            _ => {
+                let by = By::service("bench");
+                let guarded =
+                    Transaction::new().guard(hold).create(Uuid::now_v7(), &Note::new(number), &by)?;
+                store.commit(guarded).await.map(drop)
+            }
+        };
+        match outcome {
+            Ok(()) => accepted += 1,
+            Err(StoreError::LostLease { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(accepted)
+}

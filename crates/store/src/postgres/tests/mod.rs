@@ -1,0 +1,428 @@
+//! Each verb once, on a real server; the guarantees under load are the conformance suite's.
+
+/// A store of the test's own; the test ends here where this machine has no server.
+macro_rules! bed {
+    () => {
+        match bed().await {
+            Some(bed) => bed,
+            None => return,
+        }
+    };
+}
+
+mod queue;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::audit::AuditEntry;
+use api::clock::SystemClock;
+use api::work::{Ending, WorkKind, WorkState};
+use jiff::Timestamp;
+use serde_json::json;
+use testbed::postgres::Database;
+use uuid::Uuid;
+
+use super::Postgres;
+use crate::engine::{AuditListing, Sealing, Stale};
+use crate::feed::{FeedError, Subject};
+use crate::keyring::Keyring;
+use crate::open::Options;
+use crate::transaction::{DocumentUpdate, NewDocument, Transaction, Write};
+use crate::work::{Claimed, Completion, NewWork};
+use crate::{Etag, LEASE, Listing, StoreError};
+
+/// A store in a database of its own.
+struct Bed {
+    store: Postgres,
+    database: Database,
+}
+
+async fn bed() -> Option<Bed> {
+    let Some(server) = testbed::postgres::shared() else {
+        testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+        return None;
+    };
+    let database = server.database().unwrap();
+    let store = Postgres::open(&options(database.url())).await.unwrap();
+    Some(Bed { store, database })
+}
+
+fn options(url: &str) -> Options {
+    Options::new(url.parse().unwrap(), Keyring::ephemeral().unwrap(), Arc::new(SystemClock))
+}
+
+impl Bed {
+    /// Lets the server's clock, as the store sees it, be so much ahead.
+    fn shift(&self, ahead: Duration) {
+        let sql = format!(
+            "alter database {} set shipshape.clock_offset_us = {}",
+            self.database.name(),
+            ahead.as_micros()
+        );
+        self.database.psql(&sql).unwrap();
+        self.store.shared.pool.retain(|_, _| false);
+    }
+
+    async fn enqueue(&self, lane: Uuid, kind: WorkKind) -> Uuid {
+        let id = Uuid::new_v4();
+        self.commit(Transaction::new().enqueue(NewWork::new(id, lane, kind))).await;
+        id
+    }
+
+    async fn commit(&self, transaction: Transaction) -> crate::Committed {
+        self.store.commit(transaction).await.unwrap()
+    }
+
+    async fn refused(&self, transaction: Transaction) -> StoreError {
+        self.store.commit(transaction).await.unwrap_err()
+    }
+
+    async fn claim(&self, kind: WorkKind) -> Vec<Claimed> {
+        self.store.claim(kind, 50, Uuid::new_v4(), LEASE).await.unwrap()
+    }
+
+    async fn state(&self, work: Uuid) -> WorkState {
+        self.store.works(vec![work]).await.unwrap()[0].state
+    }
+
+    /// The feed waits for every transaction of the whole instance, and other tests write there too.
+    async fn all_visible(&self) {
+        let newest: i64 = self.database.psql("select pg_current_xact_id()").unwrap().parse().unwrap();
+        for _ in 0..3000 {
+            if self.store.feed_now().await.unwrap().tx >= newest {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("a transaction has been open for half a minute");
+    }
+
+    async fn sound(&self) {
+        let walk = self.store.repair(None, 10_000).await.unwrap();
+        assert_eq!(walk.changed, 0, "heads must need no repair");
+        let queries = [
+            "select key from budgets b where used <> (select count(*) from work w where b.key = any (w.held))",
+            "select lane::text from lanes where (owner is null) <> (running is null)",
+            "select w.id::text from work w left join lanes l on l.running = w.id where w.state = 'InProgress' and l.fence is distinct from w.fence",
+        ];
+        let faults = self.store.violations(queries.map(str::to_owned).to_vec(), 10).await.unwrap();
+        assert!(faults.iter().all(Vec::is_empty), "{faults:?}");
+        assert!(self.store.soundness().await.unwrap().is_empty());
+    }
+}
+
+fn document(id: &str) -> NewDocument {
+    NewDocument {
+        uuid: Uuid::new_v4(),
+        id: id.to_owned(),
+        kind: "cluster".to_owned(),
+        parent: "/s".to_owned(),
+        body: json!({"name": id, "n": 1.5}),
+        unique_keys: Vec::new(),
+    }
+}
+
+fn create(document: NewDocument) -> Transaction {
+    Transaction::new().with(Write::Create(document))
+}
+
+fn update(uuid: Uuid, etag: Etag) -> Transaction {
+    let update = DocumentUpdate { uuid, etag, body: json!({"n": 2}), desired: true, unique_keys: None };
+    Transaction::new().with(Write::Update(update))
+}
+
+fn ended(claimed: &Claimed) -> Completion {
+    Completion { hold: claimed.hold, ending: Ending::Completed, result: json!({"message": "done"}) }
+}
+
+#[tokio::test]
+async fn documents_are_created_read_changed_listed_and_deleted() {
+    let bed = bed!();
+    let first = document("/s/a");
+    let uuid = first.uuid;
+    bed.commit(create(first.clone())).await;
+    let again = NewDocument { uuid: Uuid::new_v4(), ..first.clone() };
+    assert!(
+        matches!(bed.refused(create(again.clone())).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
+    );
+    let both = create(again).audit(entry());
+    assert!(
+        matches!(bed.refused(both).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
+    );
+
+    let stored = bed.store.get(uuid).await.unwrap().unwrap();
+    assert_eq!(
+        (stored.etag, stored.generation, &stored.body),
+        (Etag(1), 1, &json!({"name": "/s/a", "n": 1.5}))
+    );
+    let committed = bed.commit(update(uuid, Etag(1))).await;
+    assert_eq!(committed.etag(uuid), Some(Etag(2)));
+    for stale in [update(uuid, Etag(1)), update(uuid, Etag(1)).audit(entry())] {
+        let error = bed.refused(stale).await;
+        assert!(matches!(error, StoreError::Changed { expected: Etag(1), found: Etag(2), .. }), "{error:?}");
+    }
+    assert_eq!(bed.store.find("/s/a").await.unwrap().unwrap().generation, 2);
+
+    for id in ["/s/b", "/s/c"] {
+        bed.commit(create(document(id))).await;
+    }
+    let listing =
+        Listing { kind: "cluster".to_owned(), parent: Some("/s".to_owned()), limit: 2, ..Listing::default() };
+    let page = bed.store.list(listing.clone()).await.unwrap();
+    assert_eq!(page.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["/s/a", "/s/b"]);
+    let rest = bed
+        .store
+        .list(Listing { after: Some(("/s".to_owned(), "/s/b".to_owned())), parent: None, ..listing.clone() })
+        .await
+        .unwrap();
+    assert_eq!(rest.len(), 1);
+    let narrow = bed.store.list(Listing { prefix: Some("/s/c".to_owned()), ..listing }).await.unwrap();
+    assert_eq!(narrow[0].id, "/s/c");
+
+    let heir = document("/s/a");
+    bed.commit(create(heir.clone()).delete(uuid, Etag(2))).await;
+    assert!(matches!(bed.refused(update(uuid, Etag(3))).await, StoreError::Gone { .. }));
+    assert_eq!(bed.store.find("/s/a").await.unwrap().unwrap().uuid, heir.uuid);
+    assert_eq!(bed.store.get_many(vec![uuid, heir.uuid]).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_unique_key_has_one_living_owner() {
+    let bed = bed!();
+    let keyed = |id: &str| NewDocument { unique_keys: vec!["group/x".to_owned()], ..document(id) };
+    let first = keyed("/s/a");
+    bed.commit(create(first.clone())).await;
+    assert!(
+        matches!(bed.refused(create(keyed("/s/b"))).await, StoreError::KeyTaken { key } if key == "group/x")
+    );
+    let freed = DocumentUpdate {
+        uuid: first.uuid,
+        etag: Etag(1),
+        body: json!({}),
+        desired: false,
+        unique_keys: Some(vec![]),
+    };
+    let moved = create(keyed("/s/b")).with(Write::Update(freed));
+    bed.commit(moved).await;
+    assert!(matches!(bed.refused(create(keyed("/s/c"))).await, StoreError::KeyTaken { .. }));
+}
+
+#[tokio::test]
+async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
+    let bed = bed!();
+    let owner = document("/s/a");
+    let sealed = |bytes: &[u8], key_id: &str| crate::Sealed {
+        owner: owner.uuid,
+        name: "kubeconfig".to_owned(),
+        key_id: key_id.to_owned(),
+        bytes: bytes.to_vec(),
+    };
+    bed.store.set_meta(vec![("key_id".to_owned(), "k1".to_owned())]).await.unwrap();
+    bed.commit(create(owner.clone()).put_secret(sealed(b"1", "k1")).put_secret(sealed(b"2", "k1"))).await;
+    let stale = bed.refused(Transaction::new().put_secret(sealed(b"3", "k0"))).await;
+    assert!(matches!(stale, StoreError::StaleKey { current, used } if current == "k1" && used == "k0"));
+    assert_eq!(bed.store.secret(owner.uuid, "kubeconfig").await.unwrap().unwrap(), sealed(b"2", "k1"));
+    assert!(bed.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
+    assert!(!bed.store.reseal(sealed(b"2", "k1"), sealed(b"8", "k2")).await.unwrap());
+    assert_eq!(bed.store.secrets(Some("k1".to_owned()), None, 10).await.unwrap().len(), 1);
+    bed.commit(Transaction::new().delete(owner.uuid, Etag(1))).await;
+    assert!(bed.store.secrets(None, None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_feed_tells_every_change_once_and_forgets_with_age() {
+    let bed = bed!();
+    let start = bed.store.feed_now().await.unwrap();
+    assert!(bed.store.feed_after(start, 10).await.unwrap().changes.is_empty());
+    let cluster = document("/s/a");
+    bed.commit(create(cluster.clone())).await;
+    bed.commit(update(cluster.uuid, Etag(1))).await;
+    bed.enqueue(cluster.uuid, WorkKind::Operation).await;
+    let claimed = bed.claim(WorkKind::Operation).await.remove(0);
+    bed.store.complete(vec![ended(&claimed)]).await.unwrap();
+    bed.commit(Transaction::new().delete(cluster.uuid, Etag(2)).save_position("reader", start)).await;
+    assert_eq!(bed.store.position("reader").await.unwrap(), Some(start));
+    bed.all_visible().await;
+    let page = bed.store.feed_after(start, 3).await.unwrap();
+    let rest = bed.store.feed_after(page.next, 100).await.unwrap();
+    let told: Vec<Subject> = page.changes.iter().chain(&rest.changes).map(|it| it.subject).collect();
+    let changed = |etag, deleted| Subject::Document { etag: Etag(etag), deleted };
+    assert_eq!(told, [changed(1, false), changed(2, false), Subject::Work, Subject::Work, changed(3, true)]);
+    assert_eq!(bed.store.feed_after(rest.next, 5).await.unwrap().next, rest.next);
+
+    assert_eq!(bed.store.trim(Stale::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 0);
+    bed.shift(Duration::from_secs(3600));
+    assert_eq!(bed.store.trim(Stale::Feed, Duration::from_secs(60), 2, vec![]).await.unwrap(), 2);
+    assert!(matches!(bed.store.feed_after(start, 5).await, Err(FeedError::Gone { .. })));
+    assert_eq!(
+        bed.store.trim(Stale::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(),
+        2,
+        "the newest stays"
+    );
+    assert!(bed.store.feed_after(rest.next, 5).await.unwrap().changes.is_empty());
+    // The tombstone stays with its feed row.
+    assert_eq!(bed.store.trim(Stale::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(), 0);
+    let operation = NewDocument { uuid: claimed.hold.work, ..document("/s/op") };
+    bed.commit(create(operation.clone())).await;
+    bed.all_visible().await;
+    assert_eq!(bed.store.trim(Stale::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 1);
+    assert_eq!(bed.store.trim(Stale::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(), 1);
+    assert_eq!(
+        bed.store
+            .trim(Stale::History(WorkKind::Manifest), Duration::from_secs(60), 500, vec![])
+            .await
+            .unwrap(),
+        0
+    );
+    assert_eq!(
+        bed.store
+            .trim(Stale::History(WorkKind::Operation), Duration::from_secs(60), 500, vec![])
+            .await
+            .unwrap(),
+        1
+    );
+    assert!(bed.store.get(operation.uuid).await.unwrap().is_none());
+    let other = crate::Position { generation: start.generation + 1, ..rest.next };
+    assert!(matches!(bed.store.feed_after(other, 5).await, Err(FeedError::Gone { .. })));
+    // Within a second an empty page may be believed.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let ahead = crate::Position { tx: rest.next.tx + 1_000_000, ..rest.next };
+    assert!(matches!(bed.store.feed_after(ahead, 5).await, Err(FeedError::Gone { .. })));
+}
+
+fn entry() -> AuditEntry {
+    AuditEntry {
+        actor: "me".to_owned(),
+        action: "cluster.create".to_owned(),
+        target: "/s/a".to_owned(),
+        reason: "a test".to_owned(),
+        correlation_id: Some(Uuid::new_v4()),
+        before: None,
+        after: Some("x".to_owned()),
+    }
+}
+
+#[tokio::test]
+async fn audit_entries_are_sealed_by_the_one_who_holds_the_lease() {
+    let bed = bed!();
+    for _ in 0..3 {
+        bed.commit(Transaction::new().audit(entry())).await;
+    }
+    let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
+    let fence = bed.store.take_lease("sealer", one, LEASE).await.unwrap().unwrap();
+    assert_eq!(bed.store.take_lease("sealer", one, LEASE).await.unwrap(), Some(fence));
+    assert_eq!(bed.store.take_lease("sealer", other, LEASE).await.unwrap(), None);
+    bed.all_visible().await;
+    let unsealed = bed.store.audit_unsealed(2).await.unwrap();
+    assert_eq!(unsealed.len(), 2);
+    let seal = |number: i64, row: &crate::engine::AuditRow| Sealing {
+        place: row.place,
+        number,
+        seal: format!("s{number}"),
+    };
+    let sealings = vec![seal(1, &unsealed[0]), seal(2, &unsealed[1])];
+    let meta = vec![("audit_head".to_owned(), "2 s2".to_owned())];
+    bed.store.seal_audit("sealer", fence, sealings, meta.clone()).await.unwrap();
+    assert_eq!(bed.store.meta("audit_head").await.unwrap().as_deref(), Some("2 s2"));
+    bed.store.release_lease("sealer", one).await.unwrap();
+    assert_eq!(bed.store.take_lease("sealer", other, LEASE).await.unwrap(), Some(fence + 1));
+    let last = bed.store.audit_unsealed(10).await.unwrap();
+    let late = bed.store.seal_audit("sealer", fence, vec![seal(3, &last[0])], meta).await.unwrap_err();
+    assert!(matches!(late, StoreError::LostNamedLease { name } if name == "sealer"));
+    let listing = AuditListing { action: Some("cluster".to_owned()), limit: 2, ..AuditListing::default() };
+    let newest = bed.store.audit_list(listing.clone()).await.unwrap();
+    assert_eq!(newest[0].record.id, last[0].record.id);
+    let rest = bed.store.audit_list(AuditListing { before: Some(newest[1].place), ..listing }).await.unwrap();
+    assert_eq!(rest[0].record.id, unsealed[0].record.id);
+    assert_eq!(bed.store.audit_sealed(2, 10).await.unwrap()[0].record.seal.as_deref(), Some("s2"));
+    bed.shift(Duration::from_secs(3600));
+    assert_eq!(bed.store.audit_older(LEASE, 10).await.unwrap().len(), 2);
+    assert_eq!(bed.store.trim(Stale::Audit { up_to: 2 }, LEASE, 10, vec![]).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn health_keeps_since_when() {
+    let bed = bed!();
+    let cluster = Uuid::new_v4();
+    let sample = |reachable| crate::HealthSample {
+        cluster,
+        at: Timestamp::MIN,
+        reachable,
+        since: Timestamp::MIN,
+        sample: json!({"n": 1}),
+    };
+    bed.store.put_health(vec![sample(false), sample(true)]).await.unwrap();
+    let first = bed.store.health(vec![cluster]).await.unwrap().remove(0);
+    assert!(first.reachable);
+    bed.store.put_health(vec![sample(true)]).await.unwrap();
+    let second = bed.store.health(vec![cluster]).await.unwrap().remove(0);
+    assert!(second.since == first.since && second.at > first.at);
+    bed.store.put_health(vec![sample(false)]).await.unwrap();
+    let third = bed.store.health(vec![cluster]).await.unwrap().remove(0);
+    assert_eq!(third.since, third.at);
+}
+
+#[tokio::test]
+async fn a_store_moves_whole_into_an_empty_one() {
+    let (from, to) = (bed!(), bed!());
+    from.store.set_meta(vec![("key_id".to_owned(), "k1".to_owned())]).await.unwrap();
+    let cluster = NewDocument { unique_keys: vec!["k".to_owned()], ..document("/s/a") };
+    let sealed = crate::Sealed {
+        owner: cluster.uuid,
+        name: "n".to_owned(),
+        key_id: "k1".to_owned(),
+        bytes: (0..200).collect(),
+    };
+    from.commit(create(cluster.clone()).put_secret(sealed.clone()).audit(entry())).await;
+    from.store.set_budget("fleet".to_owned(), Some(1), None).await.unwrap();
+    let work = NewWork {
+        budgets: vec!["fleet".to_owned()],
+        ..NewWork::new(Uuid::new_v4(), cluster.uuid, WorkKind::Manifest)
+    };
+    from.commit(Transaction::new().enqueue(work.clone())).await;
+    let claimed = from.claim(WorkKind::Manifest).await.remove(0);
+    from.commit(Transaction::new().checkpoint(claimed.hold, "one", json!({"a": [1]}))).await;
+    let done = from.enqueue(Uuid::new_v4(), WorkKind::Operation).await;
+    from.store.complete(vec![ended(&from.claim(WorkKind::Operation).await[0])]).await.unwrap();
+    from.all_visible().await;
+    let record = from.store.audit_unsealed(1).await.unwrap().remove(0);
+    let fence = from.store.take_lease("sealer", Uuid::new_v4(), LEASE).await.unwrap().unwrap();
+    let sealing = Sealing { place: record.place, number: 1, seal: "s1".to_owned() };
+    from.store.seal_audit("sealer", fence, vec![sealing], vec![]).await.unwrap();
+    from.store
+        .put_health(vec![crate::HealthSample {
+            cluster: cluster.uuid,
+            at: Timestamp::MIN,
+            reachable: true,
+            since: Timestamp::MIN,
+            sample: json!({}),
+        }])
+        .await
+        .unwrap();
+
+    let before = to.store.feed_now().await.unwrap();
+    let mut import = to.store.begin_import().await.unwrap();
+    for table in &crate::transfer::TABLES {
+        let first = from.store.dump(table, None, 1).await.unwrap();
+        assert_eq!(first.len(), 1, "{}", table.name);
+        let rest = from.store.dump(table, first.last().cloned(), 10).await.unwrap();
+        assert!(rest.is_empty(), "{}", table.name);
+        import.rows(table, first).await.unwrap();
+    }
+    import.commit(vec![("key_id".to_owned(), "k1".to_owned())]).await.unwrap();
+    assert!(to.store.begin_import().await.is_err());
+    assert!(matches!(to.store.feed_after(before, 1).await, Err(FeedError::Gone { .. })));
+    for table in &crate::transfer::TABLES {
+        assert_eq!(
+            from.store.dump(table, None, 10).await.unwrap(),
+            to.store.dump(table, None, 10).await.unwrap()
+        );
+    }
+    assert_eq!(to.store.secret(cluster.uuid, "n").await.unwrap(), Some(sealed));
+    assert_eq!(to.state(done).await, WorkState::Completed);
+    let resumed = to.claim(WorkKind::Manifest).await.remove(0);
+    assert_eq!((resumed.hold.fence, resumed.attempt, resumed.checkpoint), (2, 2, Some(json!({"a": [1]}))));
+    to.sound().await;
+}

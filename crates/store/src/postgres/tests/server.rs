@@ -1,0 +1,149 @@
+//! The server: refused, restored, gone, replaced; and other processes.
+
+use std::time::Duration;
+
+use api::work::WorkKind;
+use uuid::Uuid;
+
+use super::{bed, create, document, options};
+use crate::StoreError;
+use crate::feed::FeedError;
+use crate::open::{Migrate, OpenError, Options};
+use crate::postgres::Postgres;
+use crate::wake::Topic;
+
+#[tokio::test]
+async fn another_process_is_woken() {
+    let bed = bed!();
+    let other = Postgres::open(&options(bed.database.url())).await.unwrap();
+    let mut wakeups = other.wakeups(Topic::Work(WorkKind::Manifest));
+    // Once for having begun to listen.
+    tokio::time::timeout(Duration::from_secs(10), wakeups.next()).await.unwrap();
+    bed.enqueue(Uuid::new_v4(), WorkKind::Manifest).await;
+    tokio::time::timeout(Duration::from_secs(10), wakeups.next()).await.unwrap();
+    other.close().await;
+    assert!(matches!(other.meta("generation").await, Err(StoreError::Unavailable { .. })));
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_refused_in_one_sentence() {
+    let Some(server) = testbed::postgres::shared() else {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    };
+    let database = server.database().unwrap();
+    let refusal = |options: Options| async move { Postgres::open(&options).await.unwrap_err().to_string() };
+    let never = Options { migrate: Migrate::Never, ..options(database.url()) };
+    assert!(
+        refusal(never)
+            .await
+            .ends_with("its schema is 0, this release needs 1; run `shipshape store migrate`")
+    );
+    let schema = Postgres::schema(&options(database.url())).await.unwrap();
+    assert_eq!((schema.found, schema.known), (0, 1));
+    database.psql("create table theirs (x int)").unwrap();
+    assert!(refusal(options(database.url())).await.contains("not Shipshape's"));
+    database.psql("drop table theirs").unwrap();
+    Postgres::open(&options(database.url())).await.unwrap().close().await;
+    database.psql("update schema set checksum = 'x'").unwrap();
+    assert!(matches!(
+        Postgres::open(&options(database.url())).await,
+        Err(OpenError::Diverged { number: 1, .. })
+    ));
+
+    let missing = refusal(options(&server.url("no_such_database"))).await;
+    assert!(missing.contains("there is no database no_such_database"), "{missing}");
+    for (url, part) in [
+        ("postgres://me:hunter2@127.0.0.1:1/x", "cannot be reached"),
+        ("postgres://me:hunter2@no-such-host.invalid:1/x?sslmode=disable", "cannot be reached"),
+        ("postgres://me:hunter2@h/x?sslmode=hunter2", "its sslmode has a value that is not known"),
+        ("postgres://me:hunter2@h/x?hunter2=1", "it cannot be read"),
+    ] {
+        let refused = refusal(options(url)).await;
+        assert!(refused.contains(part) && !refused.contains("hunter2"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_restored_database_is_another_generation() {
+    let bed = bed!();
+    let before = bed.store.feed_now().await.unwrap();
+    bed.database.psql("update meta set value = '1' where key = 'system_identifier'").unwrap();
+    let reopened = Postgres::open(&options(bed.database.url())).await.unwrap();
+    assert_eq!(reopened.feed_now().await.unwrap().generation, before.generation + 1);
+    assert!(matches!(bed.store.feed_after(before, 1).await, Err(FeedError::Gone { .. })));
+    let again = Postgres::open(&options(bed.database.url())).await.unwrap();
+    assert_eq!(again.feed_now().await.unwrap().generation, before.generation + 1);
+}
+
+#[tokio::test]
+async fn a_server_that_went_away_is_found_again() {
+    use testbed::postgres::{Server, Stop};
+    if testbed::postgres::shared().is_none() {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    }
+    let server = Server::start(testbed::postgres::Options::default()).unwrap();
+    let store = Postgres::open(&options(&server.url("postgres"))).await.unwrap();
+    store.commit(create(document("/s/a"))).await.unwrap();
+    server.stop(Stop::Immediate).unwrap();
+    let begun = std::time::Instant::now();
+    let error = store.commit(create(document("/s/b"))).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    server.start_again().unwrap();
+    let mut wakeups = store.wakeups(Topic::Feed);
+    let mut tries = 0;
+    while store.commit(create(document(&format!("/s/c{tries}")))).await.is_err() {
+        tries += 1;
+        assert!(tries < 20, "it never came back");
+    }
+    assert!(store.find("/s/a").await.unwrap().is_some());
+    tokio::time::timeout(Duration::from_secs(10), wakeups.next()).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn after_a_failover_the_new_primary_is_used() {
+    use testbed::postgres::Server;
+    if testbed::postgres::shared().is_none() {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    }
+    let primary = Server::start(testbed::postgres::Options::default()).unwrap();
+    let standby = primary.standby().unwrap();
+    let (user, _) = primary
+        .url("postgres")
+        .split_once('@')
+        .map(|(user, rest)| (user.to_owned(), rest.to_owned()))
+        .unwrap();
+    let url = format!("{user}@127.0.0.1:{},127.0.0.1:{}/postgres", standby.port(), primary.port());
+    let store = Postgres::open(&options(&url)).await.unwrap();
+    store.commit(create(document("/s/a"))).await.unwrap();
+    primary.kill().unwrap();
+    standby.promote().unwrap();
+    let mut tries = 0;
+    while let Err(error) = store.commit(create(document(&format!("/s/c{tries}")))).await {
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+        tries += 1;
+        assert!(tries < 20, "the new primary was never found");
+    }
+    assert!(store.find("/s/a").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_and_not_shown() {
+    use testbed::postgres::Server;
+    if testbed::postgres::shared().is_none() {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    }
+    let server = Server::start(testbed::postgres::Options::default().with_password("right")).unwrap();
+    let url = format!("postgres://postgres:hunter2@127.0.0.1:{}/postgres", server.port());
+    let refusal = Postgres::open(&options(&url)).await.unwrap_err().to_string();
+    assert!(
+        refusal.ends_with("the password of user postgres is wrong") && !refusal.contains("hunter2"),
+        "{refusal}"
+    );
+    let bare = url.replace(":hunter2", "");
+    let refusal = Postgres::open(&options(&bare)).await.unwrap_err().to_string();
+    assert!(refusal.ends_with("user postgres needs a password, and none was given"), "{refusal}");
+    let given = Options { password: Some(api::secret::Secret::new("right".to_owned())), ..options(&bare) };
+    Postgres::open(&given).await.unwrap();
+}
