@@ -85,15 +85,14 @@ impl Store {
             return Ok(0);
         }
         let Some(fence) = self.take_lease(SEALER, owner, SEALER_LEASE).await? else { return Ok(0) };
+        let chain = Chain::ensure(self).await?;
         let mut sealed = 0;
         loop {
+            let mut head = chain.head(self).await?;
             let rows = self.engine.audit_unsealed(BLOCK).await?;
             if rows.is_empty() {
                 return Ok(sealed);
             }
-            // Not before there is something to seal: a store without records stays empty, and can be imported into.
-            let chain = Chain::ensure(self).await?;
-            let mut head = chain.head(self).await?;
             let mut sealings = Vec::with_capacity(rows.len());
             for row in &rows {
                 head = ChainHead {
@@ -173,7 +172,10 @@ impl Reader {
         if let Some(row) = self.engine.audit_sealed(head.number.saturating_add(1), 1).await?.first() {
             let now = chain.read(self, HEAD, &mut Vec::new()).await?;
             if row.record.number > Some(now.number) {
-                walk.faults.push(format!("record {} is behind the end of the chain", row.record.number.unwrap_or(0)));
+                walk.faults.push(format!(
+                    "record {} is behind the end of the chain",
+                    row.record.number.unwrap_or(0)
+                ));
             }
         }
         if walk.last.number < head.number {

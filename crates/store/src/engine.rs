@@ -325,6 +325,11 @@ impl Engine {
         both!(self, it => it.soundness().await)
     }
 
+    /// For how long the oldest open transaction that writes has held the feed back.
+    pub(crate) async fn held_back(&self) -> Result<Duration, StoreError> {
+        both!(self, it => it.held_back().await)
+    }
+
     /// Rows of a table in the order of its key, behind the row `after`.
     pub(crate) async fn dump(
         &self,

@@ -1,6 +1,7 @@
 //! What the store needs done regularly, by whichever process holds the lease for it: sealing the audit log, closing
 //! late work, watching over heads, and removing what is older than it is kept.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use api::work::WorkKind;
@@ -40,6 +41,7 @@ pub struct Metrics {
     sealed: Counter,
     failures: Counter,
     unsealed: Gauge,
+    held_back: Gauge<f64, AtomicU64>,
 }
 
 impl Metrics {
@@ -66,6 +68,11 @@ impl Metrics {
             "audit_unsealed",
             "Audit records that waited for the sealer at the last round",
             self.unsealed.clone(),
+        );
+        registry.register(
+            "feed_held_back_seconds",
+            "How long the oldest open writing transaction has held the change feed back",
+            self.held_back.clone(),
         );
     }
 }
@@ -125,6 +132,7 @@ impl Housekeeper {
         self.seal().await?;
         let unsealed = self.store.engine.audit_unsealed(1000).await?.len();
         self.metrics.unsealed.set(i64::try_from(unsealed).unwrap_or(i64::MAX));
+        self.metrics.held_back.set(self.store.engine.held_back().await?.as_secs_f64());
         if self.store.take_lease(HOUSEKEEPER, self.owner, LEASE).await?.is_none() {
             return Ok(());
         }

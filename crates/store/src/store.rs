@@ -260,10 +260,7 @@ impl Reader {
     pub async fn open(options: Options) -> Result<Reader, OpenError> {
         let engine = match &options.location {
             Location::Sqlite(_) => Engine::Sqlite(Sqlite::open_to_read(&options)?),
-            Location::Postgres(_) => {
-                let options = Options { migrate: crate::open::Migrate::Never, ..options.clone() };
-                Engine::Postgres(Postgres::open(&options).await?)
-            }
+            Location::Postgres(_) => Engine::Postgres(Postgres::open_to_read(&options).await?),
         };
         let reader = Reader { engine, keyring: options.keyring };
         crate::rotate::check_keys(&reader).await?;

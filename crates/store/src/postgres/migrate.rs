@@ -41,6 +41,13 @@ impl Postgres {
     }
 }
 
+/// Makes sure, without writing anything, that the schema is one that this release can read.
+pub(super) async fn look(route: &Route) -> Result<(), OpenError> {
+    let server = reach(route).await?;
+    let found = applied(route, &server.client).await?;
+    migrate::plan(&route.place, &found, MIGRATIONS, Migrate::Never).map(drop)
+}
+
 /// Makes the schema what this release needs, or says why not; and makes sure that the feed's positions still hold.
 pub(super) async fn bring_up(route: &Route, allowed: Migrate) -> Result<(), OpenError> {
     let server = reach(route).await?;

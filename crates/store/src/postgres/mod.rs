@@ -58,9 +58,28 @@ impl Postgres {
     pub(crate) async fn open(options: &Options) -> Result<Postgres, OpenError> {
         let route = Route::find(options)?;
         migrate::bring_up(&route, options.migrate).await?;
+        Postgres::connect(route, options)
+    }
+
+    /// Reaches the server and writes nothing, so that a user who may only read can.
+    pub(crate) async fn open_to_read(options: &Options) -> Result<Postgres, OpenError> {
+        let route = Route::find(options)?;
+        migrate::look(&route).await?;
+        Postgres::connect(route, options)
+    }
+
+    fn connect(route: Route, options: &Options) -> Result<Postgres, OpenError> {
         let pool = route.pool(options.connections)?;
         let post = Post::open(route.clone());
         Ok(Postgres { shared: Arc::new(Shared { route, pool, post, verified: feed::Verified::default() }) })
+    }
+
+    /// For how long the oldest transaction that writes, of whomever, has held the feed back.
+    pub(crate) async fn held_back(&self) -> Result<Duration, StoreError> {
+        let sql = "select (extract(epoch from coalesce(max(clock_timestamp() - xact_start), '0')) * 1000000)::bigint
+                   from pg_stat_activity where backend_xid is not null";
+        let row = self.row("look for long transactions", sql, &[]).await?;
+        Ok(Duration::from_micros(u64::try_from(get::<i64>(&row, 0)?).unwrap_or(0)))
     }
 
     pub(crate) fn place(&self) -> String {

@@ -65,6 +65,12 @@ impl Sqlite {
         self.shared.writer.close().await;
     }
 
+    /// There is one writer, and what it has not committed nobody waits for.
+    #[expect(clippy::unused_async, reason = "the other engine asks its server")]
+    pub(crate) async fn held_back(&self) -> Result<std::time::Duration, StoreError> {
+        Ok(std::time::Duration::ZERO)
+    }
+
     /// Runs `work` in a write transaction and returns when it is on disk.
     async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where

@@ -320,7 +320,7 @@ impl Session<'_> {
             match first {
                 // Enough for one touch: the head stays a late one, and the next claim of the lane goes on from there.
                 Some(late) if late.is_late(self.now) && closed < EXPIRE_PER_TOUCH => {
-                    self.time_out(late.id, &late.kind)?
+                    self.time_out(late.id, &late.kind)?;
                 }
                 first => return Ok(first),
             }

@@ -210,12 +210,19 @@ impl Sqlite {
                 return Err(StoreError::LostNamedLease { name });
             }
             for sealing in &sealings {
-                session
+                let sealed = session
                     .connection
                     .prepare_cached(
                         "update audit set number = ?2, seal = ?3 where seq = ?1 and number is null",
                     )?
                     .execute(params![sealing.place.seq, sealing.number, sealing.seal])?;
+                // Or the head would be moved past records that are not there.
+                if sealed != 1 {
+                    return Err(StoreError::broken(format!(
+                        "audit record {} is sealed already",
+                        sealing.place.seq
+                    )));
+                }
             }
             session.set_meta(&meta)
         })

@@ -12,6 +12,7 @@ macro_rules! bed {
 
 mod queue;
 mod server;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
