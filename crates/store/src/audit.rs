@@ -21,7 +21,7 @@ use crate::{PAGE_MAX, StoreError, Transaction};
 /// The lease of the one who seals.
 const SEALER: &str = "audit-sealer";
 /// How long a sealer that vanished keeps others waiting.
-const SEALER_LEASE: Duration = Duration::from_secs(30);
+const SEALER_LEASE: Duration = Duration::from_secs(15);
 /// Sealed in one transaction.
 const BLOCK: usize = 500;
 
@@ -85,28 +85,30 @@ impl Store {
             return Ok(0);
         }
         let Some(fence) = self.take_lease(SEALER, owner, SEALER_LEASE).await? else { return Ok(0) };
+        let sealed = self.seal_under(fence).await;
+        // Given back at once: whoever comes next need not wait until it runs out.
+        self.release_lease(SEALER, owner).await?;
+        sealed
+    }
+
+    async fn seal_under(&self, fence: i64) -> Result<usize, StoreError> {
         let chain = Chain::ensure(self).await?;
         let mut sealed = 0;
         loop {
             let mut head = chain.head(self).await?;
             let rows = self.engine.audit_unsealed(BLOCK).await?;
-            if rows.is_empty() {
-                return Ok(sealed);
-            }
             let mut sealings = Vec::with_capacity(rows.len());
             for row in &rows {
-                head = ChainHead {
-                    number: head.number + 1,
-                    seal: chain.seal(&head.seal, head.number + 1, &row.record),
-                };
+                let seal = chain.seal(&head.seal, head.number + 1, &row.record);
+                head = ChainHead { number: head.number + 1, seal };
                 sealings.push(Sealing { place: row.place, number: head.number, seal: head.seal.clone() });
             }
-            let count = rows.len();
-            self.engine
-                .seal_audit(SEALER, fence, sealings, vec![(HEAD.to_owned(), chain.signed(HEAD, &head))])
-                .await?;
-            sealed += count;
-            if count < BLOCK {
+            if !rows.is_empty() {
+                let meta = vec![(HEAD.to_owned(), chain.signed(HEAD, &head))];
+                self.engine.seal_audit(SEALER, fence, sealings, meta).await?;
+            }
+            sealed += rows.len();
+            if rows.len() < BLOCK {
                 return Ok(sealed);
             }
         }

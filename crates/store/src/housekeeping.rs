@@ -109,7 +109,6 @@ pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown:
     // What was written up to here is sealed, and the next process need not wait for our leases.
     let _ = keeper.seal().await;
     let _ = keeper.store.release_lease(HOUSEKEEPER, owner).await;
-    let _ = keeper.store.release_lease("audit-sealer", owner).await;
 }
 
 struct Housekeeper {

@@ -168,26 +168,38 @@ impl Keyring {
     /// Adds a fresh key in front, in the file first, and returns its id.
     pub fn add_key(&self) -> Result<String, KeyFileError> {
         let (id, key) = fresh_key()?;
-        let mut keys = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut lines = vec![(id.clone(), key.clone())];
-        lines.extend(keys.order.iter().map(|id| (id.clone(), keys.by_id[id].clone())));
-        if let Some(path) = &self.path {
-            write_keys(path, &lines)?;
-        }
-        keys.order.insert(0, id.clone());
-        keys.by_id.insert(id.clone(), key);
+        self.rewrite(|keys| {
+            keys.order.insert(0, id.clone());
+            keys.by_id.insert(id.clone(), key);
+        })?;
         Ok(id)
     }
 
     /// Removes all keys but the current one, from the file too.
     pub fn forget_old_keys(&self) -> Result<(), KeyFileError> {
-        let mut keys = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let current = keys.order[0].clone();
-        if let Some(path) = &self.path {
-            write_keys(path, &[(current.clone(), keys.by_id[&current].clone())])?;
-        }
-        keys.order.truncate(1);
-        keys.by_id.retain(|id, _| *id == current);
+        let current = self.current();
+        self.rewrite(|keys| {
+            keys.order.retain(|id| *id == current);
+            keys.by_id.retain(|id, _| *id == current);
+        })
+    }
+
+    /// Changes the keys as the file has them now: another process may have changed it since we read it.
+    fn rewrite(&self, change: impl FnOnce(&mut Keys)) -> Result<(), KeyFileError> {
+        let mut ours = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(path) = &self.path else {
+            change(&mut ours);
+            return Ok(());
+        };
+        let failed = |source| KeyFileError::Write { path: path.clone(), source };
+        // The file is replaced by each change, so its directory is what changes can be kept apart by.
+        let folder = std::fs::File::open(folder_of(path)).map_err(failed)?;
+        folder.lock().map_err(failed)?;
+        let mut keys = read_keys(path)?;
+        change(&mut keys);
+        let lines: Vec<_> = keys.order.iter().map(|id| (id.clone(), keys.by_id[id].clone())).collect();
+        write_keys(path, &lines)?;
+        *ours = keys;
         Ok(())
     }
 
@@ -291,6 +303,10 @@ fn read_keys(path: &Path) -> Result<Keys, KeyFileError> {
     Ok(keys)
 }
 
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Replaces the file in one step: a crash leaves the old or the new one, never half of one.
 fn write_keys(path: &Path, keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)]) -> Result<(), KeyFileError> {
     let mut text = Zeroizing::new(String::from(
@@ -308,8 +324,7 @@ fn write_keys(path: &Path, keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)]) -> Res
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;
-        let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::File::open(folder)?.sync_all()
+        std::fs::File::open(folder_of(path))?.sync_all()
     })();
     written.map_err(|source| {
         let _ = std::fs::remove_file(&temporary);

@@ -11,6 +11,7 @@ mod engine;
 mod error;
 mod feed;
 pub mod housekeeping;
+mod instant;
 mod keyring;
 mod merge;
 mod migrate;

@@ -86,6 +86,10 @@ impl Store {
             if page.is_empty() {
                 return Ok(resealed);
             }
+            // Two rotations at once would undo each other's work for ever: the later one goes on, the earlier stops.
+            if let Some(other) = self.engine.meta(KEY_ID).await?.filter(|current| current != key_id) {
+                return Err(StoreError::invalid(format!("another rotation made {other} the key meanwhile")));
+            }
             for old in page {
                 let plain = self.keyring.open(&old)?;
                 let new = self.keyring.seal(old.owner, &old.name, plain.expose())?;

@@ -24,6 +24,9 @@ use crate::work::{
 };
 use crate::{Listing, PAGE_MAX, StoreError, Stored};
 
+/// So many changes of the key are met within one write; more would be no rotation but a fight.
+const KEY_CHANGES_MAX: usize = 5;
+
 /// Samples go into one statement in blocks of this size.
 const HEALTH_BLOCK: usize = 500;
 
@@ -94,13 +97,17 @@ impl Store {
         if !transaction.writes.iter().any(|write| matches!(write, Write::PutSecret(_))) {
             return self.engine.commit(transaction).await;
         }
-        match self.engine.commit(transaction.clone()).await {
-            // Somebody rotated the key since we sealed; nothing was written. Once more, with the new key.
-            Err(StoreError::StaleKey { current, .. }) => {
-                self.engine.commit(self.sealed_anew(transaction, &current)?).await
+        let mut transaction = transaction;
+        for _ in 0..KEY_CHANGES_MAX {
+            match self.engine.commit(transaction.clone()).await {
+                // Somebody rotated the key since we sealed; nothing was written. Once more, with the new key.
+                Err(StoreError::StaleKey { current, .. }) => {
+                    transaction = self.sealed_anew(transaction, &current)?
+                }
+                outcome => return outcome,
             }
-            outcome => outcome,
         }
+        self.engine.commit(transaction).await
     }
 
     fn sealed_anew(&self, mut transaction: Transaction, key_id: &str) -> Result<Transaction, StoreError> {
@@ -308,11 +315,18 @@ impl Reader {
     /// A page of documents.
     pub async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
         let limit = listing.limit.clamp(1, PAGE_MAX);
+        let has_nul = |text: &String| text.contains('\0');
+        if has_nul(&listing.kind) || [&listing.parent, &listing.prefix].into_iter().flatten().any(has_nul) {
+            return Ok(Vec::new());
+        }
         self.engine.list(Listing { limit, ..listing }).await
     }
 
     /// A secret, opened.
     pub async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Secret<Vec<u8>>>, StoreError> {
+        if name.contains('\0') {
+            return Ok(None);
+        }
         let sealed = self.engine.secret(owner, name).await?;
         sealed.map(|sealed| self.keyring.open(&sealed)).transpose()
     }
@@ -364,12 +378,19 @@ impl Reader {
 
     /// How far a feed reader had come when it last said so.
     pub async fn position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
+        if reader.contains('\0') {
+            return Ok(None);
+        }
         self.engine.position(reader).await
     }
 
     /// A page of the audit log, newest first.
     pub async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
         let limit = listing.limit.clamp(1, PAGE_MAX);
+        let texts = [&listing.actor, &listing.target, &listing.action];
+        if texts.into_iter().flatten().any(|text| text.contains('\0')) {
+            return Ok(Vec::new());
+        }
         self.engine.audit_list(AuditListing { limit, ..listing }).await
     }
 }

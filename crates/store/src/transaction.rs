@@ -236,6 +236,12 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
                 key(what, text)?;
             }
             document.unique_keys.iter().try_for_each(|text| key("unique key", text))?;
+            if document.uuid.is_nil() {
+                return Err(StoreError::invalid(format!(
+                    "{} {}: it may not have the nil uuid",
+                    document.kind, document.id
+                )));
+            }
             if document.id != document.id.to_lowercase() {
                 return Err(StoreError::invalid(format!("path {:?} must be in lower case", document.id)));
             }

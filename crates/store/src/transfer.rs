@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, Write};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
 use crate::StoreError;
@@ -22,6 +24,17 @@ impl Table {
     /// What one of its columns holds.
     pub(crate) fn holds(&self, name: &str) -> Holds {
         self.columns.iter().find(|column| column.name == name).map_or(Holds::Text, |column| column.holds)
+    }
+
+    /// What is wrong with a row on its way in, if anything is.
+    fn fault(&self, row: &Row) -> Option<String> {
+        if let Some(unknown) = row.keys().find(|name| !self.columns.iter().any(|column| column.name == *name))
+        {
+            return Some(format!("{} has no column {unknown:?} in this release", self.name));
+        }
+        let fits = |column: &&Column| column.holds.takes(row.get(column.name).unwrap_or(&Value::Null));
+        let column = self.columns.iter().find(|column| !fits(column))?;
+        Some(format!("column {} of {} is no {:?}", column.name, self.name, column.holds))
     }
 
     /// The condition that its key is there: rows without one do not move.
@@ -46,6 +59,21 @@ pub(crate) enum Holds {
     Flag,
     Bytes,
     Json,
+}
+
+impl Holds {
+    /// Whether a value is of this kind; whether it may be absent, the database knows.
+    fn takes(self, value: &Value) -> bool {
+        match (self, value) {
+            (Holds::Json, _) | (_, Value::Null) => true,
+            (Holds::Uuid, Value::String(text)) => text.parse::<::uuid::Uuid>().is_ok(),
+            (Holds::Text, Value::String(text)) => !text.contains('\0'),
+            (Holds::Integer, Value::Number(number)) => number.is_i64(),
+            (Holds::Flag, Value::Bool(_)) => true,
+            (Holds::Bytes, Value::String(text)) => BASE64.decode(text).is_ok(),
+            _ => false,
+        }
+    }
 }
 
 const fn column(name: &'static str, holds: Holds) -> Column {
@@ -167,6 +195,10 @@ const FORMAT: &str = "shipshape-export";
 const FORMAT_VERSION: u64 = 1;
 const BLOCK: usize = 500;
 
+/// Together longer than the lease of a sealer that was killed.
+const SEALING_TRIES: usize = 100;
+const SEALING_PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
+
 /// How many rows of each table were moved.
 pub type Counts = Vec<(&'static str, usize)>;
 
@@ -174,7 +206,7 @@ impl Store {
     /// Writes everything that moves with the store as lines of JSON. Nobody may write meanwhile; on SQLite the open
     /// store is the proof of that.
     pub async fn export(&self, out: &mut (dyn Write + Send)) -> Result<Counts, StoreError> {
-        self.seal_audit(::uuid::Uuid::new_v4()).await?;
+        self.seal_everything().await?;
         let mut meta = Map::new();
         for key in MOVED_META {
             if let Some(value) = self.engine.meta(key).await? {
@@ -205,6 +237,21 @@ impl Store {
         line(out, &json!({ "end": total }))?;
         out.flush().map_err(unwritten)?;
         Ok(counts)
+    }
+
+    /// Only what is sealed moves. A sealer that was killed a moment ago still holds its lease; that is soon over.
+    async fn seal_everything(&self) -> Result<(), StoreError> {
+        let owner = ::uuid::Uuid::new_v4();
+        for _ in 0..SEALING_TRIES {
+            self.seal_audit(owner).await?;
+            if self.engine.audit_unsealed(1).await?.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(SEALING_PAUSE).await;
+        }
+        Err(StoreError::invalid(
+            "export: audit records are not sealed, because another process is at it or holds a transaction open".to_owned(),
+        ))
     }
 
     /// Reads an export into this store, which must be empty; all of it or nothing. Its key file must hold the keys of
@@ -265,6 +312,9 @@ impl Store {
                 ))
                 .into());
             };
+            if let Some(fault) = TABLES[place].fault(&row) {
+                return Err(StoreError::invalid(format!("import, line {number}: {fault}")).into());
+            }
             if place != current || block.len() >= BLOCK {
                 import.rows(&TABLES[current], std::mem::take(&mut block)).await?;
                 current = place;

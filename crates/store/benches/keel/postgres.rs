@@ -149,7 +149,9 @@ impl Watch {
         {
             // Whoever claims a lane after our completion must find it free here: so it is free before.
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-            claimed.iter().for_each(|it| drop(running.remove(&it.hold.lane)));
+            for it in &claimed {
+                running.remove(&it.hold.lane);
+            }
         }
         let fates = store.complete(completions(&claimed)).await?;
         ensure!(fates.iter().all(|it| *it == Fate::Done), "a fresh hold was lost");

@@ -191,20 +191,33 @@ end $$;
 create function trim_history_v1(kind_ text, age_us_ bigint, max_ integer, meta_keys_ text[], meta_values_ text[])
 returns integer language plpgsql as $$
 declare
-  now_  bigint := micros_v1();
-  old_  uuid[];
-  dead_ uuid[];
+  now_   bigint := micros_v1();
+  old_   uuid[];
+  etags_ bigint[];
+  still_ uuid[];
+  dead_  uuid[];
 begin
-  select array_agg(h.id) into old_ from (
-    select id from history where kind = kind_ and finished < now_ - age_us_ order by finished, id limit max_) h;
+  -- The versions are read before this transaction writes, and so before it has a number: a document that another
+  -- transaction changes from here on is left for the next round. Else its end, told under our older number, would
+  -- stand in the feed before that change.
+  select array_agg(h.id), array_agg(d.etag) into old_, etags_ from (
+    select id from history where kind = kind_ and finished < now_ - age_us_ order by finished, id limit max_) h
+  left join documents d on d.uuid = h.id and d.deleted_at is null;
   if old_ is null then
     return 0;
   end if;
-  perform from documents where uuid = any (old_) and deleted_at is null order by uuid for update;
+  select array_agg(l.uuid) into still_ from (
+    select d.uuid from documents d join unnest(old_, etags_) as x (uuid, etag) on x.uuid = d.uuid and x.etag = d.etag
+    where d.deleted_at is null order by d.uuid for update of d skip locked) l;
+  select array_agg(x.uuid) into old_ from unnest(old_, etags_) as x (uuid, etag)
+  where x.etag is null or x.uuid = any (still_);
+  if old_ is null then
+    return 0;
+  end if;
   delete from history where id = any (old_);
   with gone as (
     update documents set etag = etag + 1, changed = now_, deleted_at = now_
-    where uuid = any (old_) and deleted_at is null returning uuid, kind, etag),
+    where uuid = any (still_) and deleted_at is null returning uuid, kind, etag),
   told as (
     insert into feed (kind, uuid, etag, deleted, at) select kind, uuid, etag, true, now_ from gone)
   select array_agg(uuid) into dead_ from gone;

@@ -10,6 +10,7 @@ use deadpool_postgres::Object;
 use futures_util::future::{join_all, join3};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
+use uuid::Uuid;
 
 use super::error::{self, Remedy};
 use super::steps::{Answers, Bound, Sorted, Step, audit_step};
@@ -19,29 +20,44 @@ use crate::wake::{Topic, Topics};
 use crate::work::Signals;
 use crate::{Etag, StoreError};
 
+/// The write that services make most: one document, its feed row and, unless `$5` is null, its audit record. In one
+/// statement it is a transaction by itself, and costs half of what the same in three does.
 const UPDATE_ONE: &str = "with changed as (
     update documents set etag = etag + 1, changed = micros_v1(), body = $3, generation = generation + $4
     where uuid = $1 and etag = $2 and deleted_at is null returning kind, etag, changed),
-  told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, etag, false, changed from changed)
+  told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, etag, false, changed from changed),
+  noted as (
+    insert into audit (id, at, actor, action, target, reason, correlation, before, after)
+    select $5::uuid, changed, $6::text, $7::text, $8::text, $9::text, $10::uuid, $11::text, $12::text
+    from changed where $5::uuid is not null)
   select etag from changed";
 const CREATE_ONE: &str = "with created as (
     insert into documents (uuid, id, kind, parent, etag, generation, body, created, changed)
-    select $1, $2, $3, $4, 1, 1, $5, now, now from (select micros_v1() as now) t
+    select $1, $2, $3, $4, 1, 1, $13, now, now from (select micros_v1() as now) t
     on conflict do nothing returning kind, created),
-  told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, 1, false, created from created)
+  told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, 1, false, created from created),
+  noted as (
+    insert into audit (id, at, actor, action, target, reason, correlation, before, after)
+    select $5::uuid, created, $6::text, $7::text, $8::text, $9::text, $10::uuid, $11::text, $12::text
+    from created where $5::uuid is not null)
   select kind from created";
+
 impl Postgres {
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
         let mut writes = transaction.writes;
+        let entry = match writes.as_slice() {
+            [Write::Update(_) | Write::Create(_), Write::Audit(_)] => writes.pop(),
+            _ => None,
+        };
         if writes.len() == 1 {
-            match writes.remove(0) {
-                Write::Update(update) if update.unique_keys.is_none() => {
-                    return self.update_one(update).await;
+            match (writes.remove(0), entry) {
+                (Write::Update(update), entry) if update.unique_keys.is_none() => {
+                    return self.update_one(update, Noted::of(entry)).await;
                 }
-                Write::Create(document) if document.unique_keys.is_empty() => {
-                    return self.create_one(document).await;
+                (Write::Create(document), entry) if document.unique_keys.is_empty() => {
+                    return self.create_one(document, Noted::of(entry)).await;
                 }
-                other => writes.push(other),
+                (other, entry) => writes.extend([other].into_iter().chain(entry)),
             }
         }
         if writes.is_empty() {
@@ -66,10 +82,12 @@ impl Postgres {
         Ok(Committed { etags, signals })
     }
 
-    async fn update_one(&self, update: DocumentUpdate) -> Result<Committed, StoreError> {
+    async fn update_one(&self, update: DocumentUpdate, noted: Noted) -> Result<Committed, StoreError> {
         let DocumentUpdate { uuid, etag, body, desired, .. } = update;
-        let rows =
-            self.rows("update a document", UPDATE_ONE, &[&uuid, &etag.0, &body, &i64::from(desired)]).await?;
+        let generations = i64::from(desired);
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&uuid, &etag.0, &body, &generations];
+        values.extend(noted.values());
+        let rows = self.rows("update a document", UPDATE_ONE, &values).await?;
         if rows.is_empty() {
             let sql = "select etag from documents where uuid = $1 and deleted_at is null";
             return Err(match self.rows("read a document", sql, &[&uuid]).await?.first() {
@@ -81,9 +99,12 @@ impl Postgres {
         Ok(Committed { etags: vec![(uuid, etag.next())], signals: Vec::new() })
     }
 
-    async fn create_one(&self, document: NewDocument) -> Result<Committed, StoreError> {
+    async fn create_one(&self, document: NewDocument, noted: Noted) -> Result<Committed, StoreError> {
         let NewDocument { uuid, id, kind, parent, body, .. } = document;
-        let rows = self.rows("create a document", CREATE_ONE, &[&uuid, &id, &kind, &parent, &body]).await?;
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&uuid, &id, &kind, &parent];
+        values.extend(noted.values());
+        values.push(&body);
+        let rows = self.rows("create a document", CREATE_ONE, &values).await?;
         if rows.is_empty() {
             return Err(StoreError::Exists { kind, id });
         }
@@ -137,6 +158,40 @@ impl Postgres {
             }
             tried += 1;
         }
+    }
+}
+
+/// The audit record of a single document's change, as the statement takes it; all null when there is none.
+#[derive(Default)]
+struct Noted {
+    id: Option<Uuid>,
+    actor: Option<String>,
+    action: Option<String>,
+    target: Option<String>,
+    reason: Option<String>,
+    correlation: Option<Uuid>,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+impl Noted {
+    fn of(write: Option<Write>) -> Noted {
+        let Some(Write::Audit(entry)) = write else { return Noted::default() };
+        Noted {
+            id: Some(Uuid::now_v7()),
+            actor: Some(entry.actor),
+            action: Some(entry.action),
+            target: Some(entry.target),
+            reason: Some(entry.reason),
+            correlation: entry.correlation_id,
+            before: entry.before,
+            after: entry.after,
+        }
+    }
+
+    fn values(&self) -> [&(dyn ToSql + Sync); 8] {
+        let Noted { id, actor, action, target, reason, correlation, before, after } = self;
+        [id, actor, action, target, reason, correlation, before, after]
     }
 }
 

@@ -24,6 +24,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::StoreError;
+use crate::instant::{micros, time};
 use crate::open::{OpenError, Options};
 use crate::wake::{Topic, Topics, Wakeups};
 
@@ -163,17 +164,6 @@ fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, index: usize) ->
         what: "a row holds what it should not".to_owned(),
         source: Some(Box::new(error)),
     })
-}
-
-/// A stored time.
-fn time(micros: i64) -> Result<jiff::Timestamp, StoreError> {
-    jiff::Timestamp::from_microsecond(micros)
-        .map_err(|_| StoreError::broken(format!("a row holds {micros}, which is no time")))
-}
-
-/// A duration in the store's unit; longer than the store can count is for ever.
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
 }
 
 /// A number of rows as the server counts them.

@@ -12,12 +12,14 @@ mod writer;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
 
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
 use crate::StoreError;
+use crate::instant::{micros, time};
 use crate::wake::{Bells, Topic, Wakeups};
 
 pub(crate) use transfer::Import;
@@ -37,10 +39,21 @@ struct Shared {
     readers: Readers,
     bells: Bells,
     /// Raised only by an import; positions of another one are void.
-    generation: i64,
+    generation: AtomicI64,
     clock: api::clock::SharedClock,
     /// Held for as long as the store is open, so that no second process opens the file.
-    _lock: Option<File>,
+    lock: Mutex<Option<Lock>>,
+}
+
+/// The lock on a file; given back explicitly, because a process that is just being started by this one shares it until
+/// its own program begins.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 /// Read-only connections, as many as may be used at once.
@@ -63,6 +76,7 @@ impl Sqlite {
         // Readers first: the last one to leave folds the log into the file, and only the writer can.
         self.shared.readers.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         self.shared.writer.close().await;
+        drop(self.shared.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
     }
 
     /// There is one writer, and what it has not committed nobody waits for.
@@ -143,18 +157,4 @@ fn json_value(text: &str) -> Result<serde_json::Value, StoreError> {
         what: "a row holds text that is not JSON".to_owned(),
         source: Some(Box::new(error)),
     })
-}
-
-/// A stored time.
-fn time(micros: i64) -> Result<jiff::Timestamp, StoreError> {
-    jiff::Timestamp::from_microsecond(micros)
-        .map_err(|_| StoreError::broken(format!("a row holds {micros}, which is no time")))
-}
-
-/// Longer than any rest or lease is meant, and from now still before the last moment that a time can tell.
-const FOR_EVER_MICROS: i64 = 1000 * 366 * 24 * 3600 * 1_000_000;
-
-/// A duration in the store's unit; longer than the store can count is for ever.
-fn micros(duration: std::time::Duration) -> i64 {
-    i64::try_from(duration.as_micros()).map_or(FOR_EVER_MICROS, |micros| micros.min(FOR_EVER_MICROS))
 }

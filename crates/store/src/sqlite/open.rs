@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use tokio::sync::Semaphore;
 
 use super::writer::Writer;
-use super::{Readers, Shared, Sqlite};
+use super::{Lock, Readers, Shared, Sqlite};
 use crate::migrate::{self, Migration, Plan};
 use crate::open::{Location, Migrate, OpenError, Options, Schema, Writing};
 use crate::wake::Bells;
@@ -60,7 +61,7 @@ impl Sqlite {
             Plan::UpToDate => {}
             Plan::Apply { .. } => unreachable!("a plan that may not migrate is refused"),
         }
-        let generation = generation(path, &connection)?;
+        let generation = generation(path, &connection)?.into();
         let readers = readers(path, 2)?;
         let bells = Bells::default();
         // Nothing can be written through it: SQLite itself refuses on a read-only connection.
@@ -72,7 +73,7 @@ impl Sqlite {
             bells,
             generation,
             clock: options.clock.clone(),
-            _lock: None,
+            lock: Mutex::new(None),
         };
         Ok(Sqlite { shared: Arc::new(shared) })
     }
@@ -107,7 +108,7 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
         }
         apply_all(path, &connection, from, options)?;
     }
-    let generation = generation(path, &connection)?;
+    let generation = generation(path, &connection)?.into();
     let bells = Bells::default();
     let (writer, readers) = match options.writing {
         Writing::Inline => (
@@ -135,7 +136,7 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
         bells,
         generation,
         clock: options.clock.clone(),
-        _lock: lock,
+        lock: Mutex::new(lock),
     };
     Ok(Sqlite { shared: Arc::new(shared) })
 }
@@ -213,7 +214,7 @@ fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
 }
 
 /// Keeps a second process out for as long as the returned file is open.
-fn lock(path: &Path) -> Result<File, OpenError> {
+fn lock(path: &Path) -> Result<Lock, OpenError> {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Err(file(folder, "is no directory; make it, or name another place"));
@@ -245,7 +246,7 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     }
     // Only a help for whoever finds the file in use; the lock is what counts.
     let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-    Ok(lock)
+    Ok(Lock(lock))
 }
 
 /// Looks at an existing file without changing it; the connection is read-only.
@@ -281,7 +282,9 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
         other => other,
     };
     let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
-    if metadata.len() < pages * page_bytes {
+    // Folding the log into the file writes the first page first: when that was interrupted, the file is shorter than it
+    // says, and the rest is still in the log. What really is missing is found below.
+    if metadata.len() < pages * page_bytes && !has_log(path) {
         return Err(damaged(format!(
             "is cut short: it has {} of its {} bytes",
             metadata.len(),
@@ -303,9 +306,19 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
+/// Whether there are writes beside the file that are not yet in it.
+fn has_log(path: &Path) -> bool {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    std::fs::metadata(PathBuf::from(name)).is_ok_and(|log| log.len() > 0)
+}
+
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(128);
+    // Plans must not depend on what is bound: else SQLite prepares a statement anew whenever a bound value meets one of
+    // our partial indexes, which cost as much as all the rest of a claim.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch("pragma cache_size = -65536; pragma temp_store = memory;")
 }
 

@@ -1,5 +1,6 @@
 //! What readers ask: documents, lists, work, lanes, the feed, the audit log.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::audit::{AuditEntry, AuditRecord};
@@ -186,7 +187,7 @@ impl Sqlite {
     }
 
     pub(crate) async fn feed_now(&self) -> Result<Position, StoreError> {
-        let generation = self.shared.generation;
+        let generation = self.shared.generation.load(Ordering::Acquire);
         self.read(move |connection| {
             let seq = connection.query_row("select coalesce(max(seq), 0) from feed", [], |row| row.get(0))?;
             Ok(Position { generation, tx: 0, seq })
@@ -195,7 +196,7 @@ impl Sqlite {
     }
 
     pub(crate) async fn feed_after(&self, position: Position, limit: usize) -> Result<FeedPage, FeedError> {
-        let generation = self.shared.generation;
+        let generation = self.shared.generation.load(Ordering::Acquire);
         let page = self
             .read(move |connection| {
                 let floor: String = connection

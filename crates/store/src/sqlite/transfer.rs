@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -130,6 +131,7 @@ impl Import {
 
     pub(crate) async fn commit(self, meta: Vec<(String, String)>) -> Result<(), StoreError> {
         let rows = self.rows;
+        let generation = meta.iter().find(|(key, _)| key == "generation").and_then(|(_, it)| it.parse().ok());
         self.engine
             .write(move |session| {
                 for (table, row) in rows {
@@ -167,7 +169,12 @@ impl Import {
                 )?;
                 session.set_meta(&meta)
             })
-            .await
+            .await?;
+        // From here on positions of the store that was exported are void, in this process too.
+        if let Some(generation) = generation {
+            self.engine.shared.generation.store(generation, Ordering::Release);
+        }
+        Ok(())
     }
 }
 

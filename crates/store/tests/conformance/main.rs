@@ -4,4 +4,38 @@
 #[macro_use]
 mod bed;
 
+// What tests stand on.
+mod crew;
+mod fixture;
+mod hands;
+mod load;
+mod raw;
+
+// The queue.
 mod basics;
+mod budgets;
+mod clocks;
+mod cost;
+mod crash;
+mod exclusion;
+mod expiry;
+mod model;
+mod order;
+mod races;
+mod signals;
+
+// Documents, the feed, the log.
+mod audit;
+mod documents;
+mod feed;
+mod retention;
+mod secrets;
+mod transfer;
+mod typed;
+mod upgrade;
+mod wake;
+
+// Bad days.
+mod disk;
+mod files;
+mod outage;

@@ -1,0 +1,273 @@
+//! A worker that a test drives and kills: it opens a store, does what each line of its input says, and answers in
+//! lines. It ends when its input does, so it never outlives a test that was itself killed.
+//!
+//! `drill URL KEYFILE` answers `ready`, and then to
+//! - `claim KIND LEASE_MS` with `held WORK LANE OWNER FENCE ATTEMPT STEP` or `none`; `take KIND LEASE_MS` likewise, for
+//!   what another holder lost;
+//! - `checkpoint STEP` with `saved` or `lost`;
+//! - `complete` with `completing` before it is sent and `completed` or `lost` after;
+//! - `work DIRECTORY CLAIMERS LEASE_MS` with `working`; from then on it works by itself (see [`Crew`]);
+//! - `stop` with `stopped`, when all that it holds has ended; then it ends itself.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use api::clock::SystemClock;
+use api::work::{Ending, WorkKind};
+use serde_json::json;
+use store::{Claimed, Completion, Fate, Hold, Keyring, Options, Store, StoreError, Yielding};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(url), Some(key_file)) = (arguments.next(), arguments.next()) else {
+        bail!("usage: drill URL KEYFILE")
+    };
+    let keyring = Keyring::read(Path::new(&key_file))?;
+    let store = Store::open(Options::new(url.parse()?, keyring, Arc::new(SystemClock))).await?;
+    say("ready");
+    let mut orders = orders();
+    let mut worker = Worker { store, owner: Uuid::new_v4(), hold: None };
+    let mut crew: Option<Crew> = None;
+    while let Some(order) = orders.recv().await {
+        let words: Vec<&str> = order.split_whitespace().collect();
+        match words.as_slice() {
+            ["claim", kind, lease] => worker.claim(kind, lease, false).await?,
+            ["take", kind, lease] => worker.claim(kind, lease, true).await?,
+            ["checkpoint", step] => worker.checkpoint(step).await?,
+            ["complete"] => worker.complete().await?,
+            ["work", directory, claimers, lease] => {
+                let lease = Duration::from_millis(lease.parse()?);
+                crew = Some(Crew::start(worker.store.clone(), directory.into(), claimers.parse()?, lease));
+                say("working");
+            }
+            ["stop"] => {
+                if let Some(crew) = crew.take() {
+                    crew.stop().await?;
+                }
+                say("stopped");
+                return Ok(());
+            }
+            _ => bail!("{order:?} is no order"),
+        }
+    }
+    Ok(())
+}
+
+fn say(line: &str) {
+    // Whoever listened is gone: the input ends as well, and with it this process.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+/// The lines of the standard input.
+fn orders() -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// Does one thing at a time, as it is told.
+struct Worker {
+    store: Store,
+    owner: Uuid,
+    hold: Option<Hold>,
+}
+
+impl Worker {
+    async fn claim(&mut self, kind: &str, lease_ms: &str, lost: bool) -> anyhow::Result<()> {
+        let (kind, lease): (WorkKind, _) = (kind.parse()?, Duration::from_millis(lease_ms.parse()?));
+        let claimed = match lost {
+            true => self.store.take_over_for(kind, 1, self.owner, lease).await?,
+            false => self.store.claim_for(kind, 1, self.owner, lease).await?,
+        };
+        let Some(Claimed { hold, attempt, step, .. }) = claimed.into_iter().next() else {
+            say("none");
+            return Ok(());
+        };
+        self.hold = Some(hold);
+        let Hold { work, lane, owner, fence } = hold;
+        say(&format!("held {work} {lane} {owner} {fence} {attempt} {}", step.as_deref().unwrap_or("-")));
+        Ok(())
+    }
+
+    async fn checkpoint(&mut self, step: &str) -> anyhow::Result<()> {
+        match self
+            .store
+            .checkpoint(self.hold.context("nothing is held")?, step, json!({ "after": step }))
+            .await
+        {
+            Ok(_) => say("saved"),
+            Err(StoreError::LostLease { .. }) => say("lost"),
+            Err(other) => return Err(other.into()),
+        }
+        Ok(())
+    }
+
+    async fn complete(&mut self) -> anyhow::Result<()> {
+        let hold = self.hold.context("nothing is held")?;
+        say("completing");
+        match self
+            .store
+            .complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }])
+            .await?
+            .as_slice()
+        {
+            [Fate::Done] => say("completed"),
+            _ => say("lost"),
+        }
+        Ok(())
+    }
+}
+
+/// Several claimers of both kinds that take what is due and what others lost, in steps, until they are told to stop.
+///
+/// What they do is witnessed outside the store. In the directory each lane has a file, and who works on the lane has
+/// it locked: the lock ends with the process, however that ends. Whoever finds it locked says `double`. What was
+/// ended is written to `done` there, one line each.
+struct Crew {
+    hands: Arc<Hands>,
+    tasks: JoinSet<anyhow::Result<()>>,
+}
+
+struct Hands {
+    store: Store,
+    owner: Uuid,
+    lease: Duration,
+    directory: PathBuf,
+    /// What this process holds, and when it last was sure to.
+    held: Mutex<HashMap<Uuid, Instant>>,
+    stopping: AtomicBool,
+}
+
+impl Crew {
+    fn start(store: Store, directory: PathBuf, claimers: usize, lease: Duration) -> Crew {
+        let hands = Arc::new(Hands {
+            store,
+            owner: Uuid::new_v4(),
+            lease,
+            directory,
+            held: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        });
+        let mut tasks = JoinSet::new();
+        for n in 0..claimers {
+            let (hands, kind) = (hands.clone(), WorkKind::ALL[n % 2]);
+            tasks.spawn(async move { hands.claimer(kind).await });
+        }
+        let renewing = hands.clone();
+        tasks.spawn(async move { renewing.renew().await });
+        Crew { hands, tasks }
+    }
+
+    async fn stop(mut self) -> anyhow::Result<()> {
+        self.hands.stopping.store(true, Ordering::SeqCst);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+}
+
+impl Hands {
+    async fn claimer(&self, kind: WorkKind) -> anyhow::Result<()> {
+        while !self.stopping.load(Ordering::SeqCst) {
+            let began = Instant::now();
+            let mut claimed = self.store.claim_for(kind, 4, self.owner, self.lease).await?;
+            claimed.extend(self.store.take_over_for(kind, 4, self.owner, self.lease).await?);
+            for it in &claimed {
+                self.held().insert(it.hold.lane, began);
+            }
+            if claimed.is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            for it in claimed {
+                self.carry_out(&it).await?;
+                self.held().remove(&it.hold.lane);
+            }
+        }
+        Ok(())
+    }
+
+    /// Two steps, then the end; but a manifest makes way when it is asked to.
+    async fn carry_out(&self, claimed: &Claimed) -> anyhow::Result<()> {
+        let hold = claimed.hold;
+        let witness = File::create(self.directory.join(hold.lane.to_string()))?;
+        if !self.is_sure(hold.lane) {
+            return Ok(());
+        }
+        if witness.try_lock().is_err() {
+            say(&format!("double {}", hold.lane));
+        }
+        let done = match claimed.step.as_deref() {
+            Some("two") => 2,
+            Some(_) => 1,
+            None => 0,
+        };
+        for step in ["one", "two"].into_iter().skip(done) {
+            tokio::task::yield_now().await;
+            match self.store.checkpoint(hold, step, json!({ "after": step })).await {
+                Ok(signals) if signals.preempt => {
+                    witness.unlock()?;
+                    let yielding = Yielding { hold, rest: Duration::ZERO, attempt_spent: false };
+                    return match self.store.hand_back(yielding).await {
+                        Ok(()) | Err(StoreError::LostLease { .. }) => Ok(()),
+                        Err(other) => Err(other.into()),
+                    };
+                }
+                Ok(_) => {}
+                Err(StoreError::LostLease { .. }) => return Ok(()),
+                Err(other) => return Err(other.into()),
+            }
+        }
+        // Unlocked before it is ended: from then on the lane is somebody else's.
+        witness.unlock()?;
+        let ended = self
+            .store
+            .complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }])
+            .await?;
+        if ended == [Fate::Done] {
+            let mut log = File::options().create(true).append(true).open(self.directory.join("done"))?;
+            log.write_all(format!("{}\n", hold.work).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Renews everything that is held, four times within each lease.
+    async fn renew(&self) -> anyhow::Result<()> {
+        while !(self.stopping.load(Ordering::SeqCst) && self.held().is_empty()) {
+            tokio::time::sleep(self.lease / 4).await;
+            let began = Instant::now();
+            let lanes: Vec<Uuid> = self.held().keys().copied().collect();
+            for renewed in self.store.renew_for(self.owner, lanes, self.lease).await? {
+                if let Some(sure) = self.held().get_mut(&renewed.lane) {
+                    *sure = began;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the lease has so much of its time left that work may begin.
+    fn is_sure(&self, lane: Uuid) -> bool {
+        self.held().get(&lane).is_some_and(|sure| sure.elapsed() < self.lease * 2 / 3)
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, Instant>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,91 @@
+//! A writer in a process of its own, to be killed: it creates and changes notes as fast as it can, and prints each
+//! write that was answered, `UUID ETAG BYTES .`, one line in one piece. It ends when its standard input does.
+//!
+//! `scribe STORE KEYS`: a path or URL, and the file of its keys.
+
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use api::clock::SystemClock;
+use api::doc::Document;
+use serde::{Deserialize, Serialize};
+use store::{By, Keyring, Location, Options, Store};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+/// So many write at the same time.
+const WRITERS: usize = 4;
+
+/// The same noun as the tests', who read what this process wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    id: String,
+    shelf: String,
+    text: String,
+}
+
+impl Document for Note {
+    const KIND: &'static str = "note";
+
+    fn path(&self) -> String {
+        self.id.to_lowercase()
+    }
+
+    fn scope(&self) -> String {
+        self.shelf.clone()
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(place), Some(keys)) = (arguments.next(), arguments.next()) else {
+        eprintln!("scribe: give a store and a key file");
+        return Ok(ExitCode::from(2));
+    };
+    // In a thread of its own: what blocks on the input must not block the runtime's end.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::abort();
+    });
+    let location = if place.contains("://") { place.parse()? } else { Location::Sqlite(place.into()) };
+    let options = Options::new(location, Keyring::read(Path::new(&keys))?, Arc::new(SystemClock));
+    let store = Store::open(options).await?;
+    let mut writers = JoinSet::new();
+    for _ in 0..WRITERS {
+        writers.spawn(write(store.clone()));
+    }
+    while let Some(ended) = writers.join_next().await {
+        ended??;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Creates a note and changes it twice, for ever. Some texts are long, so that the log is folded into the file often.
+async fn write(store: Store) -> anyhow::Result<()> {
+    let by = By::service("scribe");
+    for round in 0.. {
+        let bytes = [20, 2_000, 30_000][round % 3];
+        let id = format!("/notes/{}", Uuid::new_v4());
+        let mut note = Note { id, shelf: "/shelf".to_owned(), text: "x".repeat(bytes) };
+        let (uuid, etag) = store.collection().create(&note, &by).await?;
+        answered(&format!("{uuid} {etag} {bytes} .\n"))?;
+        for more in 1..=2 {
+            let Some(read) = store.documents::<Note>().get(uuid).await? else {
+                anyhow::bail!("{uuid} is gone")
+            };
+            note.text = "y".repeat(bytes + more);
+            let etag = store.collection().update(&read, &note, &by).await?;
+            answered(&format!("{uuid} {etag} {} .\n", bytes + more))?;
+        }
+    }
+    Ok(())
+}
+
+fn answered(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    Ok(out.flush()?)
+}

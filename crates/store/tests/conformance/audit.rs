@@ -1,0 +1,376 @@
+//! The audit log's chain: whoever changes, cuts or swaps records without the key is found out.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::json;
+use store::housekeeping::{self, Metrics};
+use store::{AuditListing, AuditRow, By, ChainHead, Retention, Store};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::bed::short_or_long;
+use crate::fixture::{Note, cases, eventually, written};
+use crate::raw::Raw;
+
+async fn listed(store: &Store) -> Vec<AuditRow> {
+    store.audit_list(AuditListing { limit: 1000, ..AuditListing::default() }).await.unwrap()
+}
+
+/// Seals until all is sealed, and lets the next sealer begin at once. On PostgreSQL a neighbour's open transaction may
+/// hold the sealer back for a moment.
+async fn seal_all(store: &Store) {
+    let sealer = Uuid::new_v4();
+    eventually("all records are sealed", async || {
+        store.seal_audit(sealer).await.unwrap();
+        listed(store).await.iter().all(|row| row.record.number.is_some()).then_some(())
+    })
+    .await;
+    store.release_lease("audit-sealer", sealer).await.unwrap();
+}
+
+async fn faults(store: &Store) -> Vec<String> {
+    store.verify_audit(None).await.unwrap().faults
+}
+
+/// A log with `count` sealed records of different kinds.
+async fn sealed_log(store: &Store, count: usize) -> ChainHead {
+    for number in 0..count {
+        let correlation_id = (number % 2 == 0).then(Uuid::new_v4);
+        let who = By { actor: format!("actor {number}"), reason: format!("reason {number}"), correlation_id };
+        let (before, after) = (json!({ "before": number }), json!({ "after": number }));
+        let before = (number % 3 > 0).then_some(&before);
+        let after = (number % 3 < 2).then_some(&after);
+        let entry = who.entry(&format!("thing.change{number}"), &format!("/thing/{number}"), before, after);
+        store.audit_writer().put(vec![entry]).await.unwrap();
+    }
+    seal_all(store).await;
+    let verified = store.verify_audit(None).await.unwrap();
+    assert_eq!((verified.faults, verified.records), (vec![], i64::try_from(count).unwrap()));
+    verified.head
+}
+
+/// What somebody who can write to the database, but has no key, does to the log.
+#[derive(Debug, Clone)]
+enum Tampering {
+    Change {
+        column: usize,
+        number: usize,
+    },
+    Cut {
+        from: usize,
+        to: usize,
+    },
+    /// Two records change places, with or without their seals.
+    Swap {
+        one: usize,
+        two: usize,
+        seals: bool,
+    },
+    /// A record is taken out of the chain, to be sealed anew at its end.
+    Unseal {
+        number: usize,
+    },
+    /// A record is repeated behind the end, or in front of the beginning.
+    Repeat {
+        number: usize,
+        behind: bool,
+    },
+    /// One record is removed, and all behind it move up.
+    CloseUp {
+        number: usize,
+    },
+}
+
+/// Ways to change a record, each in SQL that both engines understand.
+const CHANGES: [&str; 16] = [
+    "at = at + 1",
+    "at = -at",
+    "actor = actor || 'x'",
+    "action = 'thing.delete'",
+    "target = substr(target, 1, length(target) - 1)",
+    "reason = ''",
+    "reason = actor, actor = reason",
+    "correlation = case when correlation is null then {uuid} else null end",
+    "correlation = {uuid}",
+    "before = coalesce(before, '') || 'x'",
+    "before = case when before is null then 'x' else null end",
+    "after = before, before = coalesce(after, 'x')",
+    "after = case when after is null then '' else null end",
+    "id = {uuid}",
+    "seal = case when substr(seal, 1, 1) = '0' then '1' else '0' end || substr(seal, 2)",
+    "seal = null",
+];
+
+const RECORDS: usize = 12;
+
+fn tampering() -> impl Strategy<Value = Tampering> {
+    let number = 1..=RECORDS;
+    prop_oneof![
+        4 => (0..CHANGES.len(), number.clone()).prop_map(|(column, number)| Tampering::Change { column, number }),
+        2 => (number.clone(), number.clone()).prop_map(|(one, two)| Tampering::Cut { from: one.min(two), to: one.max(two) }),
+        2 => (1..RECORDS, number.clone(), any::<bool>()).prop_map(|(gap, one, seals)| Tampering::Swap { one, two: (one + gap - 1) % RECORDS + 1, seals }),
+        1 => number.clone().prop_map(|number| Tampering::Unseal { number }),
+        1 => (number.clone(), any::<bool>()).prop_map(|(number, behind)| Tampering::Repeat { number, behind }),
+        1 => (1..RECORDS).prop_map(|number| Tampering::CloseUp { number }),
+    ]
+}
+
+impl Tampering {
+    async fn carry_out(&self, raw: &Raw) {
+        let fresh = raw.uuid(Uuid::new_v4());
+        match self {
+            Tampering::Change { column, number } => {
+                let change = CHANGES[*column].replace("{uuid}", &fresh);
+                raw.execute(&format!("update audit set {change} where number = {number}")).await;
+            }
+            Tampering::Cut { from, to } => {
+                raw.execute(&format!("delete from audit where number between {from} and {to}")).await
+            }
+            Tampering::Swap { one, two, seals } => {
+                let columns = if *seals {
+                    "number = case number when {one} then {two} else {one} end"
+                } else {
+                    "number = case number when {one} then {two} else {one} end, seal = (select b.seal from audit_copy b where b.number = case audit.number when {one} then {two} else {one} end)"
+                };
+                let columns = columns.replace("{one}", &one.to_string()).replace("{two}", &two.to_string());
+                // The index on numbers is in the way of an exchange in one step; whoever tampers takes two.
+                raw.execute(&format!(
+                    "drop index audit_by_number; update audit set {columns} where number in ({one}, {two});
+                     create unique index audit_by_number on audit (number) where number is not null"
+                ))
+                .await;
+            }
+            Tampering::Unseal { number } => {
+                raw.execute(&format!("update audit set number = null, seal = null where number = {number}"))
+                    .await
+            }
+            Tampering::Repeat { number, behind } => {
+                let to = if *behind { i64::try_from(RECORDS).unwrap() + 1 } else { 0 };
+                let place = match raw {
+                    Raw::Sqlite(_) => "seq",
+                    Raw::Postgres { .. } => "tx, seq",
+                };
+                let moved = match raw {
+                    Raw::Sqlite(_) => "1000 + seq",
+                    Raw::Postgres { .. } => "tx, 1000 + seq",
+                };
+                let columns = "id, at, actor, action, target, reason, correlation, before, after, seal";
+                raw.execute(&format!(
+                    "insert into audit ({place}, number, {columns}) select {moved}, {to}, {columns} from audit where number = {number}"
+                )).await;
+            }
+            Tampering::CloseUp { number } => {
+                raw.execute(&format!(
+                    "drop index audit_by_number; delete from audit where number = {number};
+                     update audit set number = number - 1 where number > {number};
+                     create unique index audit_by_number on audit (number) where number is not null"
+                ))
+                .await;
+            }
+        }
+    }
+}
+
+async fn restore(raw: &Raw) {
+    raw.execute("delete from audit; insert into audit select * from audit_copy").await;
+}
+
+on_both_engines! {
+    async fn any_change_cut_or_swap_is_found(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let head = sealed_log(store, RECORDS).await;
+        raw.execute("create table audit_copy as select * from audit").await;
+        // Each column once, and then at random.
+        let every = (0..CHANGES.len()).map(|column| Tampering::Change { column, number: 1 + column % RECORDS });
+        for tampering in every.chain(cases(short_or_long(60, 3000), tampering())) {
+            tampering.carry_out(&raw).await;
+            let found = store.verify_audit(Some(head.clone())).await.unwrap();
+            assert!(!found.faults.is_empty(), "{tampering:?} went unnoticed, though a head was noted");
+            // And without a head that was noted elsewhere.
+            assert!(!faults(store).await.is_empty(), "{tampering:?} went unnoticed");
+            restore(&raw).await;
+        }
+        assert_eq!(faults(store).await, Vec::<String>::new());
+    }
+}
+
+on_both_engines! {
+    async fn what_was_tampered_with_stays_found_after_the_sealer_went_on(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        sealed_log(store, RECORDS).await;
+        raw.execute("create table audit_copy as select * from audit").await;
+        raw.execute("update audit set number = null, seal = null where number = 5").await;
+        written(store, &Note::fresh()).await;
+        seal_all(store).await;
+        assert!(!faults(store).await.is_empty());
+        // Made whole again for the check that ends this test.
+        raw.execute("delete from audit; insert into audit select * from audit_copy; delete from meta where key = 'audit_head'").await;
+        assert!(!faults(store).await.is_empty(), "the end of the chain was removed unnoticed");
+        raw.execute("delete from audit; drop table audit_copy; delete from secrets where name = 'audit-chain'").await;
+    }
+}
+
+on_both_engines! {
+    async fn a_forged_head_or_floor_is_found_and_stops_the_sealer(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let (me, head) = (Uuid::new_v4(), sealed_log(store, RECORDS).await);
+        let signed = raw.one("select value from meta where key = 'audit_head'").await;
+        let set = async |key: &str, value: &str| {
+            raw.execute(&format!("delete from meta where key = '{key}'; insert into meta (key, value) values ('{key}', '{value}')")).await;
+        };
+        let signature = signed.split_once(' ').unwrap().1.to_owned();
+        // A cut end with a head to match, the same head under the other's name, and nonsense.
+        let earlier = ChainHead { number: 3, seal: listed(store).await.iter().find(|it| it.record.number == Some(3)).unwrap().record.seal.clone().unwrap() };
+        for forged in [format!("{earlier} {signature}"), earlier.to_string(), String::new(), "0: ".to_owned(), signed.replace(' ', "  ")] {
+            set("audit_head", &forged).await;
+            let found = faults(store).await;
+            assert!(found.iter().any(|it| it == "the store's audit_head was changed by someone without the key"), "{forged:?}: {found:?}");
+            written(store, &Note::fresh()).await;
+            let refusal = eventually("the sealer stops", async || store.seal_audit(me).await.err()).await;
+            assert!(refusal.to_string().contains("the audit log cannot be sealed"), "{refusal}");
+        }
+        set("audit_head", &signed).await;
+        for forged in [format!("{earlier} {signature}"), signed.clone(), "x".to_owned()] {
+            set("audit_floor", &forged).await;
+            let found = faults(store).await;
+            assert!(found.iter().any(|it| it.contains("audit_floor was changed")), "{forged:?}: {found:?}");
+        }
+        raw.execute("delete from meta where key = 'audit_floor'").await;
+        store.release_lease("audit-sealer", me).await.unwrap();
+        seal_all(store).await;
+        let verified = store.verify_audit(Some(head)).await.unwrap();
+        assert_eq!(verified.faults, Vec::<String>::new());
+    }
+}
+
+on_both_engines! {
+    async fn a_head_that_was_noted_elsewhere_tells_a_chain_that_was_made_anew(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let noted = sealed_log(store, RECORDS).await;
+        let as_text: ChainHead = noted.to_string().parse().unwrap();
+        assert_eq!(as_text, noted);
+        for nonsense in ["", "1", "x:y", "-1:00", &format!("1:{}", "g".repeat(64)), &format!("{noted}0")] {
+            assert!(nonsense.parse::<ChainHead>().is_err(), "{nonsense:?}");
+        }
+        written(store, &Note::fresh()).await;
+        seal_all(store).await;
+        assert_eq!(store.verify_audit(Some(noted.clone())).await.unwrap().faults, Vec::<String>::new());
+        let wrong = ChainHead { seal: noted.seal.replace(|it: char| it.is_ascii_digit(), "a"), ..noted.clone() };
+        assert_eq!(store.verify_audit(Some(wrong)).await.unwrap().faults, [format!("record {RECORDS} is not the one whose seal was noted")]);
+        let beyond = ChainHead { number: 1000, ..noted.clone() };
+        assert_eq!(store.verify_audit(Some(beyond)).await.unwrap().faults, ["the chain ends at 13, but a head at 1000 was noted"]);
+
+        // All records, the head and even the chain's key are gone: only the note can tell.
+        raw.execute("delete from audit; delete from meta where key = 'audit_head'; delete from secrets where name = 'audit-chain'").await;
+        assert_eq!(faults(store).await, Vec::<String>::new());
+        assert_eq!(store.verify_audit(Some(noted.clone())).await.unwrap().faults, ["the chain is empty, though a head of it is known"]);
+        sealed_log(store, RECORDS + 3).await;
+        assert_eq!(store.verify_audit(Some(noted)).await.unwrap().faults, [format!("record {RECORDS} is not the one whose seal was noted")]);
+    }
+}
+
+on_both_engines! {
+    async fn many_sealers_at_once_make_one_chain(bed: &Bed) {
+        let mut stores = vec![bed.store.clone()];
+        if bed.is_shared() {
+            stores.extend([bed.another().await, bed.another().await]);
+        }
+        let (mut writers, mut sealers, stop) = (JoinSet::new(), JoinSet::new(), CancellationToken::new());
+        for number in 0..4 {
+            let store = stores[number % stores.len()].clone();
+            writers.spawn(async move {
+                for _ in 0..25 {
+                    written(&store, &Note::fresh()).await;
+                }
+            });
+            let (store, stop) = (stores[number % stores.len()].clone(), stop.clone());
+            sealers.spawn(async move {
+                let me = Uuid::new_v4();
+                while !stop.is_cancelled() {
+                    store.seal_audit(me).await.unwrap();
+                    // The lease goes round, so that each of them seals.
+                    store.release_lease("audit-sealer", me).await.unwrap();
+                }
+            });
+        }
+        writers.join_all().await;
+        stop.cancel();
+        sealers.join_all().await;
+        seal_all(&bed.store).await;
+        let verified = bed.store.verify_audit(None).await.unwrap();
+        assert_eq!((verified.records, verified.unsealed, verified.faults), (100, 0, vec![]));
+        let mut numbers: Vec<_> = listed(&bed.store).await.iter().map(|row| row.record.number.unwrap()).collect();
+        numbers.reverse();
+        assert_eq!(numbers, (1..=100).collect::<Vec<_>>(), "the chain is in the order of the feed");
+    }
+}
+
+on_both_engines! {
+    async fn the_list_is_newest_first_paged_and_filtered(bed: &Bed) {
+        let store = &bed.store;
+        sealed_log(store, RECORDS).await;
+        let (mut seen, mut before) = (Vec::new(), None);
+        loop {
+            let page = store.audit_list(AuditListing { before, limit: 5, ..AuditListing::default() }).await.unwrap();
+            let Some(last) = page.last() else { break };
+            before = Some(last.place);
+            seen.extend(page.iter().map(|row| row.record.entry.target.clone()));
+        }
+        let expect: Vec<String> = (0..RECORDS).rev().map(|number| format!("/thing/{number}")).collect();
+        assert_eq!(seen, expect);
+        let filtered = async |listing: AuditListing| {
+            let rows = store.audit_list(AuditListing { limit: 100, ..listing }).await.unwrap();
+            rows.into_iter().map(|row| row.record.entry.target).collect::<Vec<_>>()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(filtered(AuditListing { actor: some("actor 1"), ..AuditListing::default() }).await, ["/thing/1"]);
+        assert_eq!(filtered(AuditListing { target: some("/thing/1"), ..AuditListing::default() }).await, ["/thing/11", "/thing/10", "/thing/1"]);
+        assert_eq!(filtered(AuditListing { action: some("thing.change1"), target: some("/thing/10"), ..AuditListing::default() }).await, ["/thing/10"]);
+        assert!(filtered(AuditListing { target: some("/thing/%"), ..AuditListing::default() }).await.is_empty());
+    }
+}
+
+on_both_engines! {
+    async fn a_log_that_was_shortened_by_age_still_verifies(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let early = sealed_log(store, 5).await;
+        for _ in 0..5 {
+            written(store, &Note::fresh()).await;
+        }
+        let (stop, mut keeper) = (CancellationToken::new(), JoinSet::new());
+        let retention = Retention { audit: Duration::ZERO, ..Retention::default() };
+        keeper.spawn(housekeeping::run(store.clone(), retention, Metrics::default(), stop.clone()));
+        let left = eventually("old records have left", async || {
+            let left = listed(store).await;
+            (left.len() < 10).then_some(left)
+        }).await;
+        stop.cancel();
+        keeper.join_all().await;
+        // The newest always stays, so that the chain never looks empty.
+        assert!(!left.is_empty());
+        seal_all(store).await;
+        let verified = store.verify_audit(None).await.unwrap();
+        assert_eq!((verified.faults, verified.head.number), (vec![], 10));
+        let floor = store.verify_audit(None).await.unwrap().head.number - verified.records;
+        assert!(floor >= 5, "{floor}");
+        // A head that has left by age can no longer be checked, and that is said rather than passed over.
+        let told = store.verify_audit(Some(early.clone())).await.unwrap().faults;
+        match floor {
+            5 => assert_eq!(told, Vec::<String>::new()),
+            _ => assert_eq!(told, [format!("the noted head 5 has left by age; the oldest that can be checked is {floor}")]),
+        }
+        // The record that the floor was made of is known, though it has left.
+        let signed = raw.one("select value from meta where key = 'audit_floor'").await;
+        let at_floor: ChainHead = signed.split_once(' ').unwrap().0.parse().unwrap();
+        assert_eq!(store.verify_audit(Some(at_floor.clone())).await.unwrap().faults, Vec::<String>::new());
+        let wrong = ChainHead { seal: early.seal.replace(|it: char| it.is_ascii_digit(), "b"), ..at_floor };
+        assert!(!store.verify_audit(Some(wrong)).await.unwrap().faults.is_empty(), "a noted head at the floor is not compared");
+        // What was removed by hand rather than by age is still found.
+        raw.execute("create table audit_copy as select * from audit").await;
+        raw.execute("delete from audit where number = (select min(number) from audit)").await;
+        assert!(!faults(store).await.is_empty());
+        restore(&raw).await;
+    }
+}

@@ -1,0 +1,282 @@
+//! Limits on how much runs at once: never exceeded, never leaked, and what waits for them resumes.
+
+use std::time::Duration;
+
+use api::work::{WorkKind, WorkState};
+use serde_json::json;
+use store::{Budget, Claimed, NewWork, Store, StoreError, Transaction};
+use uuid::Uuid;
+
+use crate::hands::{
+    Asked as _, claim, finish, future, manifest, next, operation, past, repaired, rest, work_off,
+};
+
+const MANIFEST: WorkKind = WorkKind::Manifest;
+
+/// So many manifests, each in a lane of its own, the first the oldest.
+fn manifests(count: i64, budgets: &[&str]) -> Vec<NewWork> {
+    (0..count).map(|n| manifest(Uuid::new_v4()).after(past(n)).counted(budgets)).collect()
+}
+
+async fn budget(store: &Store, key: &str) -> Budget {
+    store.budgets().await.unwrap().into_iter().find(|it| it.key == key).unwrap()
+}
+
+async fn used(store: &Store, key: &str) -> u32 {
+    budget(store, key).await.used
+}
+
+async fn finish_all(store: &Store, claimed: &[Claimed]) {
+    for claimed in claimed {
+        finish(store, claimed.hold).await;
+    }
+}
+
+on_both_engines! {
+    async fn no_more_runs_at_once_than_a_limit_allows_and_each_end_lets_the_next_begin(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(3), None).await.unwrap();
+        let work = manifests(10, &["fleet"]);
+        store.enqueue(work.clone()).await.unwrap();
+        let mut running = claim(store, MANIFEST, 50).await;
+        let ids: Vec<Uuid> = running.iter().map(|it| it.hold.work).collect();
+        assert_eq!(ids, [work[0].id, work[1].id, work[2].id], "the oldest come first");
+        assert_eq!(budget(store, "fleet").await, Budget { key: "fleet".to_owned(), limit: 3, used: 3, parked: 7 });
+        for next in &work[3..] {
+            finish(store, running.remove(0).hold).await;
+            running.extend(claim(store, MANIFEST, 50).await);
+            assert_eq!((running.len(), running[2].hold.work), (3, next.id));
+        }
+        finish_all(store, &running).await;
+        assert_eq!(budget(store, "fleet").await, Budget { key: "fleet".to_owned(), limit: 3, used: 0, parked: 0 });
+    }
+}
+
+on_both_engines! {
+    async fn work_counts_in_every_budget_that_is_configured_and_only_in_these(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("region/north", Some(2), None).await.unwrap();
+        store.set_budget("task/upgrade", Some(3), None).await.unwrap();
+        let north = manifests(3, &["fleet", "region/north", "task/upgrade"]);
+        let younger = |n: i64| manifest(Uuid::new_v4()).after(past(10 + n)).counted(&["fleet", "region/south", "task/upgrade"]);
+        let south: Vec<NewWork> = (0..3).map(younger).collect();
+        store.enqueue([north, south, vec![manifest(Uuid::new_v4())]].concat()).await.unwrap();
+        let running = claim(store, MANIFEST, 50).await;
+        assert_eq!(running.len(), 4, "two in the north, one in the south, one that nothing counts");
+        assert_eq!((used(store, "region/north").await, used(store, "task/upgrade").await), (2, 3));
+        finish_all(store, &running).await;
+        assert_eq!(work_off(store, MANIFEST).await.len(), 3);
+        assert_eq!((used(store, "region/north").await, used(store, "task/upgrade").await), (0, 0));
+    }
+}
+
+on_both_engines! {
+    async fn a_limit_of_none_stops_new_starts_until_it_is_raised(bed: &Bed) {
+        let store = &bed.store;
+        let work = manifests(4, &["fleet"]);
+        store.enqueue(work).await.unwrap();
+        let before = next(store, MANIFEST).await.unwrap().hold;
+        store.set_budget("fleet", Some(0), None).await.unwrap();
+        assert_eq!(used(store, "fleet").await, 1, "what runs already counts");
+        assert!(next(store, MANIFEST).await.is_none());
+        store.checkpoint(before, "still mine", json!(null)).await.unwrap();
+        finish(store, before).await;
+        assert!(next(store, MANIFEST).await.is_none());
+        assert_eq!(store.until_due(MANIFEST).await.unwrap(), None, "what is parked is not due");
+        store.set_budget("fleet", Some(2), None).await.unwrap();
+        let running = claim(store, MANIFEST, 50).await;
+        assert_eq!(running.len(), 2);
+        finish_all(store, &running).await;
+        assert_eq!(work_off(store, MANIFEST).await.len(), 1);
+    }
+}
+
+on_both_engines! {
+    async fn a_limit_may_be_lowered_under_what_runs_and_then_holds(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(4), None).await.unwrap();
+        store.enqueue(manifests(8, &["fleet"])).await.unwrap();
+        let running = claim(store, MANIFEST, 50).await;
+        assert_eq!(running.len(), 4);
+        store.set_budget("fleet", Some(2), None).await.unwrap();
+        bed.assert_sound().await;
+        for (ended, left) in [(0, 3), (1, 2)] {
+            finish(store, running[ended].hold).await;
+            assert!(next(store, MANIFEST).await.is_none());
+            assert_eq!(used(store, "fleet").await, left);
+        }
+        finish(store, running[2].hold).await;
+        assert_eq!(claim(store, MANIFEST, 50).await.len(), 1);
+    }
+}
+
+on_both_engines! {
+    async fn what_waits_for_a_budget_that_is_removed_resumes(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(1), None).await.unwrap();
+        store.enqueue(manifests(5, &["fleet"])).await.unwrap();
+        let first = next(store, MANIFEST).await.unwrap().hold;
+        assert!(next(store, MANIFEST).await.is_none());
+        store.set_budget("fleet", None, None).await.unwrap();
+        assert_eq!(store.budgets().await.unwrap(), []);
+        let running = claim(store, MANIFEST, 50).await;
+        assert_eq!(running.len(), 4);
+        // Made anew, it counts those that began before it was there.
+        store.set_budget("fleet", Some(4), None).await.unwrap();
+        assert_eq!(used(store, "fleet").await, 5);
+        finish(store, first).await;
+        assert_eq!(used(store, "fleet").await, 4);
+        store.set_budget("fleet", None, None).await.unwrap();
+        store.set_budget("fleet", None, None).await.unwrap();
+        finish_all(store, &running).await;
+    }
+}
+
+on_both_engines! {
+    async fn room_that_one_lane_cannot_use_goes_to_another(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("one", Some(1), None).await.unwrap();
+        store.set_budget("two", Some(1), None).await.unwrap();
+        let first = manifest(Uuid::new_v4()).after(past(0)).counted(&["one"]);
+        store.enqueue(vec![first]).await.unwrap();
+        let one = next(store, MANIFEST).await.unwrap().hold;
+        // Both wait for the first budget; the older one will then find the second full.
+        let needs_both = manifest(Uuid::new_v4()).after(past(1)).counted(&["one", "two"]);
+        let needs_one = manifest(Uuid::new_v4()).after(past(2)).counted(&["one"]);
+        store.enqueue(vec![needs_both.clone(), needs_one.clone()]).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none());
+        store.enqueue(vec![manifest(Uuid::new_v4()).after(past(3)).counted(&["two"])]).await.unwrap();
+        let two = next(store, MANIFEST).await.unwrap().hold;
+        finish(store, one).await;
+        let one = next(store, MANIFEST).await.expect("the younger lane has the room").hold;
+        assert_eq!(one.work, needs_one.id);
+        finish(store, two).await;
+        assert!(next(store, MANIFEST).await.is_none());
+        finish(store, one).await;
+        assert_eq!(work_off(store, MANIFEST).await, [needs_both.id]);
+    }
+}
+
+on_both_engines! {
+    async fn room_that_was_meant_for_withdrawn_work_goes_to_another(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(1), None).await.unwrap();
+        let work = manifests(4, &["fleet"]);
+        store.enqueue(work.clone()).await.unwrap();
+        let hold = next(store, MANIFEST).await.unwrap().hold;
+        assert!(next(store, MANIFEST).await.is_none());
+        finish(store, hold).await;
+        // The second lane was let go for the room of the first; now it does not want it any more. Nor does the third.
+        store.commit(Transaction::new().withdraw(work[1].id, json!({}))).await.unwrap();
+        store.commit(Transaction::new().withdraw_lane(work[2].lane, json!({}))).await.unwrap();
+        let hold = next(store, MANIFEST).await.expect("the fourth lane has the room").hold;
+        assert_eq!(hold.work, work[3].id);
+        finish(store, hold).await;
+    }
+}
+
+on_both_engines! {
+    async fn room_that_nobody_took_is_found_by_the_repair(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(1), None).await.unwrap();
+        let first = manifest(Uuid::new_v4()).after(past(0)).counted(&["fleet"]);
+        let second = manifest(Uuid::new_v4()).after(past(1)).counted(&["fleet"]);
+        let third = manifest(Uuid::new_v4()).after(past(2)).counted(&["fleet"]);
+        store.enqueue(vec![first, second.clone(), third.clone()]).await.unwrap();
+        let hold = next(store, MANIFEST).await.unwrap().hold;
+        assert!(next(store, MANIFEST).await.is_none());
+        finish(store, hold).await;
+        // The room was meant for the second lane, but there an operation came before, which is not due for long.
+        store.enqueue(vec![operation(second.lane).after(future(0))]).await.unwrap();
+        assert_eq!(repaired(store).await, 0, "it is no error");
+        assert_eq!(work_off(store, MANIFEST).await, [third.id]);
+    }
+}
+
+on_both_engines! {
+    async fn room_that_was_meant_for_late_work_goes_to_another(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(1), None).await.unwrap();
+        let lane = Uuid::new_v4();
+        let work = [
+            manifest(Uuid::new_v4()).after(past(0)).counted(&["fleet"]),
+            manifest(lane).after(past(1)).counted(&["fleet"]),
+            manifest(Uuid::new_v4()).after(past(2)).counted(&["fleet"]),
+        ];
+        store.enqueue(work.to_vec()).await.unwrap();
+        let hold = next(store, MANIFEST).await.unwrap().hold;
+        assert!(next(store, MANIFEST).await.is_none());
+        finish(store, hold).await;
+        // In the second lane only late work is left, which the next claim closes.
+        let swap = Transaction::new()
+            .withdraw(work[1].id, json!({}))
+            .enqueue(manifest(lane).after(past(1)).before(past(9)).counted(&["fleet"]));
+        store.commit(swap).await.unwrap();
+        let ended = work_off(store, MANIFEST).await;
+        assert_eq!(ended, [work[2].id]);
+        assert_eq!(store.work(work[2].id).await.unwrap().unwrap().state, WorkState::Completed);
+    }
+}
+
+on_both_engines! {
+    async fn a_budget_named_twice_counts_once(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(2), None).await.unwrap();
+        store.enqueue(manifests(3, &["fleet", "fleet"])).await.unwrap();
+        let running = claim(store, MANIFEST, 50).await;
+        assert_eq!((running.len(), used(store, "fleet").await), (2, 2));
+        bed.assert_sound().await;
+        finish_all(store, &running).await;
+        assert_eq!(used(store, "fleet").await, 0);
+        assert_eq!(work_off(store, MANIFEST).await.len(), 1);
+    }
+}
+
+on_both_engines! {
+    async fn a_yield_gives_the_room_back_and_a_takeover_keeps_it(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(1), None).await.unwrap();
+        let work = manifests(2, &["fleet"]);
+        store.enqueue(work.clone()).await.unwrap();
+        let lost = store.claim_for(MANIFEST, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap()[0].hold;
+        let hold = store.take_over(MANIFEST, 1, Uuid::new_v4()).await.unwrap()[0].hold;
+        assert_eq!((hold.work, used(store, "fleet").await), (lost.work, 1));
+        assert!(next(store, MANIFEST).await.is_none());
+        rest(store, hold, Duration::from_secs(3600)).await;
+        assert_eq!(used(store, "fleet").await, 0);
+        let other = next(store, MANIFEST).await.unwrap().hold;
+        assert_eq!((other.work, used(store, "fleet").await), (work[1].id, 1));
+    }
+}
+
+on_both_engines! {
+    async fn an_operation_does_not_wait_behind_a_parked_manifest(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(0), None).await.unwrap();
+        let waiting = manifest(Uuid::new_v4()).counted(&["fleet"]);
+        store.enqueue(vec![waiting.clone()]).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none());
+        assert_eq!(store.lane(waiting.lane).await.unwrap().unwrap().parked_on.as_deref(), Some("fleet"));
+        let asked = operation(waiting.lane);
+        store.enqueue(vec![asked.clone()]).await.unwrap();
+        assert_eq!(work_off(store, WorkKind::Operation).await, [asked.id]);
+        assert!(next(store, MANIFEST).await.is_none());
+    }
+}
+
+on_both_engines! {
+    async fn budgets_that_cannot_be_are_refused(bed: &Bed) {
+        let store = &bed.store;
+        let long = "x".repeat(201);
+        for key in ["", "a\0b", &long] {
+            let outcome = store.set_budget(key, Some(1), None).await;
+            assert!(matches!(outcome, Err(StoreError::Invalid { .. })), "{key:?}: {outcome:?}");
+            let outcome = store.enqueue(manifests(1, &[key])).await;
+            assert!(matches!(outcome, Err(StoreError::Invalid { .. })), "{key:?}: {outcome:?}");
+        }
+        assert!(matches!(store.set_budget("fleet", Some(u32::MAX), None).await, Err(StoreError::Invalid { .. })));
+        store.set_budget("fleet", Some(i32::MAX.unsigned_abs()), None).await.unwrap();
+        store.enqueue(manifests(2, &["fleet"])).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await.len(), 2);
+    }
+}

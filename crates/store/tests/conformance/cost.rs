@@ -1,0 +1,275 @@
+//! A claim costs the same whatever waits: asked of the databases themselves (how many rows were looked at, by which
+//! index, in how many steps of SQLite's machine), never of a clock.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use api::clock::{Clock as _, SystemClock};
+use api::work::WorkKind;
+use futures_util::{StreamExt as _, stream};
+use rusqlite::{Connection, OpenFlags, StatementStatus};
+use serde_json::Value;
+use store::{CLAIM_MAX, ENQUEUE_MAX, Location, NewWork, Store};
+use tokio::task::JoinSet;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+use uuid::Uuid;
+
+use crate::bed::{Bed, block_on, short_or_long};
+use crate::hands::{Asked as _, future, manifest, past};
+
+/// So many rows may be looked at for each piece of work that is claimed.
+const ROWS_PER_PIECE: u64 = 20;
+
+async fn enqueue(store: &Store, work: impl Iterator<Item = NewWork>) {
+    let work: Vec<NewWork> = work.collect();
+    for block in work.chunks(ENQUEUE_MAX) {
+        store.enqueue(block.to_vec()).await.unwrap();
+    }
+}
+
+/// A thousand lanes, and so many manifests in each.
+async fn uniform(store: &Store, each: i64) {
+    let lanes: Vec<Uuid> = (0..1000).map(|_| Uuid::new_v4()).collect();
+    enqueue(store, (0..each).flat_map(|n| lanes.iter().map(move |lane| manifest(*lane).after(past(n)))))
+        .await;
+}
+
+/// One lane with a long backlog, older than all others.
+async fn hot(store: &Store, backlog: i64) {
+    let lane = Uuid::new_v4();
+    enqueue(store, (0..backlog).map(|n| manifest(lane).after(past(n)))).await;
+    enqueue(store, (0..100).map(|_| manifest(Uuid::new_v4()))).await;
+}
+
+/// Very many lanes of which hardly one is due.
+async fn all_future(store: &Store, lanes: u64) {
+    enqueue(store, (0..lanes).map(|n| manifest(Uuid::new_v4()).after(future(n)).priority(i32::MIN))).await;
+    enqueue(store, (0..60).map(|_| manifest(Uuid::new_v4()))).await;
+}
+
+#[test]
+fn a_claim_looks_at_few_rows_behind_a_large_backlog_on_postgresql() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        uniform(&bed.store, short_or_long(50, 1000)).await;
+        assert_frugal(&bed).await;
+    });
+}
+
+#[test]
+fn a_claim_looks_at_few_rows_behind_a_hot_lane_on_postgresql() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        hot(&bed.store, short_or_long(20_000, 100_000)).await;
+        assert_frugal(&bed).await;
+        // The hot lane is busy; what waits behind it costs the others nothing.
+        let claimed = bed.store.claim(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap();
+        assert_eq!(claimed[0].run_after, past(0));
+        assert_frugal(&bed).await;
+    });
+}
+
+#[test]
+fn a_claim_looks_at_few_rows_behind_an_all_future_backlog_on_postgresql() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        all_future(&bed.store, short_or_long(20_000, 500_000)).await;
+        assert_frugal(&bed).await;
+    });
+}
+
+/// Claims once with and once without fresh statistics of the tables, and takes the claim back.
+async fn assert_frugal(bed: &Bed) {
+    let observer = Observer::connect(bed).await;
+    for statistics in ["absent", "fresh"] {
+        let seen = observer.claim().await;
+        println!("statistics {statistics}: {} pieces, {} rows, {:?}", seen.claimed, seen.rows, seen.indexes);
+        assert_eq!(seen.claimed, CLAIM_MAX);
+        assert!(seen.rows <= ROWS_PER_PIECE * CLAIM_MAX as u64, "{seen:?}");
+        assert!(seen.rows >= 2 * CLAIM_MAX as u64, "the observer sees nothing: {seen:?}");
+        assert_eq!(seen.whole_tables, BTreeSet::new(), "statistics {statistics}");
+        for index in ["lanes_due", "work_pending"] {
+            assert!(seen.indexes.contains(index), "statistics {statistics}: {index} is not used: {seen:?}");
+        }
+        observer.client.batch_execute("analyze work, lanes").await.unwrap();
+    }
+}
+
+/// What a claim did, by the server's own account.
+#[derive(Debug, Default)]
+struct Observed {
+    claimed: usize,
+    /// Rows of `lanes` and `work` that were looked at.
+    rows: u64,
+    indexes: BTreeSet<String>,
+    whole_tables: BTreeSet<String>,
+}
+
+/// A connection whose statements are explained as they run, those inside functions too.
+struct Observer {
+    client: Client,
+    plans: Arc<Mutex<Vec<String>>>,
+    _connection: JoinSet<()>,
+}
+
+impl Observer {
+    async fn connect(bed: &Bed) -> Observer {
+        let Location::Postgres(url) = &bed.options.location else {
+            panic!("only PostgreSQL explains itself")
+        };
+        let (client, mut connection) = tokio_postgres::connect(url.expose(), NoTls).await.unwrap();
+        let plans = Arc::new(Mutex::new(Vec::new()));
+        let (mut task, kept) = (JoinSet::new(), plans.clone());
+        task.spawn(async move {
+            let mut messages = stream::poll_fn(move |cx| connection.poll_message(cx));
+            while let Some(Ok(message)) = messages.next().await {
+                if let AsyncMessage::Notice(notice) = message {
+                    kept.lock().unwrap().push(notice.message().to_owned());
+                }
+            }
+        });
+        // First the settings that every session of the store has (src/postgres/connect.rs), then the explaining.
+        client
+            .batch_execute(
+                "set jit = off; set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
+                 set enable_bitmapscan = off; set enable_hashjoin = off; set enable_mergejoin = off;
+                 load 'auto_explain'; set auto_explain.log_level = notice; set auto_explain.log_min_duration = 0;
+                 set auto_explain.log_nested_statements = on; set auto_explain.log_analyze = on;
+                 set auto_explain.log_timing = off; set auto_explain.log_format = json;
+                 set client_min_messages = notice",
+            )
+            .await
+            .unwrap();
+        Observer { client, plans, _connection: task }
+    }
+
+    async fn claim(&self) -> Observed {
+        self.plans.lock().unwrap().clear();
+        self.client.batch_execute("begin").await.unwrap();
+        let arguments: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
+            [&i32::try_from(CLAIM_MAX).unwrap(), &Uuid::new_v4()];
+        let rows = self
+            .client
+            .query("select * from claim_v1('manifest', $1, $2, 60000000)", &arguments)
+            .await
+            .unwrap();
+        self.client.batch_execute("rollback").await.unwrap();
+        let claimed = rows.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()).count();
+        let mut seen = Observed { claimed, ..Observed::default() };
+        for message in self.plans.lock().unwrap().iter() {
+            let Some(at) = message.find('{') else { continue };
+            let plan: Value = serde_json::from_str(&message[at..]).unwrap();
+            seen.look_at(&plan["Plan"]);
+        }
+        seen
+    }
+}
+
+impl Observed {
+    fn look_at(&mut self, node: &Value) {
+        let (kind, table) =
+            (node["Node Type"].as_str().unwrap_or(""), node["Relation Name"].as_str().unwrap_or(""));
+        if kind.ends_with("Scan") && matches!(table, "lanes" | "work") {
+            let number = |name: &str| node[name].as_f64().unwrap_or(0.0);
+            let each = number("Actual Rows")
+                + number("Rows Removed by Filter")
+                + number("Rows Removed by Index Recheck");
+            // The server tells an average; what it rounded off is added.
+            self.rows += (each * number("Actual Loops") + 0.5) as u64;
+            match node["Index Name"].as_str() {
+                Some(index) => drop(self.indexes.insert(index.to_owned())),
+                None => drop(self.whole_tables.insert(format!("{kind} on {table}"))),
+            }
+        }
+        node["Plans"].as_array().into_iter().flatten().for_each(|child| self.look_at(child));
+    }
+}
+
+/// The statements of SQLite's queue, as they stand in its source.
+fn statements() -> Vec<&'static str> {
+    let source = include_str!("../../src/sqlite/queue.rs");
+    let behind = source.split("prepare_cached(").skip(1);
+    let statements: Vec<&str> = behind.filter_map(|text| text.split('"').nth(1)).collect();
+    assert!(statements.len() > 20, "the source reads differently: {statements:?}");
+    statements
+}
+
+fn statement(words: &[&str]) -> &'static str {
+    let found: Vec<_> =
+        statements().into_iter().filter(|sql| words.iter().all(|word| sql.contains(word))).collect();
+    assert_eq!(found.len(), 1, "{words:?} is in {found:?}");
+    found[0]
+}
+
+fn observe(bed: &Bed) -> Connection {
+    Connection::open_with_flags(bed.path(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
+}
+
+#[test]
+fn no_statement_of_the_queue_walks_a_whole_table_on_sqlite() {
+    block_on(async {
+        let bed = Bed::sqlite().await;
+        uniform(&bed.store, 2).await;
+        let connection = observe(&bed);
+        for sql in statements() {
+            let mut explained = connection.prepare(&format!("explain query plan {sql}")).unwrap();
+            // Nobody asks what the values are; but each must be there.
+            for place in 1..=explained.parameter_count() {
+                explained.raw_bind_parameter(place, 1).unwrap();
+            }
+            let mut lines = explained.raw_query();
+            while let Some(line) = lines.next().unwrap() {
+                let line: String = line.get(3).unwrap();
+                let small = ["budgets", "json_each", "CONSTANT ROW"].iter().any(|table| line.contains(table));
+                assert!(!line.starts_with("SCAN") || line.contains(" USING ") || small, "{line} in {sql}");
+                assert!(!line.contains("TEMP B-TREE"), "{line} in {sql}");
+            }
+        }
+    });
+}
+
+/// How many steps SQLite's machine takes to run a statement to its end.
+fn steps(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) -> i32 {
+    let mut statement = connection.prepare(sql).unwrap();
+    let found = statement.query_map(values, |_| Ok(())).unwrap().count();
+    assert!(found > 0, "nothing was found by {sql}");
+    statement.get_status(StatementStatus::VmStep)
+}
+
+#[test]
+fn a_claim_takes_as_many_steps_behind_any_backlog_on_sqlite() {
+    block_on(async {
+        let due = statement(&["select lane from lanes indexed by lanes_due", "limit ?3"]);
+        let first = statement(&["from work indexed by work_pending", "limit 1"]);
+        let mut most: Option<(i32, i32)> = None;
+        for scenario in 0..4 {
+            let bed = Bed::sqlite().await;
+            match scenario {
+                0 => uniform(&bed.store, 1).await,
+                1 => uniform(&bed.store, short_or_long(50, 1000)).await,
+                2 => hot(&bed.store, short_or_long(20_000, 100_000)).await,
+                _ => all_future(&bed.store, short_or_long(20_000, 500_000)).await,
+            }
+            let connection = observe(&bed);
+            let head: Uuid = connection
+                .query_row(
+                    "select lane from lanes where head_kind = 'manifest' order by head_at limit 1",
+                    [],
+                    |row| row.get(0),
+                )
+                .unwrap();
+            let now = SystemClock.now().as_microsecond();
+            let found = (
+                steps(&connection, due, &[&"manifest", &now, &CLAIM_MAX]),
+                steps(&connection, first, &[&head]),
+            );
+            println!("scenario {scenario}: {found:?} steps");
+            // The first scenario is the small and even one, which the others are measured by.
+            let most = *most.get_or_insert(found);
+            assert!(
+                found.0 <= most.0 + 20 && found.1 <= most.1 + 20,
+                "scenario {scenario}: {found:?}, {most:?}"
+            );
+        }
+    });
+}

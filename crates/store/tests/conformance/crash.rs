@@ -1,0 +1,244 @@
+//! A worker is killed with `kill -9` at each point between claim, checkpoint and complete. Another goes on after its
+//! last checkpoint, and nothing that the dead one may still send is accepted.
+
+use std::time::Duration;
+
+use api::work::{WorkKind, WorkState};
+use serde_json::json;
+use store::{Fate, Hold, LEASE, Store, StoreError, Transaction, Yielding};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::bed::{block_on, short_or_long};
+use crate::crew::{Held, Site};
+use crate::hands::{done, eventually, finish, manifest, next, operation};
+
+/// Of a worker that dies.
+const SHORT_LEASE: Duration = Duration::from_millis(500);
+/// How much later than its lease a dead holder's work is resumed at the latest.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the worker is told before it is killed, and what of it must be found.
+struct Point {
+    orders: &'static [(&'static str, &'static str)],
+    last_step: Option<&'static str>,
+}
+
+const POINTS: &[Point] = &[
+    Point { orders: &[], last_step: None },
+    Point { orders: &[("checkpoint first", "saved")], last_step: Some("first") },
+    Point {
+        orders: &[("checkpoint first", "saved"), ("checkpoint second", "saved")],
+        last_step: Some("second"),
+    },
+];
+
+async fn is_refused(store: &Store, dead: Hold) {
+    assert!(matches!(store.checkpoint(dead, "late", json!(0)).await, Err(StoreError::LostLease { .. })));
+    assert_eq!(store.complete(vec![done(dead)]).await.unwrap(), [Fate::Lost]);
+    let late = [
+        Transaction::new().guard(dead),
+        Transaction::new().complete(done(dead)),
+        Transaction::new().hand_back(Yielding { hold: dead, rest: Duration::ZERO, attempt_spent: true }),
+        Transaction::new().checkpoint(dead, "late", json!(0)).enqueue(manifest(dead.lane)),
+    ];
+    for late in late {
+        let outcome = store.commit(late).await;
+        assert!(matches!(outcome, Err(StoreError::LostLease { work }) if work == dead.work), "{outcome:?}");
+    }
+    assert!(store.renew(dead.owner, vec![dead.lane]).await.unwrap().is_empty());
+}
+
+async fn assert_sound(store: &Store) {
+    let broken: Vec<_> =
+        store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// A worker holds this site's one piece of work, has done what the point says, and is killed there.
+async fn killed_at(site: &Site, kind: WorkKind, point: &Point) -> (Held, Store) {
+    let lane = Uuid::new_v4();
+    let store = site.open().await;
+    let work = if kind == WorkKind::Manifest { manifest(lane) } else { operation(lane) };
+    store.enqueue(vec![work]).await.unwrap();
+    // SQLite is for one process: until the worker is dead the file is its own.
+    store.close().await;
+    drop(store);
+    let mut drill = site.drill();
+    let held = drill.held(&format!("claim {kind} {}", SHORT_LEASE.as_millis())).unwrap();
+    assert_eq!((held.attempt, held.step.as_deref()), (1, None));
+    for (order, answer) in point.orders {
+        assert_eq!(drill.ask(order), *answer);
+    }
+    assert!(drill.kill().is_empty());
+    (held, site.open().await)
+}
+
+async fn killed_anywhere(site: Site) {
+    for kind in WorkKind::ALL {
+        for point in POINTS {
+            let (dead, store) = killed_at(&site, kind, point).await;
+            let killed = Instant::now();
+            let me = Uuid::new_v4();
+            assert!(store.claim(kind, 9, me).await.unwrap().is_empty(), "its lane is still the dead one's");
+            let taken = eventually("its lease has run out", SHORT_LEASE + GRACE, async || {
+                store.take_over(kind, 9, me).await.unwrap().pop()
+            })
+            .await;
+            assert!(killed.elapsed() < SHORT_LEASE + GRACE, "{:?}", killed.elapsed());
+            assert_eq!(
+                (taken.hold.work, taken.hold.lane, taken.kind),
+                (dead.hold.work, dead.hold.lane, kind)
+            );
+            assert_eq!((taken.attempt, taken.taken_over), (2, true));
+            assert_eq!(taken.step.as_deref(), point.last_step);
+            assert_eq!(taken.checkpoint, point.last_step.map(|step| json!({ "after": step })));
+            assert!(taken.hold.fence > dead.hold.fence);
+            is_refused(&store, dead.hold).await;
+            store.checkpoint(taken.hold, "mine", json!(1)).await.unwrap();
+            finish(&store, taken.hold).await;
+            is_refused(&store, dead.hold).await;
+            assert_eq!(store.work(dead.hold.work).await.unwrap().unwrap().step.as_deref(), Some("mine"));
+            assert_sound(&store).await;
+            store.close().await;
+        }
+    }
+}
+
+/// Its last words were "completing": its work has ended, or it has not; nothing is between.
+async fn killed_while_completing(site: Site) {
+    let mut ended = 0;
+    let rounds = short_or_long(4, 100);
+    for round in 0..rounds {
+        let point = Point {
+            orders: &[("checkpoint first", "saved"), ("complete", "completing")],
+            last_step: Some("first"),
+        };
+        let (dead, store) = killed_at(&site, WorkKind::Manifest, &point).await;
+        let seen = store.work(dead.hold.work).await.unwrap().unwrap();
+        let lane = store.lane(dead.hold.lane).await.unwrap().unwrap();
+        match seen.state {
+            WorkState::Completed => {
+                ended += 1;
+                assert_eq!((lane.owner, lane.running), (None, None));
+            }
+            WorkState::InProgress => {
+                assert_eq!((lane.owner, lane.running), (Some(dead.hold.owner), Some(dead.hold.work)));
+                let taken = eventually("its lease has run out", SHORT_LEASE + GRACE, async || {
+                    store.take_over(WorkKind::Manifest, 9, Uuid::new_v4()).await.unwrap().pop()
+                })
+                .await;
+                assert_eq!((taken.attempt, taken.step.as_deref()), (2, Some("first")));
+                finish(&store, taken.hold).await;
+            }
+            other => panic!("round {round}: {other}"),
+        }
+        is_refused(&store, dead.hold).await;
+        assert_sound(&store).await;
+        store.close().await;
+    }
+    println!("{ended} of {rounds} had ended");
+}
+
+/// It was told that its work has ended: so it has, and the lane's next piece starts at once.
+async fn killed_after_completing(site: Site) {
+    let lane = Uuid::new_v4();
+    let store = site.open().await;
+    let (first, second) = (manifest(lane), manifest(lane));
+    store.enqueue(vec![first.clone(), second.clone()]).await.unwrap();
+    store.close().await;
+    drop(store);
+    let mut drill = site.drill();
+    let dead = drill.held("claim manifest 60000").unwrap();
+    assert_eq!(drill.ask("complete"), "completing");
+    assert_eq!(drill.answer(), "completed");
+    drill.kill();
+    let store = site.open().await;
+    assert_eq!(store.work(first.id).await.unwrap().unwrap().state, WorkState::Completed);
+    let next = next(&store, WorkKind::Manifest).await.unwrap();
+    assert_eq!((next.hold.work, next.attempt), (second.id, 1));
+    is_refused(&store, dead.hold).await;
+    assert_sound(&store).await;
+    store.close().await;
+}
+
+macro_rules! on_both_sites {
+    ($($name:ident => $run:ident;)*) => { $(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn on_sqlite() {
+                block_on($run(Site::sqlite()));
+            }
+
+            #[test]
+            fn on_postgresql() {
+                block_on(async {
+                    let Some(site) = Site::postgres() else { return };
+                    $run(site).await;
+                });
+            }
+        }
+    )* };
+}
+
+on_both_sites! {
+    a_killed_workers_work_is_resumed_after_its_last_checkpoint_within_lease_and_two_seconds => killed_anywhere;
+    a_worker_killed_while_completing_has_completed_or_is_succeeded => killed_while_completing;
+    what_a_killed_worker_was_told_to_be_complete_stays_complete => killed_after_completing;
+}
+
+#[test]
+fn a_worker_that_was_only_hung_cannot_write_when_it_comes_to_on_postgresql() {
+    block_on(async {
+        let Some(site) = Site::postgres() else { return };
+        assert!(site.is_shared());
+        let store = site.open().await;
+        store.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
+        let mut drill = site.drill();
+        let hung = drill.held("claim manifest 500").unwrap();
+        assert_eq!(drill.ask("checkpoint first"), "saved");
+        drill.child.pause().unwrap();
+        let taken = eventually("its lease has run out", SHORT_LEASE + GRACE, async || {
+            store.take_over(WorkKind::Manifest, 9, Uuid::new_v4()).await.unwrap().pop()
+        })
+        .await;
+        assert_eq!((taken.hold.work, taken.step.as_deref()), (hung.hold.work, Some("first")));
+        drill.child.resume().unwrap();
+        assert_eq!(drill.ask("checkpoint second"), "lost");
+        assert_eq!(drill.ask("complete"), "completing");
+        assert_eq!(drill.answer(), "lost");
+        assert_eq!(store.work(hung.hold.work).await.unwrap().unwrap().step.as_deref(), Some("first"));
+        finish(&store, taken.hold).await;
+        assert_sound(&store).await;
+    });
+}
+
+on_both_engines! {
+    async fn of_a_thousand_writes_under_a_stale_fence_none_is_accepted(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        store.enqueue(vec![manifest(lane)]).await.unwrap();
+        let first = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap();
+        let mut holds = vec![first[0].hold];
+        // Each of seven writes under each of 150 fences that have passed.
+        for n in 2..=151 {
+            let taken = store.take_over_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap();
+            assert_eq!((taken[0].attempt, taken[0].hold.work), (n, holds[0].work));
+            assert!(taken[0].hold.fence > holds.last().unwrap().fence);
+            holds.push(taken[0].hold);
+        }
+        let present = holds.pop().unwrap();
+        for stale in holds {
+            is_refused(store, stale).await;
+            // Neither does the right fence help the wrong owner, nor the right owner with the wrong fence.
+            let mixed = Hold { owner: present.owner, ..stale };
+            assert_eq!(store.complete(vec![done(mixed)]).await.unwrap(), [Fate::Lost]);
+            let mixed = Hold { fence: present.fence, ..stale };
+            assert_eq!(store.complete(vec![done(mixed)]).await.unwrap(), [Fate::Lost]);
+        }
+        assert_eq!(store.renew_for(present.owner, vec![lane], LEASE).await.unwrap().len(), 1);
+        assert_eq!(store.work(present.work).await.unwrap().unwrap().step, None);
+        finish(store, present).await;
+    }
+}

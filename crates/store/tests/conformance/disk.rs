@@ -1,0 +1,114 @@
+//! SQLite's file on a disk that fills up, and under a process that is killed: what was answered is there.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use store::{Keyring, Location, Options, Store, StoreError};
+use testbed::process::{Child, example_path};
+use testbed::{parts, tmpfs::SmallDisk};
+use uuid::Uuid;
+
+use crate::bed::{block_on, options, short_or_long};
+use crate::fixture::{Dice, Folder, Note, assert_sound, by, close, counter, seed, written};
+use crate::load::Load;
+use crate::outage::fill;
+
+#[test]
+fn a_disk_that_was_full_for_a_while_costs_no_answered_write_and_no_restart() {
+    block_on(async {
+        let Some(disk) = SmallDisk::new(16 << 20) else {
+            return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+        };
+        let place = Options {
+            keyring: Keyring::ephemeral().unwrap(),
+            ..options(Location::Sqlite(disk.path().join("store.db")))
+        };
+        let store = Store::open(place.clone()).await.unwrap();
+        let filler = disk.path().join("filler");
+        let load = Load::start(&store, 4, 2_000).await;
+        for _ in 0..short_or_long(3, 30) {
+            load.answers(50).await;
+            fill(&filler);
+            load.refusals(20).await;
+            std::fs::remove_file(&filler).unwrap();
+            load.answers(50).await;
+        }
+        // Refused as a full disk, not as something that nobody understands.
+        let refusals: Vec<bool> = load
+            .ledger
+            .lock()
+            .unwrap()
+            .failures
+            .iter()
+            .map(|it| matches!(it.0, StoreError::DiskFull))
+            .collect();
+        assert!(refusals.iter().any(|is_full| *is_full), "{} refusals, none of a full disk", refusals.len());
+        load.settle(&store, Duration::from_secs(10)).await;
+
+        // Full to the end: reads go on, and so does everything after a restart with space.
+        let last = written(&store, &Note::fresh()).await;
+        fill(&filler);
+        let refused = loop {
+            match store.collection().create(&Note::fresh().saying("x".repeat(100_000)), &by()).await {
+                Ok(_) => {}
+                Err(refused) => break refused,
+            }
+        };
+        assert!(matches!(refused, StoreError::DiskFull | StoreError::Unavailable { .. }), "{refused:?}");
+        assert_eq!(store.get(last.uuid).await.unwrap().unwrap().etag, last.etag);
+        close(store).await;
+        std::fs::remove_file(&filler).unwrap();
+        let store = Store::open(place).await.unwrap();
+        assert_eq!(store.get(last.uuid).await.unwrap().unwrap().etag, last.etag);
+        written(&store, &Note::fresh()).await;
+        assert_sound(&store).await;
+        close(store).await;
+    });
+}
+
+/// A writer that is killed with `kill -9` at a random moment, again and again, on one file.
+#[test]
+fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
+    block_on(async {
+        let seed = seed();
+        println!("seed {seed}");
+        let (folder, mut dice) = (Folder::new(), Dice::seeded(seed));
+        let mut answered: HashMap<Uuid, (i64, usize)> = HashMap::new();
+        for round in 0..short_or_long(12, 1000) {
+            let mut command = std::process::Command::new(example_path("scribe").unwrap());
+            command.arg(folder.path()).arg(folder.file("keys"));
+            let mut scribe = Child::start(command).unwrap();
+            let mut note = |line: &str| {
+                // A line that was cut off in the middle was not answered.
+                let Some(rest) = line.strip_suffix(" .") else { return };
+                let [uuid, etag, bytes] = rest.split(' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
+                let version = (counter(etag.parse().unwrap()), bytes.parse().unwrap());
+                let newest = answered.entry(uuid.parse().unwrap()).or_insert(version);
+                *newest = (*newest).max(version);
+            };
+            // Once in a while it is killed while it opens the file.
+            for _ in 0..dice.below(150) {
+                note(&scribe.line(Duration::from_secs(30)).unwrap());
+            }
+            scribe.kill9().unwrap();
+            while let Some(line) = scribe.next_line(Duration::from_secs(30)).unwrap() {
+                note(&line);
+            }
+            let store = folder.open().await;
+            for (uuid, (etag, bytes)) in &answered {
+                let found = store
+                    .get(*uuid)
+                    .await
+                    .unwrap()
+                    .unwrap_or_else(|| panic!("{uuid} is lost in round {round}, seed {seed}"));
+                assert!(counter(found.etag) >= *etag, "{uuid} went back in round {round}, seed {seed}");
+                if counter(found.etag) == *etag {
+                    assert_eq!(found.body["text"].as_str().unwrap().len(), *bytes);
+                }
+            }
+            assert_sound(&store).await;
+            close(store).await;
+        }
+        assert!(answered.len() > 100);
+    });
+}

@@ -1,0 +1,379 @@
+//! Never two at once on one lane, nothing lost, nothing done twice, operations first: watched from outside the
+//! store, while many claimers work on many lanes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use api::work::{WorkKind, WorkState};
+use serde_json::json;
+use store::{Claimed, Fate, NewWork, Store, Yielding};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::bed::{Bed, block_on, short_or_long};
+use crate::crew::{Crew, Site};
+use crate::hands::{Asked as _, SOON, done, eventually, manifest, operation, repaired};
+
+/// So much may wait while more is asked for.
+const BACKLOG: usize = 150;
+
+/// What a process can have ended without having noted it when it is killed: a piece for each of its claimers.
+const UNWITNESSED: usize = 3;
+
+/// Sees who works on what, and remembers what was asked. Its own lock orders what it sees.
+#[derive(Default)]
+struct Witness {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Counts what was seen so far: a smaller number was earlier.
+    time: u64,
+    /// What runs on each lane.
+    running: HashMap<Uuid, Uuid>,
+    /// Operations that are surely pending or running: their enqueue was answered, their end was not yet sent.
+    waiting: HashMap<Uuid, HashMap<Uuid, u64>>,
+    ended: HashMap<Uuid, usize>,
+    preempted: usize,
+}
+
+impl Witness {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap()
+    }
+
+    /// The moment before something is asked of the store.
+    fn now(&self) -> u64 {
+        self.seen().time
+    }
+
+    fn enqueued(&self, work: &NewWork) {
+        let mut seen = self.seen();
+        // Who asked for it may hear of its enqueuing later than another of its end.
+        if work.kind == WorkKind::Operation && !seen.ended.contains_key(&work.id) {
+            seen.time += 1;
+            let time = seen.time;
+            seen.waiting.entry(work.lane).or_default().insert(work.id, time);
+        }
+    }
+
+    /// The store gave out this work to a claim that was sent at `asked`.
+    fn begins(&self, claimed: &Claimed, asked: u64) {
+        let mut seen = self.seen();
+        let (lane, work) = (claimed.hold.lane, claimed.hold.work);
+        let before = seen.running.insert(lane, work);
+        assert_eq!(before, None, "two pieces of work run on lane {lane}");
+        if claimed.kind == WorkKind::Manifest {
+            let passed = seen.waits_since(lane, asked);
+            assert_eq!(passed, None, "manifest {work} passed an operation that was waiting on lane {lane}");
+        }
+    }
+
+    /// A checkpoint that was sent at `asked` was answered with or without the wish to make way.
+    fn checkpointed(&self, claimed: &Claimed, asked: u64, preempt: bool) {
+        if claimed.kind == WorkKind::Manifest {
+            let mut seen = self.seen();
+            assert!(
+                preempt || seen.waits_since(claimed.hold.lane, asked).is_none(),
+                "it did not learn of an operation"
+            );
+            seen.preempted += usize::from(preempt);
+        }
+    }
+
+    /// It is about to be given back: from now on others may have the lane.
+    fn leaves(&self, claimed: &Claimed) {
+        assert_eq!(self.seen().running.remove(&claimed.hold.lane), Some(claimed.hold.work));
+    }
+
+    /// Waits until so many pieces of work have ended.
+    async fn have_ended(&self, count: usize) {
+        eventually("work has ended", SOON, async || (self.seen().ended.len() >= count).then_some(())).await;
+    }
+
+    /// It is about to be ended.
+    fn ends(&self, claimed: &Claimed) {
+        self.leaves(claimed);
+        let mut seen = self.seen();
+        *seen.ended.entry(claimed.hold.work).or_default() += 1;
+        if let Some(waiting) = seen.waiting.get_mut(&claimed.hold.lane) {
+            waiting.remove(&claimed.hold.work);
+        }
+    }
+}
+
+impl Seen {
+    /// An operation of that lane that had been enqueued before `asked` and still waits.
+    fn waits_since(&self, lane: Uuid, asked: u64) -> Option<Uuid> {
+        self.waiting.get(&lane)?.iter().find(|(_, enqueued)| **enqueued <= asked).map(|(work, _)| *work)
+    }
+}
+
+/// Claims, works in three steps, makes way when asked, and ends, until it is over.
+async fn claimer(store: Store, kind: WorkKind, witness: Arc<Witness>, over: Arc<AtomicBool>) {
+    let owner = Uuid::new_v4();
+    while !over.load(Ordering::SeqCst) {
+        let asked = witness.now();
+        let claimed = store.claim(kind, 8, owner).await.unwrap();
+        if claimed.is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        claimed.iter().for_each(|it| witness.begins(it, asked));
+        let mut ending = Vec::new();
+        'work: for it in claimed {
+            for step in ["one", "two", "three"] {
+                let asked = witness.now();
+                let signals = store.checkpoint(it.hold, step, json!(null)).await.unwrap();
+                witness.checkpointed(&it, asked, signals.preempt);
+                if signals.preempt {
+                    witness.leaves(&it);
+                    store
+                        .hand_back(Yielding { hold: it.hold, rest: Duration::ZERO, attempt_spent: false })
+                        .await
+                        .unwrap();
+                    continue 'work;
+                }
+            }
+            ending.push(it);
+        }
+        ending.iter().for_each(|it| witness.ends(it));
+        let fates = store.complete(ending.iter().map(|it| done(it.hold)).collect()).await.unwrap();
+        assert!(fates.iter().all(|fate| *fate == Fate::Done));
+    }
+}
+
+/// Everything that was asked for was done, and once.
+async fn assert_done(store: &Store, asked: &[Uuid]) {
+    for block in asked.chunks(500) {
+        let seen = store.works(block.to_vec()).await.unwrap();
+        assert_eq!(seen.len(), block.len(), "work was lost");
+        let undone = seen.iter().find(|work| work.state != WorkState::Completed);
+        assert!(undone.is_none(), "{undone:?}");
+    }
+    assert_eq!(repaired(store).await, 0);
+}
+
+on_both_engines! {
+    async fn eight_claimers_of_both_kinds_never_meet_on_a_lane_and_operations_go_first(bed: &Bed) {
+        let stores = stores(bed).await;
+        let lanes: Vec<Uuid> = (0..short_or_long(60, 500)).map(|_| Uuid::new_v4()).collect();
+        let (witness, over) = (Arc::new(Witness::default()), Arc::new(AtomicBool::new(false)));
+        let mut claimers = JoinSet::new();
+        for n in 0..8 {
+            let kind = WorkKind::ALL[n % 2];
+            claimers.spawn(claimer(stores[n % stores.len()].clone(), kind, witness.clone(), over.clone()));
+        }
+        let time = Duration::from_secs(short_or_long(2, 60));
+        let (start, mut asked) = (Instant::now(), Vec::new());
+        for round in 0.. {
+            if start.elapsed() > time {
+                break;
+            }
+            // Every other block is of operations, on a few lanes each: most of them meet manifests that run.
+            let block: Vec<NewWork> = match round % 2 {
+                0 => lanes.iter().skip(round % 7).step_by(3).map(|lane| manifest(*lane)).collect(),
+                _ => lanes.iter().skip(round % 11).step_by(9).map(|lane| operation(*lane)).collect(),
+            };
+            bed.store.enqueue(block.clone()).await.unwrap();
+            block.iter().for_each(|work| witness.enqueued(work));
+            asked.extend(block.iter().map(|work| work.id));
+            // The backlog stays small, so that the time is spent on lanes that are fought for.
+            witness.have_ended(asked.len().saturating_sub(BACKLOG)).await;
+        }
+        witness.have_ended(asked.len()).await;
+        over.store(true, Ordering::SeqCst);
+        while let Some(ended) = claimers.join_next().await {
+            ended.unwrap();
+        }
+        assert_done(&bed.store, &asked).await;
+        let seen = witness.seen();
+        assert!(asked.iter().all(|work| seen.ended.get(work) == Some(&1)), "each is done, and once");
+        assert_eq!((seen.ended.len(), seen.running.len()), (asked.len(), 0));
+        println!("{} pieces of work, {} made way", asked.len(), seen.preempted);
+        assert!(seen.preempted > 0);
+    }
+}
+
+/// What stands for three processes where the engine allows several.
+async fn stores(bed: &Bed) -> Vec<Store> {
+    match bed.is_shared() {
+        true => vec![bed.store.clone(), bed.another().await, bed.another().await],
+        false => vec![bed.store.clone()],
+    }
+}
+
+/// Keeps three processes busy for `time`, killing one of them every so often or never.
+async fn drilled(site: &Site, time: Duration, kill_every: Option<Duration>, budgets: &[&str]) -> Store {
+    let store = site.open().await;
+    let lanes: Vec<Uuid> = (0..short_or_long(60, 500)).map(|_| Uuid::new_v4()).collect();
+    let mut crew = Crew::start(site, Duration::from_secs(3));
+    let start = Instant::now();
+    let (mut last_kill, mut asked, mut round) = (start, Vec::new(), 0_usize);
+    while start.elapsed() < time {
+        round += 1;
+        let block: Vec<NewWork> = match round % 3 {
+            0 => lanes
+                .iter()
+                .skip(round % 11)
+                .step_by(9)
+                .map(|lane| operation(*lane).counted(budgets))
+                .collect(),
+            _ => {
+                lanes.iter().skip(round % 7).step_by(2).map(|lane| manifest(*lane).counted(budgets)).collect()
+            }
+        };
+        store.enqueue(block.clone()).await.unwrap();
+        asked.extend(block.iter().map(|work| work.id));
+        assert_within_limits(&store).await;
+        if kill_every.is_some_and(|every| last_kill.elapsed() > every) {
+            // Which one is as random as the ids are.
+            let victim = usize::from(asked[asked.len() - 1].as_bytes()[15]);
+            crew.replace(site, victim);
+            last_kill = Instant::now();
+        }
+        let enough = asked.len().saturating_sub(BACKLOG + UNWITNESSED * crew.kills);
+        eventually("work has ended", SOON, async || {
+            assert_within_limits(&store).await;
+            (crew.ended().len() >= enough).then_some(())
+        })
+        .await;
+    }
+    eventually("all work is done", Duration::from_secs(60), async || {
+        assert_within_limits(&store).await;
+        let mut left = 0;
+        for block in asked.chunks(500) {
+            left += store
+                .works(block.to_vec())
+                .await
+                .unwrap()
+                .iter()
+                .filter(|work| !work.state.is_terminal())
+                .count();
+        }
+        (left == 0).then_some(())
+    })
+    .await;
+    let kills = crew.kills;
+    let ended = crew.stop();
+    assert_done(&store, &asked).await;
+    println!("{} pieces of work, {kills} kills, {} ends witnessed", asked.len(), ended.len());
+    assert!(ended.iter().all(|work| asked.contains(work)));
+    match kill_every {
+        Some(_) => assert!(kills > 0 && ended.len() + UNWITNESSED * kills >= asked.len()),
+        None => assert_eq!(ended.len(), asked.len()),
+    }
+    store
+}
+
+/// No budget counts more than its limit.
+async fn assert_within_limits(store: &Store) {
+    for budget in store.budgets().await.unwrap() {
+        assert!(budget.used <= budget.limit, "{budget:?}");
+    }
+}
+
+async fn assert_sound(store: &Store) {
+    let broken: Vec<_> =
+        store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Claims, and as often as not forgets what it claimed, as a process does that is killed; ends the rest, and what
+/// others forgot.
+async fn forgetful(store: Store, over: Arc<AtomicBool>) {
+    while !over.load(Ordering::SeqCst) {
+        let owner = Uuid::new_v4();
+        // A lease of no length has run out when the next one looks.
+        let forgets = owner.as_bytes()[0].is_multiple_of(2);
+        let lease = if forgets { Duration::ZERO } else { Duration::from_secs(60) };
+        let claimed = store.claim_for(WorkKind::Manifest, 4, owner, lease).await.unwrap();
+        let mut held = store.take_over(WorkKind::Manifest, 4, owner).await.unwrap();
+        if !forgets {
+            held.extend(claimed);
+        }
+        // Some of what is ended was taken over meanwhile: then the end is refused, and the other's counts.
+        store.complete(held.iter().map(|it| done(it.hold)).collect()).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+}
+
+on_both_engines! {
+    async fn no_budget_is_exceeded_or_leaks_while_three_workers_forget_what_they_hold(bed: &Bed) {
+        let (stores, over) = (stores(bed).await, Arc::new(AtomicBool::new(false)));
+        for (key, limit) in [("fleet", 9), ("region/north", 4), ("task/upgrade", 5)] {
+            bed.store.set_budget(key, Some(limit), None).await.unwrap();
+        }
+        let mut workers = JoinSet::new();
+        for n in 0..3 {
+            workers.spawn(forgetful(stores[n % stores.len()].clone(), over.clone()));
+        }
+        let all = ["fleet", "region/north", "task/upgrade"];
+        let kinds = [&all[..1], &all[..2], &all[1..], &all[..]];
+        let lanes: Vec<Uuid> = (0..24).map(|_| Uuid::new_v4()).collect();
+        let asked: Vec<NewWork> =
+            (0..short_or_long(400, 8000)).map(|n: usize| manifest(lanes[n % 24]).counted(kinds[n % 7 % 4])).collect();
+        for block in asked.chunks(50) {
+            bed.store.enqueue(block.to_vec()).await.unwrap();
+            assert_within_limits(&bed.store).await;
+        }
+        let last = async || {
+            assert_within_limits(&bed.store).await;
+            let mut left = 0;
+            for block in asked.chunks(500) {
+                let seen = bed.store.works(block.iter().map(|work| work.id).collect()).await.unwrap();
+                left += seen.iter().filter(|work| !work.state.is_terminal()).count();
+            }
+            (left == 0).then_some(())
+        };
+        eventually("all work is done", short_or_long(SOON, 20 * SOON), last).await;
+        over.store(true, Ordering::SeqCst);
+        while let Some(ended) = workers.join_next().await {
+            ended.unwrap();
+        }
+        for budget in bed.store.budgets().await.unwrap() {
+            assert_eq!((budget.used, budget.parked), (0, 0), "{}", budget.key);
+        }
+        assert_eq!(repaired(&bed.store).await, 0);
+    }
+}
+
+#[test]
+fn three_processes_never_meet_on_a_lane_on_postgresql() {
+    block_on(async {
+        let Some(site) = Site::postgres() else { return };
+        let store = drilled(&site, Duration::from_secs(short_or_long(2, 60)), None, &[]).await;
+        assert_sound(&store).await;
+    });
+}
+
+#[test]
+fn three_processes_never_meet_on_a_lane_while_they_are_killed_on_postgresql() {
+    block_on(async {
+        let Some(site) = Site::postgres() else { return };
+        let time = Duration::from_secs(short_or_long(3, 60));
+        let store = drilled(&site, time, Some(Duration::from_millis(700)), &[]).await;
+        assert_sound(&store).await;
+    });
+}
+
+#[test]
+fn no_budget_is_exceeded_or_leaks_while_three_processes_are_killed_on_postgresql() {
+    block_on(async {
+        let Some(site) = Site::postgres() else { return };
+        let store = site.open().await;
+        for (key, limit) in [("fleet", 9), ("region/north", 5), ("task/upgrade", 7)] {
+            store.set_budget(key, Some(limit), None).await.unwrap();
+        }
+        let time = Duration::from_secs(short_or_long(3, 60));
+        let budgets = ["fleet", "region/north", "task/upgrade"];
+        let store = drilled(&site, time, Some(Duration::from_millis(900)), &budgets).await;
+        for budget in store.budgets().await.unwrap() {
+            assert_eq!((budget.used, budget.parked), (0, 0), "{}", budget.key);
+        }
+        assert_sound(&store).await;
+    });
+}

@@ -1,0 +1,355 @@
+//! The change feed: whatever was committed is delivered, at least once and in order; what was not, never.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use api::work::{Ending, WorkKind};
+use serde_json::json;
+use store::housekeeping::{self, Metrics};
+use store::{
+    Completion, Etag, FeedError, NewWork, Retention, Store, StoreError, Subject, Transaction, Versioned,
+    Wish, Yielding,
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::bed::{Bed, block_on, short_or_long};
+use crate::fixture::{
+    Dice, Folder, Note, at, by, close, counter, eventually, feed_from, seed, version, written,
+};
+use crate::raw::{self, Raw};
+
+/// What the feed must tell: which document, at which version, deleted or not.
+type Told = (Uuid, Etag, bool);
+
+/// One of many writers: creates, changes and deletes its own notes, alone and several together, and fails often.
+async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice) -> HashSet<Told> {
+    let mut committed = HashSet::new();
+    let mut mine: Vec<Versioned<Note>> = Vec::new();
+    for round in 0..rounds {
+        if dice.below(4) == 0 {
+            // A writer that was held up between two writes, or not.
+            tokio::time::sleep(Duration::from_millis(dice.below(4))).await;
+        }
+        let place = if mine.is_empty() {
+            None
+        } else {
+            Some(usize::try_from(dice.below(mine.len() as u64)).unwrap())
+        };
+        match (dice.below(6), place) {
+            // A transaction whose second half conflicts: nothing of its first half may ever be told.
+            (0, _) => {
+                let failing = Transaction::new().create(Uuid::now_v7(), &Note::fresh(), &by()).unwrap();
+                let failing = failing.create(Uuid::now_v7(), &taken, &by()).unwrap();
+                assert!(matches!(store.commit(failing).await, Err(StoreError::Exists { .. })));
+            }
+            // The same, with a change and a stale version.
+            (1, Some(place)) => {
+                let (read, ghost) = (&mine[place], Uuid::now_v7());
+                let failing = Transaction::new()
+                    .update(read, &read.document.saying("undone"), Wish::Same, &by())
+                    .unwrap();
+                let failing = failing.delete(ghost, read.etag);
+                assert!(
+                    matches!(store.commit(failing).await, Err(StoreError::Gone { uuid }) if uuid == ghost)
+                );
+            }
+            (2, Some(place)) => {
+                let read = mine.swap_remove(place);
+                store.collection().delete(&read, &by()).await.unwrap();
+                committed.insert((read.uuid, at(counter(read.etag) + 1), true));
+            }
+            (3 | 4, Some(place)) => {
+                // A change and a creation, together.
+                let (read, fresh) = (mine[place].clone(), Uuid::now_v7());
+                let both = Transaction::new()
+                    .update(&read, &read.document.saying(round.to_string()), Wish::Same, &by())
+                    .unwrap();
+                let both = both.create(fresh, &Note::fresh(), &by()).unwrap();
+                let etags = store.commit(both).await.unwrap();
+                committed.insert((read.uuid, etags.etag(read.uuid).unwrap(), false));
+                committed.insert((fresh, etags.etag(fresh).unwrap(), false));
+                mine[place] = store.documents().get(read.uuid).await.unwrap().unwrap();
+                mine.push(store.documents().get(fresh).await.unwrap().unwrap());
+            }
+            _ => {
+                let made = written(&store, &Note::fresh()).await;
+                committed.insert((made.uuid, made.etag, false));
+                mine.push(made);
+            }
+        }
+    }
+    committed
+}
+
+/// A reader that is restarted again and again, from a position that it saved or from one long before.
+async fn read_and_restart(
+    store: Store,
+    name: String,
+    mut dice: Dice,
+    done: &AtomicBool,
+    expect: &Mutex<Option<HashSet<Told>>>,
+) -> Vec<Told> {
+    let start = store.position(&name).await.unwrap().unwrap();
+    let mut delivered: Vec<Told> = Vec::new();
+    let mut seen: HashSet<Told> = HashSet::new();
+    let mut position = start;
+    // What this life of the reader was told last: order must hold within it.
+    let mut life: HashMap<Uuid, Etag> = HashMap::new();
+    loop {
+        let page = store.feed_after(position, 1 + usize::try_from(dice.below(40)).unwrap()).await.unwrap();
+        let mut last = position;
+        for change in &page.changes {
+            assert!(change.position > last, "{} came behind {last}", change.position);
+            last = change.position;
+            let Some(told) = version(change) else { continue };
+            if let Some(before) = life.insert(told.0, told.1) {
+                assert!(before < told.1, "{told:?} came behind {before}");
+            }
+            // Nothing is skipped: the version before was told before, in this life or an earlier one.
+            if counter(told.1) > 1 {
+                let before = at(counter(told.1) - 1);
+                assert!(seen.contains(&(told.0, before, false)), "{told:?} was told, {before} was not");
+            }
+            seen.insert(told);
+            delivered.push(told);
+        }
+        assert_eq!(last, page.next);
+        position = page.next;
+        match dice.below(10) {
+            0 => store.commit(Transaction::new().save_position(&name, position)).await.map(drop).unwrap(),
+            // It dies, and knows only what it had saved.
+            1 if !done.load(Ordering::SeqCst) => {
+                position = store.position(&name).await.unwrap().unwrap();
+                life.clear();
+            }
+            _ => {}
+        }
+        if page.changes.is_empty() {
+            let complete = expect.lock().unwrap().as_ref().is_some_and(|expect| expect.is_subset(&seen));
+            if complete {
+                return delivered;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+on_both_engines! {
+    async fn every_committed_change_is_delivered_though_writers_fail_and_readers_restart(bed: &Bed) {
+        let seed = seed();
+        println!("seed {seed}");
+        let taken = Note::fresh();
+        let taken_at = written(&bed.store, &taken).await;
+        let start = bed.store.feed_now().await.unwrap();
+        // The feed may be held back behind this place for a moment; it is where all readers begin.
+        let mut stores = vec![bed.store.clone()];
+        if bed.is_shared() {
+            stores.extend([bed.another().await, bed.another().await]);
+        }
+        for reader in 0..3 {
+            bed.store.commit(Transaction::new().save_position(format!("reader-{reader}"), start)).await.unwrap();
+        }
+        let (done, expect) = (AtomicBool::new(false), Mutex::new(None));
+        let rounds = short_or_long(60, 3000);
+        let writing = async {
+            let mut writers = JoinSet::new();
+            for writer in 0..8 {
+                let store = stores[writer % stores.len()].clone();
+                writers.spawn(write_and_fail(store, taken.clone(), rounds, Dice::seeded(seed ^ writer as u64)));
+            }
+            let committed: HashSet<Told> = writers.join_all().await.into_iter().flatten().collect();
+            done.store(true, Ordering::SeqCst);
+            *expect.lock().unwrap() = Some(committed.clone());
+            committed
+        };
+        let read = |reader: usize| {
+            let (store, name) = (stores[reader % stores.len()].clone(), format!("reader-{reader}"));
+            read_and_restart(store, name, Dice::seeded(seed ^ (1000 + reader as u64)), &done, &expect)
+        };
+        let (committed, one, two, three) = tokio::join!(writing, read(0), read(1), read(2));
+        for delivered in [one, two, three] {
+            let mut delivered: HashSet<Told> = delivered.into_iter().collect();
+            // The note that everybody collides with was written just before; it may be told or not.
+            delivered.remove(&(taken_at.uuid, taken_at.etag, false));
+            assert_eq!(delivered, committed, "seed {seed}");
+        }
+    }
+}
+
+on_both_engines! {
+    async fn every_move_of_work_is_told(bed: &Bed) {
+        let (store, lane, me) = (&bed.store, Uuid::new_v4(), Uuid::new_v4());
+        let mut position = store.feed_now().await.unwrap();
+        let work = NewWork::new(Uuid::now_v7(), lane, WorkKind::Manifest);
+        let mut told = async |what: &str| {
+            position = eventually(what, async || {
+                let page = store.feed_after(position, 100).await.unwrap();
+                let moved = page.changes.iter().any(|it| it.uuid == work.id && it.subject == Subject::Work && it.kind == "manifest");
+                moved.then_some(page.next)
+            }).await;
+        };
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        let claimed = store.claim(WorkKind::Manifest, 1, me).await.unwrap();
+        told("the claim is told").await;
+        store.checkpoint(claimed[0].hold, "one", json!({})).await.unwrap();
+        told("the checkpoint is told").await;
+        store.hand_back(Yielding { hold: claimed[0].hold, rest: Duration::ZERO, attempt_spent: true }).await.unwrap();
+        told("the yield is told").await;
+        let old = store.claim_for(WorkKind::Manifest, 1, me, Duration::ZERO).await.unwrap();
+        told("the second claim is told").await;
+        let hold = store.take_over(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].hold;
+        assert!(hold.fence > old[0].hold.fence);
+        told("the take-over is told").await;
+        store.complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }]).await.unwrap();
+        told("the end is told").await;
+    }
+}
+
+/// Keeps house until `done` sees what it waits for.
+async fn keep_house_until(
+    store: &Store,
+    retention: Retention,
+    what: &str,
+    done: impl AsyncFnMut() -> Option<()>,
+) {
+    let shutdown = CancellationToken::new();
+    let mut keeper = JoinSet::new();
+    keeper.spawn(housekeeping::run(store.clone(), retention, Metrics::default(), shutdown.clone()));
+    eventually(what, done).await;
+    shutdown.cancel();
+    keeper.join_all().await;
+}
+
+on_both_engines! {
+    async fn a_position_older_than_what_is_kept_is_gone_and_a_younger_one_is_not(bed: &Bed) {
+        let store = &bed.store;
+        let old = store.feed_now().await.unwrap();
+        for _ in 0..5 {
+            written(store, &Note::fresh()).await;
+        }
+        let young = eventually("all five are told", async || {
+            let told = feed_from(store, old).await.unwrap();
+            (told.len() == 5).then(|| told[4].position)
+        }).await;
+        let retention = Retention { feed: Duration::ZERO, ..Retention::default() };
+        keep_house_until(store, retention, "the feed is trimmed", async || {
+            matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })).then_some(())
+        }).await;
+        let refusal = store.feed_after(old, 10).await.unwrap_err().to_string();
+        assert_eq!(refusal, format!("feed position {old} is too old: list everything and go on from a fresh position"));
+        // The newest row stays, and with it the place of a reader that had come so far.
+        assert!(store.feed_after(young, 10).await.unwrap().changes.is_empty());
+        let fresh = store.feed_now().await.unwrap();
+        let next = written(store, &Note::fresh()).await;
+        for position in [young, fresh] {
+            let told = eventually("the next change is told", async || {
+                let told = feed_from(store, position).await.unwrap();
+                (!told.is_empty()).then_some(told)
+            }).await;
+            assert_eq!(told.iter().map(|it| it.uuid).collect::<Vec<_>>(), [next.uuid]);
+        }
+    }
+}
+
+#[test]
+fn a_position_of_another_generation_is_gone_on_sqlite() {
+    block_on(async {
+        let folder = Folder::new();
+        let store = folder.open().await;
+        written(&store, &Note::fresh()).await;
+        let old = store.feed_now().await.unwrap();
+        close(store).await;
+        raw::open(&folder.path())
+            .execute("update meta set value = '2' where key = 'generation'", [])
+            .unwrap();
+        let store = folder.open().await;
+        assert!(matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })));
+        let new = store.feed_now().await.unwrap();
+        assert!(store.feed_after(new, 10).await.unwrap().changes.is_empty());
+    });
+}
+
+#[test]
+fn a_position_is_gone_when_postgresql_is_another_instance_or_an_older_one() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let raw = Raw::of(&bed).await;
+        // Restored into another instance, and restored to an earlier time: both show in what the store had noted.
+        for restored in [
+            "update meta set value = '42' where key = 'system_identifier'",
+            "update meta set value = '9000000000000000' where key = 'high_water_tx'",
+        ] {
+            written(&bed.store, &Note::fresh()).await;
+            let old = bed.store.feed_now().await.unwrap();
+            assert!(bed.store.feed_after(old, 10).await.is_ok());
+            raw.execute(restored).await;
+            let another = bed.another().await;
+            // Who had just been told that nothing is new may believe it for a moment longer; it misses nothing.
+            for store in [&bed.store, &another] {
+                let gone = async || {
+                    matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })).then_some(())
+                };
+                eventually(restored, gone).await;
+            }
+            let new = another.feed_now().await.unwrap();
+            assert!(bed.store.feed_after(new, 10).await.is_ok());
+            // Opening it once more finds nothing strange any more.
+            let third = bed.another().await;
+            assert!(third.feed_after(new, 10).await.is_ok());
+        }
+    });
+}
+
+#[test]
+fn a_transaction_left_open_anywhere_holds_the_feed_back_and_loses_nothing() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let (store, foreign) = (&bed.store, Raw::of(&bed).await);
+        foreign.execute("create table other (n int)").await;
+        for round in 0..short_or_long(3, 50) {
+            let start = store.feed_now().await.unwrap();
+            foreign.execute("begin; insert into other values (1)").await;
+            let held = written(store, &Note::fresh()).await;
+            let meanwhile = store.feed_now().await.unwrap();
+            for position in [start, meanwhile] {
+                let page = store.feed_after(position, 100).await.unwrap();
+                assert!(page.changes.is_empty(), "round {round}: {:?}", page.changes);
+                assert_eq!(page.next, position);
+            }
+            foreign.execute(if round % 2 == 0 { "commit" } else { "rollback" }).await;
+            for position in [start, meanwhile] {
+                let told = eventually("the change is told", async || {
+                    let told = feed_from(store, position).await.unwrap();
+                    (!told.is_empty()).then_some(told)
+                })
+                .await;
+                assert_eq!(
+                    told.iter().filter_map(version).collect::<Vec<_>>(),
+                    [(held.uuid, held.etag, false)]
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn a_reading_transaction_does_not_hold_the_feed_back() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let (store, foreign) = (&bed.store, Raw::of(&bed).await);
+        let start = store.feed_now().await.unwrap();
+        foreign.execute("begin isolation level repeatable read; select count(*) from documents").await;
+        let note = written(store, &Note::fresh()).await;
+        let told = eventually("the change is told", async || {
+            let told = feed_from(store, start).await.unwrap();
+            (!told.is_empty()).then_some(told)
+        })
+        .await;
+        assert_eq!(told[0].uuid, note.uuid);
+        foreign.execute("commit").await;
+    });
+}

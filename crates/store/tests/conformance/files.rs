@@ -1,0 +1,409 @@
+//! What is no store of ours, or not ours alone, is refused at open with one clear sentence, and left as it was.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use api::secret::Secret;
+use store::{Location, Migrate, Options, Reader, Store};
+use testbed::postgres::{self, Options as ServerOptions};
+use testbed::process::{Child, example_path};
+use testbed::{parts, tmpfs};
+use uuid::Uuid;
+
+use crate::bed::{Bed, block_on, options};
+use crate::fixture::{Folder, Note, assert_sound, close, written};
+use crate::raw::{self, Raw};
+
+/// The files of a folder, byte for byte; whose lock it is, is not part of what must stay.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    std::fs::read_dir(folder)
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().is_file() && !entry.path().to_string_lossy().ends_with(".lock"))
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).unwrap()))
+        .collect()
+}
+
+/// A folder with a store in it that holds a few hundred notes, closed.
+async fn written_folder() -> Folder {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    for number in 0..50 {
+        written(&store, &Note::fresh().saying(format!("{number} ").repeat(400))).await;
+    }
+    close(store).await;
+    folder
+}
+
+/// Opening is refused with that sentence, for writers and for readers, and nothing in the folder changes.
+async fn refused(folder: &Folder, what: &str) {
+    let before = contents(folder.path().parent().unwrap());
+    let path = folder.path().display().to_string();
+    let sentence = what.replace("{path}", &path);
+    for options in [folder.options.clone(), Options { migrate: Migrate::Never, ..folder.options.clone() }] {
+        let refusal = Store::open(options).await.unwrap_err().to_string();
+        assert!(refusal.starts_with(&sentence), "{refusal:?} does not begin with {sentence:?}");
+        assert!(!refusal.contains('\n'), "{refusal:?} is more than a line");
+    }
+    let refusal = Reader::open(folder.options.clone()).await.unwrap_err().to_string();
+    assert!(refusal.starts_with(&sentence), "{refusal:?} does not begin with {sentence:?}");
+    // Looking at a file may leave an empty log and its index beside it; everything that was there is as it was.
+    let mut after = contents(folder.path().parent().unwrap());
+    assert!(after.get("store.db-wal").is_none_or(Vec::is_empty), "{what}: something was written");
+    after.retain(|name, _| before.contains_key(name));
+    assert!(after == before, "{what}: something in the folder changed");
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_left_untouched() {
+    block_on(async {
+        let folder = written_folder().await;
+        let whole = std::fs::read(folder.path()).unwrap();
+        let pages = whole.len() / 4096;
+        assert!(pages > 20);
+        // The beginning of a page says how its rows lie; damage there cannot hide.
+        for page in [1, pages / 3, pages / 2, pages - 1] {
+            let mut damaged = whole.clone();
+            damaged[page * 4096..page * 4096 + 64].iter_mut().for_each(|byte| *byte = !*byte);
+            std::fs::write(folder.path(), &damaged).unwrap();
+            refused(&folder, "store {path}: is damaged").await;
+        }
+        let mut damaged = whole.clone();
+        damaged[100..200].iter_mut().for_each(|byte| *byte = !*byte);
+        std::fs::write(folder.path(), &damaged).unwrap();
+        refused(&folder, "store {path}: is damaged").await;
+        // And whole again, it opens.
+        std::fs::write(folder.path(), &whole).unwrap();
+        assert_sound(&folder.open().await).await;
+    });
+}
+
+#[test]
+fn no_single_flipped_byte_is_worse_than_a_refusal() {
+    block_on(async {
+        let folder = written_folder().await;
+        let whole = std::fs::read(folder.path()).unwrap();
+        let step = whole.len() / crate::bed::short_or_long(40, 4000);
+        for place in (0..whole.len()).step_by(step) {
+            let mut damaged = whole.clone();
+            damaged[place] = !damaged[place];
+            std::fs::write(folder.path(), &damaged).unwrap();
+            // Within a text there is nothing to tell it by; anywhere else it is refused, or told by a check.
+            match Store::open(folder.options.clone()).await {
+                Ok(store) => {
+                    let _ = store.check().await;
+                    close(store).await;
+                }
+                Err(refusal) => {
+                    assert!(!refusal.to_string().contains('\n'), "byte {place}: {refusal}");
+                    assert!(std::fs::read(folder.path()).unwrap() == damaged, "byte {place}");
+                }
+            }
+            for rest in ["-wal", "-shm"] {
+                let _ = std::fs::remove_file(format!("{}{rest}", folder.path().display()));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_cut_short_or_empty_or_no_database_is_refused() {
+    block_on(async {
+        let folder = written_folder().await;
+        let whole = std::fs::read(folder.path()).unwrap();
+        let cut = |bytes: usize| std::fs::write(folder.path(), &whole[..bytes]).unwrap();
+        cut(whole.len() - 1);
+        let sentence = format!(
+            "store {{path}}: is cut short: it has {} of its {} bytes; it was left untouched, restore it from a backup",
+            whole.len() - 1,
+            whole.len()
+        );
+        refused(&folder, &sentence).await;
+        cut(whole.len() / 2);
+        refused(&folder, "store {path}: is cut short: it has").await;
+        cut(50);
+        refused(
+            &folder,
+            "store {path}: is cut short: 50 bytes are too few for a database; it was left untouched",
+        )
+        .await;
+        cut(0);
+        refused(&folder, "store {path}: is cut short: 0 bytes are too few for a database").await;
+        std::fs::write(folder.path(), "This is a letter, not a database. ".repeat(200)).unwrap();
+        refused(&folder, "store {path}: is no database; it was left untouched, restore it from a backup")
+            .await;
+        std::fs::remove_file(folder.path()).unwrap();
+        std::fs::create_dir(folder.path()).unwrap();
+        refused(&folder, "store {path}: is not a file").await;
+    });
+}
+
+#[test]
+fn a_file_of_something_else_or_of_a_newer_release_is_refused() {
+    block_on(async {
+        let folder = Folder::new();
+        let foreign = raw::open(&folder.path());
+        foreign.execute_batch("create table letters (text); insert into letters values ('Dear')").unwrap();
+        drop(foreign);
+        refused(
+            &folder,
+            "store sqlite:{path}: holds tables that are not Shipshape's; give it a database of its own",
+        )
+        .await;
+
+        let folder = written_folder().await;
+        let file = raw::open(&folder.path());
+        file.execute_batch("insert into schema select number + 1, 'next', 'x', 0 from schema where number = (select max(number) from schema)").unwrap();
+        // One step is tolerated: the neighbouring release may already have been here.
+        close(folder.open().await).await;
+        file.execute_batch("insert into schema select number + 1, 'next', 'x', 0 from schema where number = (select max(number) from schema)").unwrap();
+        let known: i64 = file.query_row("select max(number) - 2 from schema", [], |row| row.get(0)).unwrap();
+        drop(file);
+        let sentence = format!(
+            "store sqlite:{{path}}: its schema is {}, this release knows up to {known}; run a newer release",
+            known + 2
+        );
+        refused(&folder, &sentence).await;
+        let file = raw::open(&folder.path());
+        file.execute_batch(
+            "delete from schema where number > 1; update schema set checksum = 'other' where number = 1",
+        )
+        .unwrap();
+        drop(file);
+        refused(
+            &folder,
+            "store sqlite:{path}: migration 1 was applied with another text than this release has",
+        )
+        .await;
+    });
+}
+
+#[test]
+fn a_read_only_file_is_refused_even_for_root() {
+    block_on(async {
+        let folder = written_folder().await;
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o444)).unwrap();
+        let before = contents(folder.path().parent().unwrap());
+        let refusal = Store::open(folder.options.clone()).await.unwrap_err().to_string();
+        let path = folder.path().display().to_string();
+        assert_eq!(
+            refusal,
+            format!("store {path}: is read-only; it and its directory must be writable by this user")
+        );
+        assert!(contents(folder.path().parent().unwrap()) == before);
+    });
+}
+
+#[test]
+fn a_place_that_is_not_there_is_named() {
+    block_on(async {
+        let folder = Folder::new();
+        let missing = folder.file("no/such/place");
+        let refusal =
+            Store::open(options(Location::Sqlite(missing.join("store.db")))).await.unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            format!("store {}: is no directory; make it, or name another place", missing.display())
+        );
+        let refusal = Reader::open(folder.options.clone()).await.unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            format!("store {}: does not exist; `shipshape up` makes one", folder.path().display())
+        );
+        assert!(!folder.path().exists());
+    });
+}
+
+#[test]
+fn a_store_is_opened_by_one_process_and_once() {
+    block_on(async {
+        let folder = Folder::new();
+        let store = folder.open().await;
+        let refusal = Store::open(folder.options.clone()).await.unwrap_err().to_string();
+        let path = folder.path().display().to_string();
+        let sentence = |pid: u32| {
+            format!(
+                "store {path}: is in use by another process (process {pid}); several processes need PostgreSQL"
+            )
+        };
+        assert_eq!(refusal, sentence(std::process::id()));
+        // Whoever only reads may, and sees what is written meanwhile.
+        let reader = Reader::open(folder.options.clone()).await.unwrap();
+        let note = written(&store, &Note::fresh()).await;
+        assert_eq!(reader.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
+        reader.close().await;
+        close(store).await;
+
+        // By another process, until that ends; however it ends.
+        let mut command = std::process::Command::new(example_path("scribe").unwrap());
+        command.arg(folder.path()).arg(folder.file("keys"));
+        let mut scribe = Child::start(command).unwrap();
+        scribe.line(Duration::from_secs(30)).unwrap();
+        assert_eq!(
+            Store::open(folder.options.clone()).await.unwrap_err().to_string(),
+            sentence(scribe.pid())
+        );
+        scribe.kill9().unwrap();
+        assert_sound(&folder.open().await).await;
+    });
+}
+
+/// The moment at which a checkpoint has written the first page, and the process is killed: the file says that it is
+/// longer than it is, and everything that is missing is still in the log.
+#[test]
+fn a_file_whose_folding_of_the_log_was_interrupted_is_whole() {
+    block_on(async {
+        let folder = Folder::new();
+        close(folder.open().await).await;
+        let short = std::fs::read(folder.path()).unwrap();
+        let store = folder.open().await;
+        let mut notes = Vec::new();
+        for number in 0..60 {
+            notes.push(written(&store, &Note::fresh().saying(format!("{number} ").repeat(400))).await);
+        }
+        let name = |rest: &str| format!("{}{rest}", folder.path().display());
+        let log = std::fs::read(name("-wal")).unwrap();
+        close(store).await;
+        let long = std::fs::read(folder.path()).unwrap();
+        assert!(long.len() > short.len() && !log.is_empty());
+
+        let mut interrupted = short.clone();
+        interrupted[..4096].copy_from_slice(&long[..4096]);
+        std::fs::write(folder.path(), &interrupted).unwrap();
+        std::fs::write(name("-wal"), &log).unwrap();
+        let _ = std::fs::remove_file(name("-shm"));
+        let store = folder.open().await;
+        for note in &notes {
+            assert_eq!(store.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
+        }
+        assert_sound(&store).await;
+    });
+}
+
+/// The sentence by which a server is refused; it never holds a password.
+async fn server_refusal(url: &str, password: Option<&str>) -> String {
+    let password = password.map(|text| Secret::new(text.to_owned()));
+    let given = Options { password, ..options(url.parse().unwrap()) };
+    assert!(!format!("{given:?}").contains("hunter2"));
+    let refusal = Store::open(given.clone()).await.unwrap_err();
+    let chain = format!("{refusal} {refusal:?}");
+    assert!(!chain.contains("hunter2"), "{chain}");
+    assert!(!refusal.to_string().contains('\n'), "{refusal}");
+    assert_eq!(Reader::open(given).await.unwrap_err().to_string(), refusal.to_string());
+    refusal.to_string()
+}
+
+#[test]
+fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
+    block_on(async {
+        let Some(server) = postgres::private(ServerOptions::default().with_password("hunter2right")) else {
+            return parts::skip(parts::POSTGRESQL, "no server binaries were found");
+        };
+        let port = server.port();
+        let url = |user: &str, database: &str| format!("postgres://{user}@127.0.0.1:{port}/{database}");
+        let place = format!("store postgres://postgres@127.0.0.1:{port}");
+        let told = server_refusal(&url("postgres:hunter2wrong", "postgres"), None).await;
+        assert_eq!(told, format!("{place}/postgres: the password of user postgres is wrong"));
+        let told = server_refusal(&url("postgres", "postgres"), Some("hunter2wrong")).await;
+        assert_eq!(told, format!("{place}/postgres: the password of user postgres is wrong"));
+        let told = server_refusal(&url("postgres", "postgres"), None).await;
+        assert_eq!(told, format!("{place}/postgres: user postgres needs a password, and none was given"));
+        let told = server_refusal(&url("postgres", "nowhere"), Some("hunter2right")).await;
+        assert_eq!(told, format!("{place}/nowhere: there is no database nowhere; create it"));
+        let told = server_refusal(&url("postgres:hunter2right", "postgres?sslmode=require"), None).await;
+        assert!(told.starts_with(&format!("{place}/postgres: ")), "{told}");
+
+        // A database of something else is refused, and nothing is added to it.
+        let database = server.database().unwrap();
+        database.psql("create table letters (text text)").unwrap();
+        let told = server_refusal(database.url(), None).await;
+        assert_eq!(
+            told,
+            format!(
+                "{place}/{}: holds tables that are not Shipshape's; give it a database of its own",
+                database.name()
+            )
+        );
+        assert_eq!(
+            database
+                .psql("select count(*) from pg_class where relnamespace = 'public'::regnamespace")
+                .unwrap(),
+            "1"
+        );
+
+        // Read-only: the role may not make tables.
+        database.psql("drop table letters; create role reader login password 'hunter2reader'").unwrap();
+        let told = Store::open(options(url("reader:hunter2reader", database.name()).parse().unwrap()))
+            .await
+            .unwrap_err()
+            .to_string();
+        let place = format!("store postgres://reader@127.0.0.1:{port}/{}", database.name());
+        assert_eq!(
+            told,
+            format!(
+                "{place}: migration 1 failed, nothing of it was kept: permission denied for schema public"
+            )
+        );
+
+        let standby = server.standby().unwrap();
+        let told = server_refusal(&standby.url("postgres"), None).await;
+        assert!(told.ends_with("is a standby, which cannot be written; name the primary"), "{told}");
+
+        // Nobody there: nothing at that port, no such host.
+        drop(standby);
+        drop(server);
+        let told = server_refusal(&format!("postgres://u:hunter2@127.0.0.1:{port}/d"), None).await;
+        assert!(
+            told.starts_with(&format!("store postgres://u@127.0.0.1:{port}/d: cannot be reached (")),
+            "{told}"
+        );
+        let told = server_refusal("postgres://u:hunter2@no-such-host.invalid/d", None).await;
+        assert!(told.starts_with("store postgres://u@no-such-host.invalid/d: cannot be reached ("), "{told}");
+    });
+}
+
+#[test]
+fn a_database_of_a_newer_release_is_refused_and_left_untouched() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let raw = Raw::of(&bed).await;
+        raw.execute("insert into schema (number, name, checksum, applied) values (2, 'next', 'x', 0), (3, 'after', 'y', 0)").await;
+        let Location::Postgres(url) = &bed.options.location else { panic!("it is PostgreSQL") };
+        let before = raw.rows("select key, value from meta order by key").await;
+        let told = server_refusal(url.expose(), None).await;
+        assert!(
+            told.ends_with(": its schema is 3, this release knows up to 1; run a newer release"),
+            "{told}"
+        );
+        raw.execute("delete from schema where number > 1; update schema set checksum = 'other'").await;
+        let told = server_refusal(url.expose(), None).await;
+        assert!(
+            told.ends_with(": migration 1 was applied with another text than this release has"),
+            "{told}"
+        );
+        assert_eq!(raw.rows("select key, value from meta order by key").await, before);
+    });
+}
+
+#[test]
+fn a_new_store_on_a_full_disk_is_refused_and_can_be_made_later() {
+    block_on(async {
+        let Some(disk) = tmpfs::SmallDisk::new(4 << 20) else {
+            return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+        };
+        let filler = disk.path().join("filler");
+        let mut left = 4 << 20;
+        while left > 0 && std::fs::write(&filler, vec![1; left]).is_err() {
+            left -= 4096;
+        }
+        let place = options(Location::Sqlite(disk.path().join("store.db")));
+        let refusal = Store::open(place.clone()).await.unwrap_err().to_string();
+        assert!(!refusal.contains('\n'), "{refusal}");
+        std::fs::remove_file(&filler).unwrap();
+        let store = Store::open(place).await.unwrap();
+        written(&store, &Note::at(&Uuid::new_v4().to_string())).await;
+        assert_sound(&store).await;
+    });
+}

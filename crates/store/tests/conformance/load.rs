@@ -1,0 +1,169 @@
+//! Writers that note what was answered and what was not, while everything around them fails; and the reckoning.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use store::{Etag, FeedError, Position, Store, StoreError, Transaction, Wish};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::fixture::{Note, assert_sound, by, eventually, version};
+
+/// What the writers know.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// The newest version of each document whose write was answered.
+    answered: HashMap<Uuid, Etag>,
+    /// Documents of which some write was not answered: it may have happened or not.
+    doubtful: HashSet<Uuid>,
+    /// Answers and refusals so far, by writer.
+    pub(crate) successes: usize,
+    pub(crate) failures: Vec<(StoreError, Duration)>,
+    longest: Duration,
+}
+
+/// Writers at work.
+pub(crate) struct Load {
+    pub(crate) ledger: Arc<Mutex<Ledger>>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    start: Position,
+}
+
+impl Load {
+    /// Starts some writers; each note has that many bytes.
+    pub(crate) async fn start(store: &Store, writers: usize, bytes: usize) -> Load {
+        let start = store.feed_now().await.unwrap();
+        let (ledger, stop, mut tasks) =
+            (Arc::<Mutex<Ledger>>::default(), CancellationToken::new(), JoinSet::new());
+        for _ in 0..writers {
+            tasks.spawn(write(store.clone(), ledger.clone(), stop.clone(), bytes));
+        }
+        Load { ledger, stop, tasks, start }
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        look(&self.ledger.lock().unwrap())
+    }
+
+    /// Waits until so many more writes were answered.
+    pub(crate) async fn answers(&self, more: usize) {
+        let before = self.read(|it| it.successes);
+        eventually("writes are answered", async || {
+            self.read(|it| it.successes >= before + more).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until so many more writes were refused.
+    pub(crate) async fn refusals(&self, more: usize) {
+        let before = self.read(|it| it.failures.len());
+        eventually("writes are refused", async || {
+            self.read(|it| it.failures.len() >= before + more).then_some(())
+        })
+        .await;
+    }
+
+    /// Ends the writers, and settles: every answered write is in the store and in the feed, in order, and nothing else
+    /// is there but what may have happened. No call took longer than `bound`.
+    pub(crate) async fn settle(mut self, store: &Store, bound: Duration) {
+        self.stop.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.unwrap();
+        }
+        let ledger = std::mem::take(&mut *self.ledger.lock().unwrap());
+        assert!(ledger.longest < bound, "a call took {:?}", ledger.longest);
+        let mut newest: HashMap<Uuid, Etag> = HashMap::new();
+        let mut position = self.start;
+        eventually("the feed has everything", async || {
+            loop {
+                let page = match store.feed_after(position, 1000).await {
+                    Ok(page) => page,
+                    Err(FeedError::Gone { position }) => panic!("position {position} is gone"),
+                    Err(FeedError::Store(error)) => panic!("{error}"),
+                };
+                for (uuid, etag, _) in page.changes.iter().filter_map(version) {
+                    assert!(
+                        newest.insert(uuid, etag).is_none_or(|before| before < etag),
+                        "{uuid} went back to {etag}"
+                    );
+                }
+                position = page.next;
+                if page.changes.is_empty() {
+                    return ledger
+                        .answered
+                        .iter()
+                        .all(|(uuid, etag)| newest.get(uuid) >= Some(etag))
+                        .then_some(());
+                }
+            }
+        })
+        .await;
+        for (uuid, etag) in &ledger.answered {
+            let found =
+                store.get(*uuid).await.unwrap().unwrap_or_else(|| panic!("{uuid} was answered and is lost"));
+            assert!(found.etag >= *etag, "{uuid} was at {etag} and is at {}", found.etag);
+            assert!(found.etag == *etag || ledger.doubtful.contains(uuid), "{uuid} was written by nobody");
+        }
+        for uuid in newest.keys() {
+            assert!(
+                ledger.answered.contains_key(uuid) || ledger.doubtful.contains(uuid),
+                "{uuid} was written by nobody"
+            );
+        }
+        assert_sound(store).await;
+    }
+}
+
+/// Creates a note and changes it, again and again; after a refusal it begins with another one.
+async fn write(store: Store, ledger: Arc<Mutex<Ledger>>, stop: CancellationToken, bytes: usize) {
+    while !stop.is_cancelled() {
+        let (uuid, mut note) = (Uuid::now_v7(), Note::fresh().saying(incompressible(bytes)));
+        let create = Transaction::new().create(uuid, &note, &by()).unwrap();
+        let mut alive = attempt(&store, &ledger, uuid, create).await;
+        for turn in 0..2 {
+            if !alive || stop.is_cancelled() {
+                break;
+            }
+            let Ok(Some(read)) = store.documents::<Note>().get(uuid).await else { break };
+            note.text = format!("{turn} {}", &note.text[2..]);
+            let update = Transaction::new().update(&read, &note, Wish::Same, &by()).unwrap();
+            alive = attempt(&store, &ledger, uuid, update).await;
+        }
+        if !alive {
+            // As every service does after a refusal; a moment suffices here.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+async fn attempt(store: &Store, ledger: &Mutex<Ledger>, uuid: Uuid, transaction: Transaction) -> bool {
+    let begun = Instant::now();
+    let outcome = store.commit(transaction).await;
+    let mut ledger = ledger.lock().unwrap();
+    ledger.longest = ledger.longest.max(begun.elapsed());
+    match outcome {
+        Ok(committed) => {
+            ledger.answered.insert(uuid, committed.etag(uuid).unwrap());
+            ledger.successes += 1;
+            true
+        }
+        Err(error @ (StoreError::Unavailable { .. } | StoreError::DiskFull)) => {
+            ledger.doubtful.insert(uuid);
+            ledger.failures.push((error, begun.elapsed()));
+            false
+        }
+        Err(other) => panic!("{uuid} was refused as neither the disk nor the server could: {other:?}"),
+    }
+}
+
+/// A text that no database makes smaller.
+fn incompressible(bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes + 32);
+    while text.len() < bytes {
+        text += &Uuid::new_v4().simple().to_string();
+    }
+    text
+}

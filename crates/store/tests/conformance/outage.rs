@@ -1,0 +1,214 @@
+//! The database goes away and comes back: no answered write is lost, nobody waits without end, and nothing has to be
+//! started again.
+
+use std::time::Duration;
+
+use api::work::{Ending, WorkKind};
+use serde_json::json;
+use store::{Completion, LEASE, NewWork, RENEWAL, SELF_STOP, Store, StoreError, Topic};
+use testbed::postgres::{self, Options as ServerOptions, Server, Stop};
+use testbed::{parts, tmpfs::SmallDisk};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use crate::bed::{block_on, options, short_or_long};
+use crate::fixture::{Note, assert_sound, by, eventually, written};
+use crate::load::Load;
+
+/// Longer than any call may take: the time that one waits for a connection and the time that a statement may take.
+const BOUND: Duration = Duration::from_secs(20);
+
+fn server(options: ServerOptions) -> Option<Server> {
+    let server = postgres::private(options);
+    if server.is_none() {
+        parts::skip(parts::POSTGRESQL, "no server binaries were found");
+    }
+    server
+}
+
+/// What blocks the thread: a server that is started or stopped.
+async fn outside<T: Send + 'static>(work: impl FnOnce() -> T + Send) -> T {
+    tokio::task::block_in_place(work)
+}
+
+#[test]
+fn a_holder_knows_by_its_own_clock_before_anybody_takes_over() {
+    // It renews often enough to miss one, and stops by itself with time to spare for the step in hand.
+    const { assert!(RENEWAL.as_secs() * 2 <= SELF_STOP.as_secs()) };
+    const { assert!(SELF_STOP.as_secs() + RENEWAL.as_secs() <= LEASE.as_secs()) };
+}
+
+#[test]
+fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answered() {
+    block_on(async {
+        let Some(server) = server(ServerOptions::default()) else { return };
+        let database = server.database().unwrap();
+        let place = options(database.url().parse().unwrap());
+        let store = Store::open(place.clone()).await.unwrap();
+        let load = Load::start(&store, 4, 100).await;
+        load.answers(100).await;
+
+        // Work is held over the outage; its lease runs out meanwhile.
+        let (me, other) = (Uuid::new_v4(), Uuid::new_v4());
+        let held = NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest);
+        store.enqueue(vec![held.clone()]).await.unwrap();
+        let lease = Duration::from_secs(1);
+        let hold = store.claim_for(WorkKind::Manifest, 1, me, lease).await.unwrap()[0].hold;
+        store.checkpoint(hold, "before the outage", json!({ "n": 1 })).await.unwrap();
+
+        // Stopped for a while: each call is refused in time, as something that may heal.
+        outside(|| server.stop(Stop::Fast).unwrap()).await;
+        let refused =
+            timeout(BOUND, store.renew_for(me, vec![hold.lane], lease)).await.expect("a renewal hangs");
+        assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+        let refused = timeout(BOUND, store.get(hold.work)).await.expect("a read hangs");
+        assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+        let refused = timeout(BOUND, store.ping()).await.expect("a ping hangs");
+        assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+        let refusal =
+            timeout(BOUND, Store::open(place.clone())).await.expect("opening hangs").unwrap_err().to_string();
+        assert!(refusal.contains(": cannot be reached ("), "{refusal}");
+        load.refusals(4).await;
+        tokio::time::sleep(short_or_long(Duration::from_secs(3), Duration::from_secs(30))).await;
+        outside(|| server.start_again().unwrap()).await;
+        load.answers(100).await;
+
+        // Nobody believed the lease beyond its time: another process has it, and the old hold can do nothing.
+        let second = Store::open(place.clone()).await.unwrap();
+        let taken = eventually("the work is taken over", async || {
+            second
+                .take_over(WorkKind::Manifest, 10, other)
+                .await
+                .unwrap()
+                .into_iter()
+                .find(|it| it.hold.work == held.id)
+        })
+        .await;
+        assert_eq!((taken.step.as_deref(), taken.attempt), (Some("before the outage"), 2));
+        assert!(matches!(store.checkpoint(hold, "late", json!({})).await, Err(StoreError::LostLease { .. })));
+        assert!(store.renew(me, vec![hold.lane]).await.unwrap().is_empty());
+        let done = Completion { hold: taken.hold, ending: Ending::Completed, result: json!({}) };
+        second.complete(vec![done]).await.unwrap();
+
+        // Killed, as when its host loses power, and killed again.
+        for _ in 0..short_or_long(2, 10) {
+            outside(|| server.kill().unwrap()).await;
+            load.refusals(1).await;
+            outside(|| server.start_again().unwrap()).await;
+            load.answers(50).await;
+        }
+        // Wake-ups come again too.
+        let mut bell = second.wakeups(Topic::Work(WorkKind::Operation));
+        eventually("a wake-up crosses again", async || {
+            store
+                .enqueue(vec![NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Operation)])
+                .await
+                .unwrap();
+            timeout(Duration::from_millis(500), bell.next()).await.ok()
+        })
+        .await;
+        load.settle(&store, BOUND).await;
+    });
+}
+
+#[test]
+fn a_server_that_hangs_is_not_waited_for_without_end() {
+    block_on(async {
+        let Some(server) = server(ServerOptions::default()) else { return };
+        let database = server.database().unwrap();
+        let store = Store::open(options(database.url().parse().unwrap())).await.unwrap();
+        let note = written(&store, &Note::fresh()).await;
+        // All its processes stand still, though every connection is up: the worst of outages.
+        let mut pids = vec![server.pid().unwrap().to_string()];
+        let children = format!("/proc/{0}/task/{0}/children", pids[0]);
+        pids.extend(std::fs::read_to_string(children).unwrap().split_whitespace().map(str::to_owned));
+        let signal = |name: &str| {
+            let told =
+                std::process::Command::new("kill").arg(format!("-{name}")).args(&pids).status().unwrap();
+            assert!(told.success());
+        };
+        signal("STOP");
+        let change = async { store.collection().update(&note, &note.document.saying("x"), &by()).await };
+        let (read, written_to) = tokio::join!(timeout(BOUND, store.get(note.uuid)), timeout(BOUND, change),);
+        signal("CONT");
+        assert!(matches!(read, Ok(Err(StoreError::Unavailable { .. }))), "{read:?}");
+        assert!(matches!(written_to, Ok(Err(StoreError::Unavailable { .. }))), "{written_to:?}");
+        eventually("it answers again", async || store.ping().await.ok()).await;
+        assert_sound(&store).await;
+    });
+}
+
+#[test]
+fn a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered() {
+    block_on(async {
+        let Some(primary) = server(ServerOptions::default()) else { return };
+        let database = primary.database().unwrap();
+        let standby = primary.standby().unwrap();
+        let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port(), standby.port());
+        let url = format!("postgres://postgres@{hosts}/{}?target_session_attrs=read-write", database.name());
+        let store = Store::open(options(url.parse().unwrap())).await.unwrap();
+        let load = Load::start(&store, 4, 100).await;
+        load.answers(100).await;
+        let held = NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest);
+        store.enqueue(vec![held.clone()]).await.unwrap();
+        let hold = store.claim(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].hold;
+        store.checkpoint(hold, "on the primary", json!({})).await.unwrap();
+
+        outside(|| primary.kill().unwrap()).await;
+        load.refusals(1).await;
+        outside(|| standby.promote().unwrap()).await;
+        load.answers(100).await;
+        // The queue goes on where it was, under the same hold; the feed has everything, in order.
+        store.checkpoint(hold, "on the standby", json!({})).await.unwrap();
+        store
+            .complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }])
+            .await
+            .unwrap();
+        assert_eq!(store.work(held.id).await.unwrap().unwrap().step.as_deref(), Some("on the standby"));
+        load.settle(&store, BOUND).await;
+        drop(standby);
+    });
+}
+
+#[test]
+fn a_server_whose_disk_is_full_loses_nothing_that_was_answered() {
+    block_on(async {
+        let Some(disk) = SmallDisk::new(192 << 20) else {
+            return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+        };
+        let small = ServerOptions::default().in_directory(disk.path()).with("shared_buffers", "16MB");
+        let Some(server) = server(small.with("max_wal_size", "64MB").with("min_wal_size", "32MB")) else {
+            return;
+        };
+        let database = server.database().unwrap();
+        let store = Store::open(options(database.url().parse().unwrap())).await.unwrap();
+        let load = Load::start(&store, 4, 20_000).await;
+        load.answers(50).await;
+        let filler = disk.path().join("filler");
+        fill(&filler);
+        load.refusals(20).await;
+        // The server may have given up altogether: it needs space to write that it does.
+        std::fs::remove_file(&filler).unwrap();
+        let back = eventually("the server runs", async || {
+            if server.pid().is_none() {
+                let _ = tokio::task::block_in_place(|| server.start_again());
+            }
+            store.ping().await.ok()
+        });
+        back.await;
+        load.answers(50).await;
+        load.settle(&store, Duration::from_secs(60)).await;
+        drop(database);
+        drop(server);
+    });
+}
+
+/// Fills a disk to its last page.
+pub(crate) fn fill(filler: &std::path::Path) {
+    use std::io::Write as _;
+    let mut file = std::fs::File::create(filler).unwrap();
+    let block = vec![7; 1 << 20];
+    for bytes in [1 << 20, 4096] {
+        while file.write_all(&block[..bytes]).is_ok() {}
+    }
+}

@@ -1,0 +1,127 @@
+//! Writes that meet on one lane. The counter of repaired heads stays at nought.
+
+use api::work::{WorkKind, WorkState};
+use futures_util::future::join_all;
+use store::{Fate, NewWork, Store, Transaction};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::bed::{Bed, short_or_long};
+use crate::hands::{Asked as _, claim, done, finish, manifest, next, operation, repaired, work_off};
+
+const MANIFEST: WorkKind = WorkKind::Manifest;
+
+/// Two ways to the same store: two processes where the engine allows it.
+async fn two(bed: &Bed) -> [Store; 2] {
+    let other = if bed.is_shared() { bed.another().await } else { bed.store.clone() };
+    [bed.store.clone(), other]
+}
+
+on_both_engines! {
+    async fn work_enqueued_while_its_lane_is_released_is_never_forgotten(bed: &Bed) {
+        let [one, two] = two(bed).await;
+        let lanes: Vec<Uuid> = (0..4).map(|_| Uuid::new_v4()).collect();
+        let mut asked: Vec<NewWork> = lanes.iter().map(|lane| manifest(*lane)).collect();
+        one.enqueue(asked.clone()).await.unwrap();
+        for round in 0..short_or_long(250, 2500) {
+            let held = one.claim(MANIFEST, 50, Uuid::new_v4()).await.unwrap();
+            assert_eq!(held.len(), lanes.len(), "round {round}: a lane has work and does not show it");
+            let successors: Vec<NewWork> = lanes.iter().map(|lane| manifest(*lane)).collect();
+            asked.extend(successors.clone());
+            // On each lane the end of one piece and the coming of the next meet, and on all lanes at once.
+            let completing = join_all(held.iter().map(|it| one.complete(vec![done(it.hold)])));
+            let enqueuing = join_all(successors.into_iter().map(|work| two.enqueue(vec![work])));
+            let (completed, enqueued) = tokio::join!(completing, enqueuing);
+            assert!(completed.into_iter().all(|fates| fates.unwrap() == [Fate::Done]), "round {round}");
+            enqueued.into_iter().for_each(|outcome| outcome.unwrap());
+        }
+        assert_eq!(repaired(&one).await, 0);
+        assert_eq!(work_off(&one, MANIFEST).await.len(), lanes.len());
+        for block in asked.chunks(500) {
+            let seen = one.works(block.iter().map(|work| work.id).collect()).await.unwrap();
+            assert_eq!(seen.len(), block.len());
+            assert!(seen.iter().all(|work| work.state == WorkState::Completed));
+        }
+    }
+}
+
+on_both_engines! {
+    async fn an_operation_enqueued_while_a_manifest_is_claimed_is_seen_by_its_holder_or_goes_first(bed: &Bed) {
+        let [one, two] = two(bed).await;
+        for round in 0..short_or_long(100, 2000) {
+            let lane = Uuid::new_v4();
+            let (waiting, asked) = (manifest(lane), operation(lane));
+            one.enqueue(vec![waiting.clone()]).await.unwrap();
+            let (claim, enqueue) = (one.claim(MANIFEST, 1, Uuid::new_v4()), two.enqueue(vec![asked.clone()]));
+            let (claimed, enqueued) = tokio::join!(claim, enqueue);
+            enqueued.unwrap();
+            if let [claimed] = claimed.unwrap().as_slice() {
+                let signals = one.checkpoint(claimed.hold, "safe", serde_json::json!(null)).await.unwrap();
+                assert!(signals.preempt, "round {round}");
+                finish(&one, claimed.hold).await;
+                assert_eq!(work_off(&one, WorkKind::Operation).await, [asked.id]);
+            } else {
+                assert_eq!(work_off(&one, WorkKind::Operation).await, [asked.id], "round {round}");
+                assert_eq!(work_off(&one, MANIFEST).await, [waiting.id], "round {round}");
+            }
+        }
+        assert_eq!(repaired(&one).await, 0);
+    }
+}
+
+on_both_engines! {
+    async fn a_piece_of_work_is_withdrawn_or_claimed_but_never_both(bed: &Bed) {
+        let [one, two] = two(bed).await;
+        let mut claimed_ones = 0;
+        for round in 0..short_or_long(100, 2000) {
+            let work = manifest(Uuid::new_v4());
+            one.enqueue(vec![work.clone()]).await.unwrap();
+            let (claimed, withdrawn) = tokio::join!(
+                one.claim(MANIFEST, 1, Uuid::new_v4()),
+                two.commit(Transaction::new().withdraw(work.id, serde_json::json!({})))
+            );
+            let claimed = claimed.unwrap();
+            assert_eq!(claimed.len() == 1, withdrawn.is_err(), "round {round}");
+            claimed_ones += claimed.len();
+            for claimed in claimed {
+                finish(&two, claimed.hold).await;
+            }
+            assert!(next(&one, MANIFEST).await.is_none(), "round {round}");
+        }
+        assert_eq!(repaired(&one).await, 0);
+        println!("{claimed_ones} were claimed first");
+    }
+}
+
+on_both_engines! {
+    async fn many_holders_end_many_pieces_at_once_without_a_deadlock(bed: &Bed) {
+        let stores = two(bed).await;
+        let lanes: Vec<Uuid> = (0..40).map(|_| Uuid::new_v4()).collect();
+        bed.store.set_budget("fleet", Some(30), None).await.unwrap();
+        let mut tasks = JoinSet::new();
+        for n in 0..6_usize {
+            let (store, mut lanes) = (stores[n % 2].clone(), lanes.clone());
+            // Each names the lanes in another order; the store locks them in its own.
+            lanes.rotate_left(n * 7);
+            if n % 2 == 1 {
+                lanes.reverse();
+            }
+            tasks.spawn(async move {
+                for _ in 0..short_or_long(10, 200) {
+                    let work = lanes.iter().map(|lane| manifest(*lane).counted(&["fleet"]));
+                    store.enqueue(work.collect()).await.unwrap();
+                    let mut claimed = claim(&store, MANIFEST, 20).await;
+                    claimed.reverse();
+                    let ends: Vec<_> = claimed.iter().map(|it| done(it.hold)).collect();
+                    assert!(store.complete(ends).await.unwrap().iter().all(|fate| *fate == Fate::Done));
+                }
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap();
+        }
+        assert_eq!(repaired(&bed.store).await, 0);
+        let seen = bed.store.budgets().await.unwrap();
+        assert_eq!(seen[0].used, 0);
+    }
+}

@@ -1,0 +1,238 @@
+//! What is old leaves: the feed by time and never by its slowest reader, tombstones behind their feed rows, finished
+//! work with its documents, the audit log from its old end. What is young, or the last of its kind, stays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::clock::ManualClock;
+use api::doc::Verb;
+use api::work::{Ending, WorkKind, WorkState};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use store::housekeeping::{self, Metrics};
+use store::{
+    AuditListing, Completion, FeedError, NewWork, Options, Retention, Store, StoreError, Subject,
+    Transaction, Versioned, Wish,
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::bed::{Bed, block_on};
+use crate::fixture::{
+    Folder, Note, assert_sound, by, cluster, counter, eventually, feed_from, manifest, operation, written,
+};
+use crate::raw::Raw;
+
+/// One whole round of housekeeping: it is under way once the lease is taken, and whoever is told to stop ends it first.
+async fn keep_house(store: &Store, raw: &Raw, retention: Retention) {
+    let (stop, mut keeper) = (CancellationToken::new(), JoinSet::new());
+    keeper.spawn(housekeeping::run(store.clone(), retention, Metrics::default(), stop.clone()));
+    eventually("the round has begun", async || {
+        let held = "select count(*) from leases where name = 'housekeeper' and owner is not null";
+        (raw.one(held).await == "1").then_some(())
+    })
+    .await;
+    stop.cancel();
+    keeper.join_all().await;
+}
+
+async fn count(raw: &Raw, of: &str) -> usize {
+    raw.one(&format!("select count(*) from {of}")).await.parse().unwrap()
+}
+
+async fn finish(store: &Store, kind: WorkKind) {
+    let claimed = store.claim(kind, 50, Uuid::new_v4()).await.unwrap();
+    assert!(!claimed.is_empty());
+    let ended = |hold| Completion { hold, ending: Ending::Completed, result: json!({}) };
+    store.complete(claimed.iter().map(|it| ended(it.hold)).collect()).await.unwrap();
+}
+
+#[test]
+fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
+    block_on(async {
+        let clock = ManualClock::at(Timestamp::from_second(1_800_000_000).unwrap());
+        let folder = Folder::new();
+        let options =
+            Options { clock: Arc::clone(&clock) as api::clock::SharedClock, ..folder.options.clone() };
+        let (store, raw) = (Store::open(options.clone()).await.unwrap(), Raw::to(&options.location).await);
+        let pass = |hours: i64| clock.advance(SignedDuration::from_hours(hours));
+        let keep = Retention::default();
+
+        let start = store.feed_now().await.unwrap();
+        let living = written(&store, &Note::fresh()).await;
+        let dead = written(&store, &Note::fresh()).await;
+        store.collection().delete(&dead, &by()).await.unwrap();
+        let create = operation(Uuid::now_v7(), Verb::Create);
+        store.clusters().begin_create(&cluster("c"), &create, &by()).await.unwrap();
+        finish(&store, WorkKind::Operation).await;
+        let order = manifest(create.cluster);
+        store.manifests().create(&[(order.clone(), vec![])], &by()).await.unwrap();
+        finish(&store, WorkKind::Manifest).await;
+        pass(1);
+        written(&store, &Note::fresh()).await;
+        let last = feed_from(&store, start).await.unwrap().last().unwrap().position;
+
+        // Six days later nothing has left.
+        pass(6 * 24);
+        keep_house(&store, &raw, keep).await;
+        assert!(store.feed_after(start, 10).await.is_ok());
+        assert_eq!(count(&raw, "documents where deleted_at is not null").await, 1);
+        assert_eq!(count(&raw, "history").await, 2);
+
+        // After eight the feed has, but for its newest row; then the tombstone; and the finished operation.
+        pass(2 * 24);
+        keep_house(&store, &raw, keep).await;
+        assert!(matches!(store.feed_after(start, 10).await, Err(FeedError::Gone { .. })));
+        let told = feed_from(&store, last).await.unwrap();
+        assert_eq!(
+            told.iter().map(|it| it.uuid).collect::<Vec<_>>(),
+            [create.id],
+            "the operation's document left, and that is told"
+        );
+        assert!(matches!(told[0].subject, Subject::Document { deleted: true, .. }));
+        assert_eq!(
+            raw.one(&format!("select count(*) from documents where uuid = {}", raw.uuid(dead.uuid))).await,
+            "0"
+        );
+        assert!(store.operations().get(create.id).await.unwrap().is_none());
+        assert!(store.work(create.id).await.unwrap().is_none());
+        assert!(store.documents::<Note>().get(living.uuid).await.unwrap().is_some());
+        assert_eq!(
+            store.manifests().view(order.id).await.unwrap().unwrap().work.unwrap().state,
+            WorkState::Completed
+        );
+        // The operation's tombstone stays as long as its feed row does.
+        assert_eq!(count(&raw, "documents where deleted_at is not null").await, 1);
+        pass(1);
+        written(&store, &Note::fresh()).await;
+        pass(8 * 24);
+        keep_house(&store, &raw, keep).await;
+        assert_eq!(count(&raw, "documents where deleted_at is not null").await, 0);
+        assert_eq!(count(&raw, "feed").await, 1);
+
+        // Manifests and their work leave after ninety days, the audit log after four hundred.
+        let audited =
+            store.audit_list(AuditListing { limit: 100, ..AuditListing::default() }).await.unwrap().len();
+        pass(90 * 24);
+        keep_house(&store, &raw, keep).await;
+        assert!(store.manifests().view(order.id).await.unwrap().is_none());
+        assert_eq!(count(&raw, "history").await, 0);
+        assert_eq!(count(&raw, "audit").await, audited);
+        pass(400 * 24);
+        keep_house(&store, &raw, keep).await;
+        assert_eq!(count(&raw, "audit").await, 1);
+        assert_eq!(store.verify_audit(None).await.unwrap().faults, Vec::<String>::new());
+
+        // Sequence numbers are never given twice, however empty the feed is.
+        let before: i64 = raw.one("select max(seq) from feed").await.parse().unwrap();
+        written(&store, &Note::fresh()).await;
+        assert!(raw.one("select max(seq) from feed").await.parse::<i64>().unwrap() > before);
+        assert_sound(&store).await;
+    });
+}
+
+on_both_engines! {
+    async fn everything_that_may_leave_does(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let none = Retention { manifests: Duration::ZERO, feed: Duration::ZERO, operations: Duration::ZERO, audit: Duration::ZERO };
+        let start = store.feed_now().await.unwrap();
+        let living = written(store, &Note::fresh().holding("kept")).await;
+        let mut dead = Vec::new();
+        // More than one block of everything.
+        for _ in 0..6 {
+            let lane = Uuid::now_v7();
+            let orders: Vec<_> = (0..100).map(|_| (manifest(lane), vec![])).collect();
+            store.manifests().create(&orders, &by()).await.unwrap();
+            store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
+            dead.extend(orders.into_iter().map(|it| it.0.id));
+        }
+        let pending = NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest);
+        store.enqueue(vec![pending.clone()]).await.unwrap();
+        let gone = written(store, &Note::fresh().holding("freed")).await;
+        store.collection().delete(&gone, &by()).await.unwrap();
+        eventually("everything has left", async || {
+            keep_house(store, &raw, none).await;
+            // The newest row of the feed stays, and with it the tombstone that it tells of, until something else is written.
+            written(store, &Note::fresh()).await;
+            let left = (count(&raw, "history").await, count(&raw, "documents where deleted_at is not null").await);
+            (left == (0, 0)).then_some(())
+        }).await;
+        assert!(store.get_many(dead).await.unwrap().is_empty());
+        assert!(matches!(store.feed_after(start, 1).await, Err(FeedError::Gone { .. })));
+        assert!(count(&raw, "feed").await <= 3);
+        // What lives, stays: documents, their keys, pending work; and the log verifies.
+        assert!(store.get(living.uuid).await.unwrap().is_some());
+        assert!(store.collection().create(&Note::fresh().holding("kept"), &by()).await.is_err());
+        assert_eq!(store.work(pending.id).await.unwrap().unwrap().state, WorkState::Pending);
+        assert_eq!(store.verify_audit(None).await.unwrap().faults, Vec::<String>::new());
+    }
+}
+
+/// While a block of finished work is being removed, a transaction that began later changes one of its documents.
+/// The removal's own transaction is the older one; still its word must come last.
+#[test]
+fn the_removal_of_a_document_is_told_behind_every_change_of_it() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let (store, raw, other) = (&bed.store, Raw::of(&bed).await, Raw::of(&bed).await);
+        let lane = Uuid::now_v7();
+        let mut orders: Vec<_> = (0..3).map(|_| (manifest(lane), vec![])).collect();
+        orders.sort_by_key(|it| it.0.id);
+        store.manifests().create(&orders, &by()).await.unwrap();
+        store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
+        let start = eventually("the feed is told so far", async || {
+            let told = store.feed_now().await.unwrap();
+            feed_from(store, told).await.unwrap().is_empty().then_some(told)
+        })
+        .await;
+        let [first, middle, last] = [0, 1, 2].map(|at| orders[at].0.id);
+        let read: Versioned<api::doc::Manifest> = store.manifests().get(last).await.unwrap().unwrap();
+
+        // Somebody holds the middle one, so that the removal waits between the first and the last.
+        other
+            .execute(&format!(
+                "begin; select 1 from documents where uuid = {} for update",
+                other.uuid(middle)
+            ))
+            .await;
+        let none = Retention { manifests: Duration::ZERO, ..Retention::default() };
+        let (stop, mut keeper) = (CancellationToken::new(), JoinSet::new());
+        keeper.spawn(housekeeping::run(store.clone(), none, Metrics::default(), stop.clone()));
+        eventually("the removal waits, or passes over what is held", async || {
+            let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+            (raw.one(waiting).await != "0" || count(&raw, "history").await < 3).then_some(())
+        })
+        .await;
+        let changed = api::doc::Manifest { priority: 7, ..read.document.clone() };
+        let change = Transaction::new().update(&read, &changed, Wish::Same, &by()).unwrap();
+        let is_changed = match store.commit(change).await {
+            Ok(_) => true,
+            Err(StoreError::Gone { .. }) => false,
+            Err(other) => panic!("{other}"),
+        };
+        other.execute("commit").await;
+        stop.cancel();
+        keeper.join_all().await;
+
+        // It may have been left for the next round; when it is gone, that is the last that is told of it.
+        let second_round = async || keep_house(store, &raw, none).await;
+        second_round().await;
+        assert!(store.get(last).await.unwrap().is_none() && store.get(first).await.unwrap().is_none());
+        let told = eventually("its end is told", async || {
+            let told = feed_from(store, start).await.unwrap();
+            let versions: Vec<i64> = told
+                .iter()
+                .filter(|it| it.uuid == last)
+                .filter_map(|it| match it.subject {
+                    Subject::Document { etag, .. } => Some(counter(etag)),
+                    Subject::Work => None,
+                })
+                .filter(|it| *it > 1)
+                .collect();
+            (versions.len() > usize::from(is_changed)).then_some(versions)
+        })
+        .await;
+        assert_eq!(told, if is_changed { &[2, 3][..] } else { &[2] });
+    });
+}

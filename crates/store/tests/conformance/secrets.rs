@@ -1,0 +1,338 @@
+//! Secrets: sealed before they reach the database, never told to anyone who did not ask for them by name, and
+//! sealed anew with another key while everybody goes on.
+
+use std::time::Duration;
+
+use api::secret::Secret;
+use store::{
+    AuditListing, Keyring, Listing, Location, OpenError, Options, Reader, Store, StoreError, Transaction,
+};
+use testbed::postgres;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::bed::{Bed, block_on, short_or_long};
+use crate::fixture::{Folder, Note, assert_sound, by, close, cluster, eventually, feed_from, written};
+use crate::raw::Raw;
+
+const PLAIN: &[u8] = b"correct horse battery staple";
+
+async fn put(store: &Store, owner: Uuid, name: &str, plain: &[u8]) {
+    store.commit(Transaction::new().put_secret(store.seal(owner, name, plain).unwrap())).await.unwrap();
+}
+
+async fn secret(store: &Reader, owner: Uuid, name: &str) -> Vec<u8> {
+    store.secret(owner, name).await.unwrap().unwrap().expose().clone()
+}
+
+/// A store of either engine whose keys are in a file, so that a second process can learn of new ones.
+struct Keyed {
+    store: Store,
+    options: Options,
+    folder: tempfile::TempDir,
+    _database: Option<postgres::Database>,
+}
+
+impl Keyed {
+    /// Beside the bed's own store, whose key is in no file.
+    async fn beside(bed: &Bed) -> Keyed {
+        let folder = tempfile::tempdir().unwrap();
+        let keyring = Keyring::read_or_create(&folder.path().join("keys")).unwrap();
+        let database = bed.is_shared().then(|| postgres::shared().unwrap().database().unwrap());
+        let location = match &database {
+            Some(database) => database.url().parse().unwrap(),
+            None => Location::Sqlite(folder.path().join("store.db")),
+        };
+        let options = Options { keyring, location, ..bed.options.clone() };
+        Keyed { store: Store::open(options.clone()).await.unwrap(), options, folder, _database: database }
+    }
+
+    /// The same store, as another process has it: with a key ring of its own, read from the same file.
+    async fn in_another_process(&self) -> Store {
+        let keyring = Keyring::read(&self.folder.path().join("keys")).unwrap();
+        Store::open(Options { keyring, ..self.options.clone() }).await.unwrap()
+    }
+}
+
+/// Every occurrence of `needle` in the files of a folder.
+fn found_in(folder: &std::path::Path, needle: &[u8]) -> Vec<String> {
+    let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    std::fs::read_dir(folder)
+        .unwrap()
+        .flatten()
+        .filter(|entry| holds(&std::fs::read(entry.path()).unwrap_or_default()))
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn a_secret_is_in_no_byte_of_the_files() {
+    block_on(async {
+        let folder = Folder::new();
+        let store = folder.open().await;
+        let home = folder.path().parent().unwrap().to_owned();
+        let note = written(&store, &Note::fresh().saying("visible in the file")).await;
+        put(&store, note.uuid, "s", PLAIN).await;
+        store
+            .clusters()
+            .import(
+                &api::doc::Cluster { imported: true, ..cluster("c") },
+                &Secret::new(PLAIN.to_vec()),
+                &by(),
+            )
+            .await
+            .unwrap();
+        // The test itself would find it: the body is there, in the log, before and after it is folded into the file.
+        for round in ["in the log", "in the file"] {
+            assert!(!found_in(&home, b"visible in the file").is_empty(), "{round}");
+            assert_eq!(found_in(&home, PLAIN), Vec::<String>::new(), "{round}");
+            assert_eq!(found_in(&home, &PLAIN[..8]), Vec::<String>::new(), "{round}");
+            crate::raw::open(&folder.path())
+                .query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))
+                .unwrap();
+        }
+    });
+}
+
+on_both_engines! {
+    async fn a_secret_is_told_only_to_whoever_asks_for_it_by_name(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let start = store.feed_now().await.unwrap();
+        let note = written(store, &Note::fresh()).await;
+        let sealed = store.seal(note.uuid, "s", PLAIN).unwrap();
+        let transaction = Transaction::new().put_secret(sealed.clone());
+        let shown = format!("{sealed:?} {transaction:?} {store:?} {:?}", bed.options);
+        store.commit(transaction).await.unwrap();
+        assert_eq!(secret(store, note.uuid, "s").await, PLAIN);
+        assert_eq!(secret(&store.reader(), note.uuid, "s").await, PLAIN);
+        let held = store.secret(note.uuid, "s").await.unwrap();
+
+        let listed = store.list(Listing { kind: "note".to_owned(), limit: 9, ..Listing::default() }).await.unwrap();
+        let told = feed_from(store, start).await.unwrap();
+        let audited = store.audit_list(AuditListing { limit: 99, ..AuditListing::default() }).await.unwrap();
+        let rows = raw.rows("select * from secrets").await;
+        for text in [shown, format!("{listed:?}"), format!("{told:?}"), format!("{audited:?}"), format!("{rows:?}"), format!("{held:?}")] {
+            assert!(!text.contains("horse"), "{text}");
+            assert!(!text.contains("686f727365"), "{text}");
+        }
+        // A secret moved to another place, or damaged, is refused without showing anything of it.
+        let other = written(store, &Note::fresh()).await;
+        raw.execute(&format!("insert into secrets (owner, name, sealed, key_id, changed)
+            select {}, name, sealed, key_id, changed from secrets where owner = {}", raw.uuid(other.uuid), raw.uuid(note.uuid))).await;
+        let refusal = store.secret(other.uuid, "s").await.unwrap_err();
+        assert_eq!(refusal.to_string(), format!("secret s of {} cannot be opened: it was changed, or moved from another place", other.uuid));
+        assert!(!format!("{refusal:?}").contains("horse"));
+        let faults: Vec<_> = store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_eq!(faults[0].promise, "every secret can be opened");
+        store.commit(Transaction::new().drop_secret(other.uuid, "s").drop_secret(other.uuid, "none")).await.unwrap();
+        assert!(store.secret(other.uuid, "s").await.unwrap().is_none());
+        // It goes with its document.
+        store.collection().delete(&note, &by()).await.unwrap();
+        assert!(store.secret(note.uuid, "s").await.unwrap().is_none());
+    }
+}
+
+on_both_engines! {
+    async fn the_key_is_changed_while_others_write_secrets(bed: &Bed) {
+        let keyed = Keyed::beside(bed).await;
+        let Keyed { store, options, .. } = &keyed;
+        let note = written(store, &Note::fresh()).await;
+        for number in 0..50 {
+            put(store, note.uuid, &format!("old-{number}"), PLAIN).await;
+        }
+        // Another process has the same file, and does not know of the new key until the store tells it.
+        let writers: Vec<Store> = match bed.is_shared() {
+            true => vec![keyed.in_another_process().await, store.clone(), store.clone()],
+            false => vec![store.clone(), store.clone()],
+        };
+        let first_key = options.keyring.current();
+        let (stop, mut tasks) = (tokio_util::sync::CancellationToken::new(), JoinSet::new());
+        for (number, writer) in writers.iter().cloned().enumerate() {
+            let (stop, owner) = (stop.clone(), note.uuid);
+            tasks.spawn(async move {
+                let mut written = 0;
+                while !stop.is_cancelled() {
+                    let text = format!("{written}");
+                    put(&writer, owner, &format!("new-{number}-{}", written % 20), text.as_bytes()).await;
+                    written += 1;
+                }
+                written
+            });
+        }
+        let mut keys = vec![first_key];
+        for _ in 0..short_or_long(5, 100) {
+            let rotation = store.rotate_key(None).await.unwrap();
+            assert!(rotation.resealed >= 50, "{rotation:?}");
+            assert!(!keys.contains(&rotation.key_id));
+            keys.push(rotation.key_id);
+            // Whoever opens it now finds a key that fits.
+            let keyring = Keyring::read(&keyed.folder.path().join("keys")).unwrap();
+            let reader = Reader::open(Options { keyring, ..options.clone() }).await.unwrap();
+            assert_eq!(secret(&reader, note.uuid, "old-0").await, PLAIN);
+            reader.close().await;
+        }
+        stop.cancel();
+        let written = tasks.join_all().await;
+        assert!(written.iter().all(|it| *it > 0), "{written:?}");
+
+        // Everything is sealed with the newest key and opens; the old keys can go, and then the rest still opens.
+        assert_sound(store).await;
+        let raw = Raw::to(&options.location).await;
+        assert_eq!(raw.rows("select distinct key_id from secrets").await, [[keys.last().unwrap().clone()]]);
+        store.forget_old_keys().await.unwrap();
+        assert_eq!(options.keyring.ids(), [keys.last().unwrap().clone()]);
+        for number in 0..50 {
+            assert_eq!(secret(store, note.uuid, &format!("old-{number}")).await, PLAIN);
+        }
+        for writer in &writers {
+            put(writer, note.uuid, "after", b"x").await;
+        }
+    }
+}
+
+on_both_engines! {
+    async fn a_change_of_key_that_was_interrupted_is_seen_and_finished(bed: &Bed) {
+        let keyed = Keyed::beside(bed).await;
+        let Keyed { store, options, .. } = &keyed;
+        let note = written(store, &Note::fresh()).await;
+        for number in 0..60 {
+            put(store, note.uuid, &format!("s-{number}"), PLAIN).await;
+        }
+        let raw = Raw::to(&options.location).await;
+        let old = options.keyring.current();
+        let left = async || raw.one(&format!("select count(*) from secrets where key_id = '{old}'")).await.parse::<usize>().unwrap();
+        // Interrupted at any moment at which some are sealed anew and some are not.
+        let mut rotating = JoinSet::new();
+        let rotator = store.clone();
+        rotating.spawn(async move { rotator.rotate_key(None).await });
+        eventually("some are sealed anew", async || (left().await < 60).then_some(())).await;
+        rotating.shutdown().await;
+        if left().await == 0 {
+            // Too quick for us: as if it had been interrupted just before the last one.
+            println!("the rotation was over before it could be interrupted");
+        } else {
+            let refusal = store.forget_old_keys().await.unwrap_err().to_string();
+            assert!(refusal.ends_with(&format!("is still sealed with key {old}")), "{refusal}");
+            assert_eq!(options.keyring.ids().len(), 2);
+            let faults: Vec<_> = store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
+            assert_eq!(faults.len(), 1);
+            assert_eq!(faults[0].promise, "secrets are sealed with the store's current key");
+        }
+        // All open meanwhile, whichever key they are under, and a new one takes the new key.
+        for number in 0..60 {
+            assert_eq!(secret(store, note.uuid, &format!("s-{number}")).await, PLAIN);
+        }
+        let current = options.keyring.current();
+        let before = left().await;
+        let rotation = store.rotate_key(Some(&current)).await.unwrap();
+        assert_eq!((rotation.key_id.as_str(), rotation.resealed), (current.as_str(), before));
+        assert_sound(store).await;
+        store.forget_old_keys().await.unwrap();
+        let unknown = store.rotate_key(Some("k-unknown")).await.unwrap_err().to_string();
+        assert_eq!(unknown, "the key file does not hold key k-unknown");
+    }
+}
+
+on_both_engines! {
+    async fn two_changes_of_key_at_once_both_end(bed: &Bed) {
+        let keyed = Keyed::beside(bed).await;
+        let Keyed { store, options, .. } = &keyed;
+        let note = written(store, &Note::fresh()).await;
+        for number in 0..20 {
+            put(store, note.uuid, &format!("s-{number}"), PLAIN).await;
+        }
+        let (one, two) = (store.clone(), store.clone());
+        let both = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(one.rotate_key(None), two.rotate_key(None)) });
+        let (one, two) = both.await.expect("they undo each other's work for ever");
+        assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
+        // Whatever they left is finished by one more.
+        store.rotate_key(Some(&options.keyring.current())).await.unwrap();
+        assert_sound(store).await;
+    }
+}
+
+#[test]
+fn a_process_that_has_not_seen_the_newest_key_does_not_lose_it_when_it_adds_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys");
+    let ours = Keyring::read_or_create(&path).unwrap();
+    let theirs = Keyring::read(&path).unwrap();
+    let first = ours.current();
+    let (second, third) = (ours.add_key().unwrap(), theirs.add_key().unwrap());
+    let held: std::collections::BTreeSet<String> = Keyring::read(&path).unwrap().ids().into_iter().collect();
+    assert_eq!(held, [first, second, third].into_iter().collect());
+}
+
+#[test]
+fn two_processes_change_the_key_in_turn_and_every_secret_still_opens() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let keyed = Keyed::beside(&bed).await;
+        let (one, two) = (&keyed.store, keyed.in_another_process().await);
+        let note = written(one, &Note::fresh()).await;
+        for number in 0..5 {
+            put(one, note.uuid, &number.to_string(), PLAIN).await;
+        }
+        // Each in its turn, without having looked at the file since.
+        for store in [one, &two, one, &two] {
+            assert_eq!(store.rotate_key(None).await.unwrap().resealed, 5);
+        }
+        let third = keyed.in_another_process().await;
+        for store in [one, &two, &third] {
+            for number in 0..5 {
+                assert_eq!(secret(store, note.uuid, &number.to_string()).await, PLAIN);
+            }
+            assert_sound(store).await;
+        }
+    });
+}
+
+on_both_engines! {
+    async fn a_key_file_that_does_not_fit_is_refused_at_open(bed: &Bed) {
+        let Keyed { store, options, folder, _database } = Keyed::beside(bed).await;
+        let note = written(&store, &Note::fresh()).await;
+        put(&store, note.uuid, "s", PLAIN).await;
+        let (place, key) = (store.place(), options.keyring.current());
+        close(store).await;
+        let sentence = format!("store {place}: its secrets are sealed with key {key}, which the key file does not hold");
+
+        let refused = async |keyring: Keyring| {
+            let options = Options { keyring, ..options.clone() };
+            let written = Store::open(options.clone()).await.unwrap_err();
+            assert!(matches!(&written, OpenError::WrongKey { wanted, .. } if *wanted == key));
+            assert_eq!(written.to_string(), sentence);
+            assert_eq!(Reader::open(options).await.unwrap_err().to_string(), sentence);
+        };
+        refused(Keyring::ephemeral().unwrap()).await;
+        // The right name on a wrong key is noticed too.
+        let impostor = folder.path().join("impostor");
+        std::fs::write(&impostor, format!("{key} AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")).unwrap();
+        std::fs::set_permissions(&impostor, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        refused(Keyring::read(&impostor).unwrap()).await;
+
+        // The right one, even behind another, opens it; and new secrets are sealed with what the store wants.
+        let text = std::fs::read_to_string(folder.path().join("keys")).unwrap();
+        std::fs::write(&impostor, format!("other AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n{text}")).unwrap();
+        let store = Store::open(Options { keyring: Keyring::read(&impostor).unwrap(), ..options.clone() }).await.unwrap();
+        assert_eq!(secret(&store, note.uuid, "s").await, PLAIN);
+        assert_eq!(store.seal(note.uuid, "t", b"").unwrap().key_id, key);
+        let stranger = Keyring::ephemeral().unwrap().seal(note.uuid, "s", b"x").unwrap();
+        assert!(store.commit(Transaction::new().put_secret(stranger)).await.is_err());
+        assert_eq!(secret(&store, note.uuid, "s").await, PLAIN);
+    }
+}
+
+on_both_engines! {
+    async fn a_secret_has_its_limits_too(bed: &Bed) {
+        let store = &bed.store;
+        let note = written(store, &Note::fresh()).await;
+        for (name, plain) in [("", vec![1]), ("a\0b", vec![1]), (&"n".repeat(2001), vec![1]), ("big", vec![1; store::BODY_BYTES_MAX])] {
+            let sealed = store.seal(note.uuid, name, &plain).unwrap();
+            let refused = store.commit(Transaction::new().put_secret(sealed)).await;
+            assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+        }
+        put(store, note.uuid, "empty", b"").await;
+        assert_eq!(secret(&store, note.uuid, "empty").await, b"");
+    }
+}

@@ -1,0 +1,146 @@
+//! What a holder is asked while it works, and what is taken out of a lane before it ran.
+
+use std::time::Duration;
+
+use api::work::{Ending, WorkKind, WorkState};
+use serde_json::json;
+use store::{Completion, Signals, StoreError, Topic, Transaction, Yielding};
+use uuid::Uuid;
+
+use crate::hands::{Asked as _, SOON, finish, future, manifest, next, operation, past, work_off};
+
+on_both_engines! {
+    async fn withdrawn_work_never_runs(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let (first, second) = (manifest(lane).after(past(0)), manifest(lane).after(past(1)));
+        store.enqueue(vec![first.clone(), second.clone()]).await.unwrap();
+        store.commit(Transaction::new().withdraw(first.id, json!({ "why": "not wanted" }))).await.unwrap();
+        let seen = store.work(first.id).await.unwrap().unwrap();
+        assert_eq!((seen.state, seen.started), (WorkState::Cancelled, None));
+        assert_eq!(seen.result, Some(json!({ "why": "not wanted" })));
+        assert_eq!(work_off(store, WorkKind::Manifest).await, [second.id]);
+        assert_eq!(store.lane(lane).await.unwrap().unwrap().head_kind, None);
+    }
+}
+
+on_both_engines! {
+    async fn only_pending_work_is_withdrawn_and_only_running_work_is_asked_to_stop(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let (running, waiting) = (manifest(lane).after(past(0)), manifest(lane));
+        store.enqueue(vec![running.clone(), waiting.clone()]).await.unwrap();
+        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let refused = |outcome: Result<_, StoreError>| match outcome {
+            Err(StoreError::WrongState { state, wanted, .. }) => (state, wanted),
+            other => panic!("{other:?}"),
+        };
+        let withdraw = |work| store.commit(Transaction::new().withdraw(work, json!({})));
+        let stop = |work| store.commit(Transaction::new().request_cancel(work));
+        assert_eq!(refused(withdraw(running.id).await), ("InProgress".to_owned(), "Pending"));
+        assert_eq!(refused(stop(waiting.id).await), ("Pending".to_owned(), "InProgress"));
+        finish(store, hold).await;
+        assert_eq!(refused(withdraw(running.id).await), ("Completed".to_owned(), "Pending"));
+        assert_eq!(refused(stop(running.id).await), ("Completed".to_owned(), "InProgress"));
+        for outcome in [withdraw(Uuid::now_v7()).await, stop(Uuid::now_v7()).await] {
+            assert!(matches!(outcome, Err(StoreError::NoSuchWork { .. })), "{outcome:?}");
+        }
+        // One that is refused takes the others of its transaction with it.
+        let both = Transaction::new().withdraw(waiting.id, json!({})).withdraw(running.id, json!({}));
+        refused(store.commit(both).await);
+        assert_eq!(work_off(store, WorkKind::Manifest).await, [waiting.id]);
+    }
+}
+
+on_both_engines! {
+    async fn withdrawing_a_lane_cancels_what_waits_and_asks_what_runs_to_stop(bed: &Bed) {
+        let (store, lane, elsewhere) = (&bed.store, Uuid::new_v4(), Uuid::new_v4());
+        let work = [manifest(lane).after(past(0)), manifest(lane), operation(lane), manifest(lane).after(future(0))];
+        let other = manifest(elsewhere);
+        store.enqueue(vec![work[0].clone(), other.clone()]).await.unwrap();
+        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        store.enqueue(work[1..].to_vec()).await.unwrap();
+        store.commit(Transaction::new().withdraw_lane(lane, json!({ "why": "deleted" }))).await.unwrap();
+        for work in &work[1..] {
+            assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::Cancelled);
+        }
+        assert!(store.checkpoint(hold, "safe", json!(null)).await.unwrap().cancel);
+        let ending = Completion { hold, ending: Ending::Cancelled, result: json!({ "undone": true }) };
+        store.commit(Transaction::new().complete(ending)).await.unwrap();
+        assert_eq!(work_off(store, WorkKind::Manifest).await, [other.id]);
+        // What comes later starts with a clean slate; a lane that nobody knows is withdrawn as well.
+        let both = Transaction::new().withdraw_lane(lane, json!({})).withdraw_lane(Uuid::new_v4(), json!({}));
+        store.commit(both).await.unwrap();
+        store.enqueue(vec![manifest(lane)]).await.unwrap();
+        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        assert_eq!(store.checkpoint(hold, "safe", json!(null)).await.unwrap(), Signals::default());
+    }
+}
+
+on_both_engines! {
+    async fn a_holder_learns_from_checkpoint_renewal_and_guard_what_it_is_asked(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        store.enqueue(vec![manifest(lane)]).await.unwrap();
+        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let mut woken = store.wakeups(Topic::Work(WorkKind::Manifest));
+        let asked = async |expected: Signals| {
+            assert_eq!(store.checkpoint(hold, "step", json!(null)).await.unwrap(), expected);
+            assert_eq!(store.renew(hold.owner, vec![lane]).await.unwrap()[0].signals, expected);
+            let guarded = store.commit(Transaction::new().guard(hold)).await.unwrap();
+            assert_eq!(guarded.signals(hold.work), expected);
+            assert_eq!(store.lane(lane).await.unwrap().unwrap().signals, expected);
+        };
+        asked(Signals::default()).await;
+        store.enqueue(vec![manifest(lane).after(past(0))]).await.unwrap();
+        asked(Signals::default()).await;
+        store.enqueue(vec![operation(lane)]).await.unwrap();
+        asked(Signals { preempt: true, cancel: false }).await;
+        tokio::time::timeout(SOON, woken.next()).await.expect("a holder that makes way is woken");
+        store.commit(Transaction::new().request_cancel(hold.work)).await.unwrap();
+        asked(Signals { preempt: true, cancel: true }).await;
+        store.hand_back(Yielding { hold, rest: Duration::ZERO, attempt_spent: false }).await.unwrap();
+        assert_eq!(store.lane(lane).await.unwrap().unwrap().signals, Signals::default());
+    }
+}
+
+on_both_engines! {
+    async fn an_operation_makes_way_for_nothing(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        store.enqueue(vec![operation(lane)]).await.unwrap();
+        let hold = next(store, WorkKind::Operation).await.unwrap().hold;
+        store.enqueue(vec![operation(lane).after(past(0)).priority(i32::MIN), manifest(lane)]).await.unwrap();
+        assert_eq!(store.checkpoint(hold, "step", json!(null)).await.unwrap(), Signals::default());
+        assert!(next(store, WorkKind::Operation).await.is_none());
+    }
+}
+
+on_both_engines! {
+    async fn who_takes_over_is_asked_what_the_lost_holder_was_asked(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        store.enqueue(vec![manifest(lane)]).await.unwrap();
+        let lost = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap()[0].hold;
+        store.commit(Transaction::new().request_cancel(lost.work).enqueue(operation(lane))).await.unwrap();
+        let hold = store.take_over(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].hold;
+        let signals = store.checkpoint(hold, "step", json!(null)).await.unwrap();
+        assert_eq!(signals, Signals { preempt: true, cancel: true });
+    }
+}
+
+on_both_engines! {
+    async fn a_renewal_prolongs_only_the_lanes_that_the_caller_holds(bed: &Bed) {
+        let (store, me, other) = (&bed.store, Uuid::new_v4(), Uuid::new_v4());
+        let lanes: Vec<Uuid> = (0..4).map(|_| Uuid::new_v4()).collect();
+        store.enqueue(lanes.iter().map(|lane| manifest(*lane).after(past(0))).collect()).await.unwrap();
+        let mine = store.claim_for(WorkKind::Manifest, 2, me, Duration::ZERO).await.unwrap();
+        let theirs = store.claim_for(WorkKind::Manifest, 1, other, Duration::ZERO).await.unwrap();
+        assert_eq!((mine.len(), theirs.len()), (2, 1));
+        finish(store, mine[0].hold).await;
+        let mut asked = lanes.clone();
+        asked.push(Uuid::new_v4());
+        let renewed = store.renew(me, asked).await.unwrap();
+        assert_eq!(renewed.len(), 1);
+        assert_eq!((renewed[0].lane, renewed[0].fence), (mine[1].hold.lane, mine[1].hold.fence));
+        assert!(store.renew(me, Vec::new()).await.unwrap().is_empty());
+        let taken = store.take_over(WorkKind::Manifest, 9, Uuid::new_v4()).await.unwrap();
+        let taken: Vec<Uuid> = taken.iter().map(|it| it.hold.lane).collect();
+        assert_eq!(taken, [theirs[0].hold.lane], "a renewed lease is not taken over");
+    }
+}

@@ -1,0 +1,381 @@
+//! Moving a whole store, and copying one: everything arrives or nothing does, and whoever followed the old one
+//! learns that it must list everything again.
+
+use std::time::Duration;
+
+use api::doc::Verb;
+use api::secret::Secret;
+use api::work::{Ending, WorkKind, WorkState};
+use serde_json::{Value, json};
+use store::{
+    AuditListing, Completion, FeedError, HealthSample, Keyring, Listing, Location, NewWork, OpenError,
+    Options, Position, Reader, Store, StoreError, Transaction, Yielding,
+};
+use testbed::postgres;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::bed::{Bed, block_on, options};
+use crate::fixture::{Folder, Note, assert_sound, by, close, cluster, manifest, operation, written};
+use crate::raw::Raw;
+
+/// What was put into a store, to be found in another.
+struct Moved {
+    keyring: Keyring,
+    export: String,
+    notes: Vec<(Uuid, String)>,
+    imported: Uuid,
+    /// Work that ran when the store was exported, with the step that it had come to.
+    running: Uuid,
+    resting: Uuid,
+    ended: Uuid,
+    operation: Uuid,
+    head: store::ChainHead,
+    position: Position,
+    rows: usize,
+}
+
+/// Fills a store with something of everything, and exports it.
+async fn export(store: &Store, keyring: Keyring) -> Moved {
+    let mut notes = Vec::new();
+    for number in 0..700 {
+        let text = format!("note {number}: \u{1F6A2} \"quoted\" \\ \n \u{7f}");
+        let document = Note::fresh().saying(&text);
+        let uuid = Uuid::now_v7();
+        store.commit(Transaction::new().create(uuid, &document, &by()).unwrap()).await.unwrap();
+        notes.push((uuid, text));
+    }
+    let gone = written(store, &Note::fresh().holding("key")).await;
+    store.collection().delete(&gone, &by()).await.unwrap();
+    let held = written(store, &Note::fresh().holding("key")).await;
+    notes.push((held.uuid, String::new()));
+    let mine = api::doc::Cluster { imported: true, ..cluster("mine") };
+    let (imported, _, _) =
+        store.clusters().import(&mine, &Secret::new(b"kubeconfig".to_vec()), &by()).await.unwrap();
+    let create = operation(Uuid::now_v7(), Verb::Create);
+    store.clusters().begin_create(&cluster("made"), &create, &by()).await.unwrap();
+
+    store.set_budget("fleet", Some(5), None).await.unwrap();
+    let lanes = [Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7()];
+    let works: Vec<Uuid> = lanes.iter().map(|_| Uuid::now_v7()).collect();
+    for (lane, work) in lanes.iter().zip(&works) {
+        let budgets = vec!["fleet".to_owned()];
+        store
+            .enqueue(vec![NewWork { budgets, ..NewWork::new(*work, *lane, WorkKind::Manifest) }])
+            .await
+            .unwrap();
+    }
+    let claimed = store.claim(WorkKind::Manifest, 10, Uuid::new_v4()).await.unwrap();
+    let hold = |work: Uuid| claimed.iter().find(|it| it.hold.work == work).unwrap().hold;
+    store.checkpoint(hold(works[0]), "step one", json!({ "n": [1, null, "x"] })).await.unwrap();
+    store
+        .hand_back(Yielding { hold: hold(works[1]), rest: Duration::from_secs(3600), attempt_spent: true })
+        .await
+        .unwrap();
+    let ending =
+        Completion { hold: hold(works[2]), ending: Ending::Failed, result: json!({ "message": "no" }) };
+    store.complete(vec![ending]).await.unwrap();
+    let sample = HealthSample {
+        cluster: imported,
+        at: jiff::Timestamp::UNIX_EPOCH,
+        reachable: true,
+        since: jiff::Timestamp::UNIX_EPOCH,
+        sample: json!({ "ok": 1 }),
+    };
+    store.health_writer().put(vec![sample]).await.unwrap();
+
+    let position = store.feed_now().await.unwrap();
+    let mut out = Vec::new();
+    let counts = store.export(&mut out).await.unwrap();
+    let head = store.verify_audit(None).await.unwrap().head;
+    assert!(head.number > 700);
+    let rows = counts.iter().map(|(_, count)| count).sum();
+    let export = String::from_utf8(out).unwrap();
+    assert_eq!(export.lines().count(), rows + 2);
+    assert!(!export.contains("kubeconfig\":"), "a secret is in the export");
+    let [running, resting, ended] = works[..] else { panic!("three pieces of work") };
+    Moved {
+        keyring,
+        export,
+        notes,
+        imported,
+        running,
+        resting,
+        ended,
+        operation: create.id,
+        head,
+        position,
+        rows,
+    }
+}
+
+/// Everything that was exported is there, and goes on.
+async fn arrived(store: &Store, moved: &Moved) {
+    for (uuid, text) in &moved.notes {
+        assert_eq!(store.documents::<Note>().get(*uuid).await.unwrap().unwrap().document.text, *text);
+    }
+    let refused = store.collection().create(&Note::fresh().holding("key"), &by()).await;
+    assert!(matches!(refused, Err(StoreError::KeyTaken { .. })));
+    assert_eq!(store.clusters().kubeconfig(moved.imported).await.unwrap().unwrap().expose(), b"kubeconfig");
+    assert_eq!(store.health(vec![moved.imported]).await.unwrap()[0].sample, json!({ "ok": 1 }));
+    let budgets = store.budgets().await.unwrap();
+    assert_eq!((budgets[0].key.as_str(), budgets[0].limit, budgets[0].used), ("fleet", 5, 0));
+    let ended = store.work(moved.ended).await.unwrap().unwrap();
+    assert_eq!((ended.state, ended.result.unwrap()), (WorkState::Failed, json!({ "message": "no" })));
+
+    // Whoever ran it is not here: it is pending, and goes on behind its last step, under a newer fence.
+    let running = store.work(moved.running).await.unwrap().unwrap();
+    assert_eq!((running.state, running.step.as_deref()), (WorkState::Pending, Some("step one")));
+    assert_eq!(store.work(moved.resting).await.unwrap().unwrap().state, WorkState::Pending);
+    assert_sound(store).await;
+    let claimed = store.claim(WorkKind::Manifest, 10, Uuid::new_v4()).await.unwrap();
+    assert_eq!(
+        claimed.iter().map(|it| it.hold.work).collect::<Vec<_>>(),
+        [moved.running],
+        "what rests goes on resting"
+    );
+    assert_eq!(claimed[0].checkpoint, Some(json!({ "n": [1, null, "x"] })));
+    assert!(claimed[0].hold.fence > running.fence);
+    assert_eq!(store.budgets().await.unwrap()[0].used, 1);
+    let operations = store.claim(WorkKind::Operation, 10, Uuid::new_v4()).await.unwrap();
+    assert_eq!(operations.iter().map(|it| it.hold.work).collect::<Vec<_>>(), [moved.operation]);
+
+    let verified = store.verify_audit(Some(moved.head.clone())).await.unwrap();
+    assert_eq!((verified.faults, verified.head), (vec![], moved.head.clone()));
+    assert!(
+        matches!(store.feed_after(moved.position, 10).await, Err(FeedError::Gone { .. })),
+        "an old position is still taken"
+    );
+    // A reader that lists from here on misses nothing, and the log goes on.
+    let position = store.feed_now().await.unwrap();
+    let next = written(store, &Note::fresh()).await;
+    crate::fixture::eventually("the next change is told", async || {
+        let told = crate::fixture::feed_from(store, position).await.unwrap();
+        told.iter().any(|it| it.uuid == next.uuid).then_some(())
+    })
+    .await;
+    crate::fixture::eventually("the log is sealed further", async || {
+        store.seal_audit(Uuid::from_u128(9)).await.unwrap();
+        let verified = store.verify_audit(Some(moved.head.clone())).await.unwrap();
+        assert_eq!(verified.faults, Vec::<String>::new());
+        (verified.head.number > moved.head.number).then_some(())
+    })
+    .await;
+    assert_sound(store).await;
+}
+
+async fn import(store: &Store, text: &str) -> Result<store::Counts, OpenError> {
+    store.import(&mut text.as_bytes()).await
+}
+
+/// An empty SQLite store that has the keys.
+async fn empty(keyring: &Keyring) -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Location::Sqlite(folder.path().join("store.db"));
+    let store = Store::open(Options { keyring: keyring.clone(), ..options(place) }).await.unwrap();
+    (folder, store)
+}
+
+#[test]
+fn a_store_moves_from_sqlite_to_postgresql_and_back() {
+    block_on(async {
+        let folder = Folder::new();
+        let store = folder.open().await;
+        let moved = export(&store, folder.options.keyring.clone()).await;
+
+        let (_place, second) = empty(&moved.keyring).await;
+        let counts = import(&second, &moved.export).await.unwrap();
+        assert_eq!(counts.iter().map(|(_, count)| count).sum::<usize>(), moved.rows);
+        arrived(&second, &moved).await;
+
+        let Some(server) = postgres::shared() else {
+            return testbed::parts::skip(testbed::parts::POSTGRESQL, "no PostgreSQL server was found");
+        };
+        let database = server.database().unwrap();
+        let third = Options { keyring: moved.keyring.clone(), ..options(database.url().parse().unwrap()) };
+        let third = Store::open(third).await.unwrap();
+        let counts_there = import(&third, &moved.export).await.unwrap();
+        assert_eq!(counts_there, counts);
+        // Out of PostgreSQL again it is the same, line by line, but for where it was and how often it moved.
+        let mut out = Vec::new();
+        third.export(&mut out).await.unwrap();
+        let back = String::from_utf8(out).unwrap();
+        let lines = |text: &str| {
+            text.lines().skip(1).map(|it| serde_json::from_str::<Value>(it).unwrap()).collect::<Vec<_>>()
+        };
+        for (there, here) in lines(&back).iter().zip(lines(&moved.export)) {
+            assert_eq!(*there, here);
+        }
+        let (_place, fourth) = empty(&moved.keyring).await;
+        import(&fourth, &back).await.unwrap();
+        arrived(&fourth, &moved).await;
+        arrived(&third, &moved).await;
+    });
+}
+
+on_both_engines! {
+    async fn an_import_into_a_store_that_is_not_empty_is_refused(bed: &Bed) {
+        let (_place, source) = empty(&bed.options.keyring).await;
+        written(&source, &Note::at("one")).await;
+        let mut out = Vec::new();
+        source.export(&mut out).await.unwrap();
+        let note = written(&bed.store, &Note::at("two")).await;
+        let refusal = bed.store.import(&mut out.as_slice()).await.unwrap_err().to_string();
+        assert_eq!(refusal, format!("import: {} is not empty; give an empty store", bed.store.place()));
+        assert!(bed.store.find("/notes/one").await.unwrap().is_none());
+        assert_eq!(bed.store.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
+    }
+}
+
+on_both_engines! {
+    async fn a_store_that_was_only_looked_after_is_still_empty(bed: &Bed) {
+        let (_place, source) = empty(&bed.options.keyring).await;
+        let note = written(&source, &Note::at("one")).await;
+        let mut out = Vec::new();
+        source.export(&mut out).await.unwrap();
+        // As `shipshape up` does once, before somebody decides to import.
+        let (stop, mut keeper) = (tokio_util::sync::CancellationToken::new(), JoinSet::new());
+        keeper.spawn(store::housekeeping::run(bed.store.clone(), store::Retention::default(), store::housekeeping::Metrics::default(), stop.clone()));
+        let raw = Raw::of(bed).await;
+        crate::fixture::eventually("the housekeeper was here", async || {
+            (raw.one("select count(*) from leases where name = 'housekeeper'").await == "1").then_some(())
+        }).await;
+        stop.cancel();
+        keeper.join_all().await;
+        bed.store.import(&mut out.as_slice()).await.unwrap();
+        assert_eq!(bed.store.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
+    }
+}
+
+on_both_engines! {
+    async fn an_export_that_is_damaged_cut_or_foreign_is_refused_by_line_and_nothing_is_stored(bed: &Bed) {
+        let (_place, source) = empty(&bed.options.keyring).await;
+        for number in 0..3 {
+            written(&source, &Note::at(&number.to_string())).await;
+        }
+        let mut out = Vec::new();
+        source.export(&mut out).await.unwrap();
+        let whole = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = whole.lines().collect();
+        let store = &bed.store;
+        let refused = async |text: String, expect: &str| {
+            let refusal = import(store, &text).await.unwrap_err().to_string();
+            assert!(refusal.starts_with(expect), "{refusal:?} does not begin with {expect:?}");
+            assert!(!refusal.contains('\n'), "{refusal}");
+            let listing = Listing { kind: "note".to_owned(), limit: 10, ..Listing::default() };
+            assert!(store.list(listing).await.unwrap().is_empty(), "{expect}: something was stored");
+            assert!(store.audit_list(AuditListing { limit: 10, ..AuditListing::default() }).await.unwrap().is_empty());
+        };
+        let with = |line: usize, text: &str| {
+            let mut lines: Vec<&str> = lines.clone();
+            lines[line - 1] = text;
+            lines.join("\n") + "\n"
+        };
+        refused(String::new(), "import: is no shipshape-export of version 1").await;
+        refused("Dear Sir,\n".to_owned(), "import, line 1: is not JSON").await;
+        refused("{}\n".to_owned(), "import: is no shipshape-export of version 1").await;
+        refused(with(1, "{\"format\":\"shipshape-export\",\"version\":2}"), "import: is no shipshape-export of version 1").await;
+        refused(with(2, "{\"table\":"), "import, line 2: is not JSON").await;
+        refused(with(3, "{\"table\":\"letters\",\"row\":{}}"), "import, line 3: is no row of a table that we know").await;
+        refused(with(3, "[]"), "import, line 3: is no row of a table that we know").await;
+        refused(lines[..lines.len() - 1].join("\n"), "import: is cut short, its last line is missing").await;
+        refused(lines[..3].join("\n"), "import: is cut short, its last line is missing").await;
+        let without: Vec<&str> = lines.iter().enumerate().filter(|(at, _)| *at != 2).map(|(_, line)| *line).collect();
+        let rows = lines.len() - 2;
+        refused(without.join("\n"), &format!("import: holds {} rows, {rows} were exported", rows - 1)).await;
+        // A value of another kind, a value that is missing, a column that is not known: by line as well.
+        let changed = |from: &str, to: &str| with(2, &lines[1].replacen(from, to, 1));
+        assert!(lines[1].contains("\"etag\":1,"), "{}", lines[1]);
+        refused(changed("\"etag\":1,", "\"etag\":\"one\","), "import, line 2: ").await;
+        refused(changed("\"etag\":1,", "\"etag\":1.5,"), "import, line 2: ").await;
+        refused(changed("\"etag\":1,", "\"etag\":1,\"colour\":\"red\","), "import, line 2: ").await;
+        refused(changed("\"uuid\":\"", "\"uuid\":\"x"), "import, line 2: ").await;
+        // What the database itself refuses: the same document twice.
+        let mut twice = lines.clone();
+        twice.insert(2, lines[1]);
+        let end = format!("{{\"end\":{}}}", rows + 1);
+        *twice.last_mut().unwrap() = &end;
+        refused(twice.join("\n"), "").await;
+        // Another store's key.
+        let other = Store::open(Options { keyring: Keyring::ephemeral().unwrap(), ..options(Location::Sqlite(_place.path().join("other.db"))) }).await.unwrap();
+        assert!(matches!(import(&other, &whole).await, Err(OpenError::WrongKey { .. })));
+
+        // After all of that the store is as empty as before, and takes the whole one.
+        import(store, &whole).await.unwrap();
+        assert!(store.find("/notes/2").await.unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_copy_that_is_made_while_others_write_opens_and_is_sound() {
+    block_on(async {
+        let folder = Folder::new();
+        let store = folder.open().await;
+        let before = written(&store, &Note::fresh()).await;
+        let (stop, mut writers) = (tokio_util::sync::CancellationToken::new(), JoinSet::new());
+        for _ in 0..4 {
+            let (store, stop) = (store.clone(), stop.clone());
+            writers.spawn(async move {
+                let cluster = Uuid::now_v7();
+                let mut count = 0;
+                while !stop.is_cancelled() {
+                    store.manifests().create(&[(manifest(cluster), vec![])], &by()).await.unwrap();
+                    written(&store, &Note::fresh().saying("x".repeat(3000))).await;
+                    count += 1;
+                }
+                count
+            });
+        }
+        for number in 0..3 {
+            let copy = folder.file(&format!("copy-{number}.db"));
+            let seen = written(&store, &Note::fresh()).await;
+            store.backup(&copy).await.unwrap();
+            let behind = written(&store, &Note::fresh()).await;
+            let copied = Store::open(Options { location: Location::Sqlite(copy), ..folder.options.clone() })
+                .await
+                .unwrap();
+            assert_sound(&copied).await;
+            assert!(copied.get(before.uuid).await.unwrap().is_some());
+            assert!(copied.get(seen.uuid).await.unwrap().is_some());
+            assert!(copied.get(behind.uuid).await.unwrap().is_none());
+            written(&copied, &Note::fresh()).await;
+        }
+        stop.cancel();
+        assert!(writers.join_all().await.into_iter().all(|count| count > 0));
+        // What is there is not replaced; and a place that is not there is named.
+        for target in [folder.file("copy-0.db"), folder.path(), folder.file("no/such/copy.db")] {
+            let bytes = std::fs::read(&target).ok();
+            let refusal = store.backup(&target).await.unwrap_err().to_string();
+            assert!(
+                refusal.starts_with(&format!("backup {}: cannot be made: ", target.display())),
+                "{refusal}"
+            );
+            if target != folder.path() {
+                assert_eq!(std::fs::read(&target).ok(), bytes);
+            }
+        }
+        // A reader may copy as well, and nothing half-made is left behind.
+        let reader = Reader::open(folder.options.clone()).await.unwrap();
+        reader.backup(&folder.file("read.db")).await.unwrap();
+        reader.close().await;
+        close(store).await;
+        let home = folder.path().parent().unwrap().to_owned();
+        let parts = std::fs::read_dir(home)
+            .unwrap()
+            .flatten()
+            .filter(|it| it.file_name().to_string_lossy().ends_with(".part"));
+        assert_eq!(parts.count(), 0);
+    });
+}
+
+#[test]
+fn a_copy_of_a_server_is_not_ours_to_make() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let refusal = bed.store.backup(std::path::Path::new("/nowhere")).await.unwrap_err().to_string();
+        assert!(
+            refusal.starts_with("backup: is for SQLite; a PostgreSQL server is backed up with its own tools"),
+            "{refusal}"
+        );
+    });
+}

@@ -1,0 +1,393 @@
+//! The typed layer: what services use keeps what it does not know, writes nothing when nothing changed, and puts
+//! everything that belongs together into one transaction.
+
+use api::doc::{Cluster, Document, Manifest, Operation, ProvisioningState, Verb};
+use api::secret::Secret;
+use api::work::{Ending, WorkKind, WorkState};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use store::{
+    AuditListing, AuditRow, By, Cancelled, ClusterEnd, Completion, Hold, PageToken, Selection, Store,
+    StoreError, Versioned,
+};
+use uuid::Uuid;
+
+use crate::fixture::{
+    Note, at, billing, by, cluster, counter, feed_from, manifest, operation, version, written,
+};
+use crate::raw::Raw;
+
+async fn audited(store: &Store) -> Vec<AuditRow> {
+    store.audit_list(AuditListing { limit: 100, ..AuditListing::default() }).await.unwrap()
+}
+
+async fn note(store: &Store, uuid: Uuid) -> Versioned<Note> {
+    store.documents().get(uuid).await.unwrap().unwrap()
+}
+
+/// A note as a newer release writes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct NewerNote {
+    #[serde(flatten)]
+    note: Note,
+    colour: String,
+    margins: serde_json::Value,
+}
+
+impl Document for NewerNote {
+    const KIND: &'static str = Note::KIND;
+
+    fn path(&self) -> String {
+        self.note.path()
+    }
+
+    fn scope(&self) -> String {
+        self.note.scope()
+    }
+}
+
+on_both_engines! {
+    async fn fields_of_a_newer_release_survive_a_change_by_an_older_one(bed: &Bed) {
+        let store = &bed.store;
+        let newer = NewerNote { note: Note::fresh().holding("k"), colour: "red".to_owned(), margins: json!({ "left": [1, { "a": null }] }) };
+        let (uuid, _) = store.collection().create(&newer, &by()).await.unwrap();
+        let read = note(store, uuid).await;
+        store.collection().update(&read, &Note { key: None, ..read.document.saying("by the older") }, &by()).await.unwrap();
+        let now = store.documents::<NewerNote>().get(uuid).await.unwrap().unwrap();
+        let expect = NewerNote { note: Note { key: None, ..newer.note.saying("by the older") }, ..newer };
+        assert_eq!(now.document, expect);
+        assert!(store.get(uuid).await.unwrap().unwrap().body.get("key").is_none());
+    }
+}
+
+on_both_engines! {
+    async fn a_change_that_changes_nothing_writes_nothing(bed: &Bed) {
+        let store = &bed.store;
+        let read = written(store, &Note::fresh().saying("same")).await;
+        let (before, position) = (audited(store).await.len(), store.feed_now().await.unwrap());
+        assert_eq!(store.collection().update(&read, &read.document, &by()).await.unwrap(), read.etag);
+        let (uuid, etag, new) = store.collection().put(&read.document, None, &by()).await.unwrap();
+        assert_eq!((uuid, etag, new), (read.uuid, read.etag, false));
+        assert_eq!(note(store, read.uuid).await, read);
+        assert_eq!(audited(store).await.len(), before);
+        // At most the creation itself is told behind that place, should the feed have been held back.
+        let told: Vec<_> = feed_from(store, position).await.unwrap().iter().filter_map(version).collect();
+        assert!(told.iter().all(|it| *it == (read.uuid, read.etag, false)), "{told:?}");
+    }
+}
+
+on_both_engines! {
+    async fn a_unique_key_has_one_living_holder_and_is_freed_and_moved_with_it(bed: &Bed) {
+        let store = &bed.store;
+        let using = |name: &str, credential: &str, group: &str| Cluster {
+            credential: Some(credential.to_owned()),
+            managed_resource_group: Some(group.to_owned()),
+            ..cluster(name)
+        };
+        let create = async |cluster: &Cluster| store.clusters().create(cluster, &by()).await;
+        let taken = |outcome: Result<_, StoreError>, key: &str| match outcome {
+            Err(StoreError::KeyTaken { key: told }) => assert_eq!(told, key),
+            outcome => panic!("{:?}", outcome.map(|_: (Uuid, store::Etag)| ())),
+        };
+        let (first, _) = create(&using("one", "App-1", "Group-1")).await.unwrap();
+        taken(create(&using("two", "APP-1", "group-2")).await, "credential:app-1");
+        taken(create(&using("two", "app-2", "GROUP-1")).await, "resource-group:group-1");
+        let (second, _) = create(&using("two", "app-2", "group-2")).await.unwrap();
+
+        // A change moves the key; what it held before is free at once, what it wants must be.
+        let read = store.clusters().get(second).await.unwrap().unwrap();
+        taken(store.clusters().update(&read, &using("two", "app-1", "group-2"), &by()).await.map(|etag| (second, etag)), "credential:app-1");
+        store.clusters().update(&read, &using("two", "app-3", "group-2"), &by()).await.unwrap();
+        create(&using("three", "app-2", "group-3")).await.unwrap();
+        taken(create(&using("four", "app-3", "group-4")).await, "credential:app-3");
+
+        // Deletion frees it; and nothing of a refused creation was kept.
+        let read = store.clusters().get(first).await.unwrap().unwrap();
+        store.clusters().delete(&read, &by()).await.unwrap();
+        create(&using("four", "app-1", "group-1")).await.unwrap();
+        let all = store.clusters().list(Selection { limit: 10, ..Selection::default() }).await.unwrap();
+        assert_eq!(all.items.iter().map(|it| it.document.name.as_str()).collect::<Vec<_>>(), ["four", "three", "two"]);
+        // A key is unique across kinds as well: it is the key that is unique, not the document.
+        let held = written(store, &Note::fresh().holding("x")).await;
+        assert!(matches!(store.collection().create(&Note::fresh().holding("x"), &by()).await, Err(StoreError::KeyTaken { .. })));
+        store.collection().update(&held, &Note { key: None, ..held.document.clone() }, &by()).await.unwrap();
+        written(store, &Note::fresh().holding("x")).await;
+    }
+}
+
+on_both_engines! {
+    async fn lists_are_paged_by_scope_by_prefix_and_over_the_whole_fleet(bed: &Bed) {
+        let store = &bed.store;
+        let mut expect = Vec::new();
+        for shelf in ["/b", "/a", "/a/x", "/c"] {
+            for number in 0..7 {
+                let note = Note::at(&format!("{}-{number}", &shelf[1..])).on(shelf);
+                written(store, &note).await;
+                expect.push((shelf.to_owned(), note.id));
+            }
+        }
+        expect.sort();
+        let walk = async |selection: Selection| {
+            let (mut seen, mut from): (Vec<(String, String)>, Option<PageToken>) = (Vec::new(), None);
+            loop {
+                let page = store.documents::<Note>().list(Selection { from, ..selection.clone() }).await.unwrap();
+                assert!(page.items.len() <= selection.limit.max(1));
+                seen.extend(page.items.into_iter().map(|it| (it.document.shelf, it.document.id)));
+                // As it goes over the wire and comes back.
+                let Some(next) = page.next else { return seen };
+                from = Some(next.to_string().parse().unwrap());
+            }
+        };
+        for limit in [1, 3, 7, 28, 1000] {
+            assert_eq!(walk(Selection { limit, ..Selection::default() }).await, expect, "by {limit}");
+            let a: Vec<_> = expect.iter().filter(|it| it.0 == "/a").cloned().collect();
+            assert_eq!(walk(Selection { scope: Some("/a".to_owned()), limit, ..Selection::default() }).await, a);
+            let prefix = Selection { scope: Some("/a".to_owned()), prefix: Some("/notes/a-3".to_owned()), limit, ..Selection::default() };
+            assert_eq!(walk(prefix).await, [("/a".to_owned(), "/notes/a-3".to_owned())]);
+        }
+        // A limit of nothing is one, and one beyond all measure is bounded.
+        assert_eq!(store.documents::<Note>().list(Selection { limit: 0, ..Selection::default() }).await.unwrap().items.len(), 1);
+        assert_eq!(store.documents::<Note>().list(Selection { limit: usize::MAX, ..Selection::default() }).await.unwrap().items.len(), 28);
+
+        for hostile in ["", "x", "!!!", "W10", "WyJhIl0", "WyJhIiwiYiIsImMiXQ", "WzEsMl0", "eyJhIjoxfQ", "WyJhXHUwMDAwIiwiYiJd", "AAAA", "////", "WyJhIiwiYiJd=="] {
+            let refusal = hostile.parse::<PageToken>().unwrap_err().to_string();
+            assert_eq!(refusal, "the token is none that a list of this store answered", "{hostile:?}");
+        }
+        // A token that is well made but of nowhere begins a list somewhere; it breaks nothing.
+        let somewhere: PageToken = "WyInOyBkcm9wIHRhYmxlIGRvY3VtZW50czsgLS0iLCIlIl0".parse().unwrap();
+        store.documents::<Note>().list(Selection { from: Some(somewhere), limit: 5, ..Selection::default() }).await.unwrap();
+    }
+}
+
+on_both_engines! {
+    async fn put_makes_a_document_be_so_but_only_as_the_version_that_was_named(bed: &Bed) {
+        let store = &bed.store;
+        let wanted = Note::fresh();
+        let nobody = store.collection().put(&wanted, Some(at(1)), &by()).await;
+        assert!(matches!(nobody, Err(StoreError::Gone { .. })));
+        let (uuid, first, new) = store.collection().put(&wanted, None, &by()).await.unwrap();
+        assert!(new);
+        let (same, second, new) = store.collection().put(&wanted.saying("two"), Some(first), &by()).await.unwrap();
+        assert_eq!((same, counter(second), new), (uuid, 2, false));
+        match store.collection().put(&wanted.saying("three"), Some(first), &by()).await {
+            Err(StoreError::Changed { expected, found, .. }) => assert_eq!((expected, found), (first, second)),
+            outcome => panic!("{outcome:?}"),
+        }
+        store.collection().put(&wanted.saying("four"), None, &by()).await.unwrap();
+        assert_eq!(note(store, uuid).await.document.text, "four");
+        // A path does not change: the document keeps its identity, its scope and its name.
+        let read = note(store, uuid).await;
+        let elsewhere = store.collection().update(&read, &Note::fresh(), &by()).await.unwrap_err().to_string();
+        assert!(elsewhere.ends_with("a path does not change"), "{elsewhere}");
+        let other_shelf = store.collection().update(&read, &read.document.on("/other"), &by()).await;
+        assert!(matches!(other_shelf, Err(StoreError::Invalid { .. })));
+    }
+}
+
+async fn claim(store: &Store, kind: WorkKind, lane: Uuid) -> Hold {
+    let claimed = store.claim(kind, 50, Uuid::new_v4()).await.unwrap();
+    claimed.into_iter().map(|it| it.hold).find(|it| it.lane == lane).unwrap()
+}
+
+on_both_engines! {
+    async fn a_cluster_is_created_changed_and_removed_together_with_its_operations(bed: &Bed) {
+        let (store, me) = (&bed.store, By::service("backend"));
+        // Created: cluster, operation, work and audit, all or none.
+        let create = operation(Uuid::now_v7(), Verb::Create);
+        let wanted = Cluster { provisioning_state: ProvisioningState::Creating, operation: Some(create.id), ..cluster("c") };
+        store.clusters().begin_create(&wanted, &create, &by()).await.unwrap();
+        let twice = operation(Uuid::now_v7(), Verb::Create);
+        assert!(matches!(store.clusters().begin_create(&wanted, &twice, &by()).await, Err(StoreError::Exists { .. })));
+        assert!(store.operations().get(twice.id).await.unwrap().is_none());
+        assert!(store.work(twice.id).await.unwrap().is_none());
+
+        let view = store.operations().view(create.id).await.unwrap().unwrap();
+        assert_eq!(view.work.unwrap().state, WorkState::Pending);
+        let hold = claim(store, WorkKind::Operation, create.cluster).await;
+        let read = store.clusters().get(create.cluster).await.unwrap().unwrap();
+        let ended = Operation { status: ProvisioningState::Succeeded, end_time: Some(Timestamp::UNIX_EPOCH), ..create.clone() };
+        let done = Cluster { provisioning_state: ProvisioningState::Succeeded, operation: None, ..wanted.clone() };
+        let completion = Completion { hold, ending: Ending::Completed, result: json!({ "message": "made" }) };
+        let finish = async |completion: Completion| {
+            store.operations().finish(&view.operation, &ended, ClusterEnd::Becomes(&read, &done), completion, &me).await
+        };
+        // Whoever lost the lease changes neither the operation nor the cluster.
+        let stale = Completion { hold: Hold { fence: hold.fence - 1, ..hold }, ..completion.clone() };
+        assert!(matches!(finish(stale).await, Err(StoreError::LostLease { .. })));
+        assert_eq!(store.clusters().get(create.cluster).await.unwrap().unwrap().document, wanted);
+        finish(completion).await.unwrap();
+        let read = store.clusters().get(create.cluster).await.unwrap().unwrap();
+        assert_eq!((&read.document, read.generation), (&done, 1));
+        assert_eq!(store.operations().get(create.id).await.unwrap().unwrap().document, ended);
+        assert_eq!(store.work(create.id).await.unwrap().unwrap().state, WorkState::Completed);
+
+        // Changed, then removed: what was still to be done on it goes with it.
+        let update = operation(create.cluster, Verb::Update);
+        let changed = Cluster { location: "south".to_owned(), ..done };
+        let etag = store.clusters().begin(&read, &changed, &update, &by()).await.unwrap();
+        assert!(etag > read.etag);
+        assert!(matches!(store.clusters().begin(&read, &changed, &operation(create.cluster, Verb::Update), &by()).await, Err(StoreError::Changed { .. })));
+        let pending = manifest(create.cluster);
+        store.manifests().create(&[(pending.clone(), vec![])], &by()).await.unwrap();
+        let hold = claim(store, WorkKind::Operation, create.cluster).await;
+        let read = store.clusters().get(create.cluster).await.unwrap().unwrap();
+        assert_eq!(read.generation, 2);
+        let operation = store.operations().get(update.id).await.unwrap().unwrap();
+        let completion = Completion { hold, ending: Ending::Completed, result: json!({}) };
+        store.operations().finish(&operation, &operation.document, ClusterEnd::Gone(&read), completion, &me).await.unwrap();
+        assert!(store.clusters().get(create.cluster).await.unwrap().is_none());
+        let view = store.manifests().view(pending.id).await.unwrap().unwrap();
+        assert_eq!(view.work.unwrap().state, WorkState::Cancelled);
+        assert!(store.pending(create.cluster, 9).await.unwrap().is_empty());
+    }
+}
+
+on_both_engines! {
+    async fn a_cluster_is_imported_again_and_forgotten(bed: &Bed) {
+        let store = &bed.store;
+        let config = |text: &str| Secret::new(text.as_bytes().to_vec());
+        let imported = Cluster { imported: true, ..cluster("mine") };
+        let (uuid, first, new) = store.clusters().import(&imported, &config("one"), &by()).await.unwrap();
+        assert!(new);
+        // Again: another kubeconfig, the same identity; when it was created stays.
+        let moved = Cluster { location: "south".to_owned(), created_at: Timestamp::from_second(99).unwrap(), ..imported.clone() };
+        let (same, second, new) = store.clusters().import(&moved, &config("two"), &by()).await.unwrap();
+        assert_eq!((same, new), (uuid, false));
+        assert!(second > first);
+        let read = store.clusters().get(uuid).await.unwrap().unwrap();
+        assert_eq!((read.document.location.as_str(), read.document.created_at), ("south", Timestamp::UNIX_EPOCH));
+        assert_eq!(store.clusters().kubeconfig(uuid).await.unwrap().unwrap().expose(), b"two");
+        // Only the kubeconfig may differ: then the document does not change, and the audit log still says so.
+        let before = audited(store).await.len();
+        store.clusters().import(&read.document, &config("three"), &by()).await.unwrap();
+        assert_eq!(store.clusters().get(uuid).await.unwrap().unwrap().etag, second);
+        assert_eq!(store.clusters().kubeconfig(uuid).await.unwrap().unwrap().expose(), b"three");
+        let told = audited(store).await;
+        assert_eq!((told.len(), told[0].record.entry.action.as_str()), (before + 1, "cluster.import"));
+
+        // One that we created is not taken over by an import.
+        store.clusters().create(&cluster("ours"), &by()).await.unwrap();
+        assert!(matches!(store.clusters().import(&cluster("ours"), &config("x"), &by()).await, Err(StoreError::Exists { .. })));
+
+        // Forgotten only when nothing runs on it; and then with all that was to be done.
+        let (one, two) = (manifest(uuid), manifest(uuid));
+        store.manifests().create(&[(one.clone(), vec![]), (two.clone(), vec![])], &by()).await.unwrap();
+        let hold = claim(store, WorkKind::Manifest, uuid).await;
+        let read = store.clusters().get(uuid).await.unwrap().unwrap();
+        assert!(matches!(store.clusters().forget(&read, &by()).await, Err(StoreError::WrongState { .. })));
+        store.complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }]).await.unwrap();
+        store.clusters().forget(&read, &by()).await.unwrap();
+        assert!(store.clusters().kubeconfig(uuid).await.unwrap().is_none());
+        let states: Vec<_> = store.manifests().of_cluster(uuid, None, 9).await.unwrap().0.iter().map(|it| it.work.as_ref().unwrap().state).collect();
+        assert_eq!(states, [WorkState::Completed, WorkState::Cancelled]);
+    }
+}
+
+on_both_engines! {
+    async fn manifests_are_created_together_listed_expedited_and_cancelled(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::now_v7());
+        let at = |second: i64| Manifest { run_after: Timestamp::from_second(second).unwrap(), ..manifest(lane) };
+        let manifests: Vec<(Manifest, Vec<String>)> = (1..=5).map(|it| (at(it), vec!["fleet".to_owned()])).collect();
+        store.manifests().create(&manifests, &by()).await.unwrap();
+        // One that is there already is refused with all that came with it.
+        let other = manifest(lane);
+        let again = store.manifests().create(&[(other.clone(), vec![]), manifests[0].clone()], &by()).await;
+        assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+        assert!(store.manifests().view(other.id).await.unwrap().is_none());
+
+        let (mut ids, mut from) = (Vec::new(), None);
+        loop {
+            let (views, next) = store.manifests().of_cluster(lane, from, 2).await.unwrap();
+            assert!(views.iter().all(|it| it.work.as_ref().unwrap().state == WorkState::Pending));
+            ids.extend(views.iter().map(|it| it.manifest.uuid));
+            from = next;
+            if from.is_none() {
+                break;
+            }
+        }
+        let mut expect: Vec<Uuid> = manifests.iter().map(|it| it.0.id).collect();
+        expect.sort();
+        assert_eq!(ids, expect);
+
+        let read = store.manifests().get(manifests[3].0.id).await.unwrap().unwrap();
+        store.manifests().expedite(&read, &by()).await.unwrap();
+        assert_eq!(store.pending(lane, 9).await.unwrap()[0].id, read.uuid);
+        let hold = claim(store, WorkKind::Manifest, lane).await;
+        assert_eq!(hold.work, read.uuid);
+        assert!(matches!(store.manifests().expedite(&read, &by()).await, Err(StoreError::WrongState { .. })));
+
+        // Running work is asked, pending work is cancelled at once, ended work can no longer be.
+        assert_eq!(store.manifests().cancel(&read, &by()).await.unwrap(), Cancelled::Asked);
+        assert!(store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
+        store.complete(vec![Completion { hold, ending: Ending::Cancelled, result: json!({}) }]).await.unwrap();
+        assert!(matches!(store.manifests().cancel(&read, &by()).await, Err(StoreError::WrongState { .. })));
+        let waiting = store.manifests().get(manifests[1].0.id).await.unwrap().unwrap();
+        assert_eq!(store.manifests().cancel(&waiting, &by()).await.unwrap(), Cancelled::AtOnce);
+        let view = store.manifests().view(waiting.uuid).await.unwrap().unwrap().work.unwrap();
+        assert_eq!((view.state, view.result.unwrap()), (WorkState::Cancelled, json!({ "message": "cancelled", "by": "tester", "reason": "a test" })));
+        let actions: Vec<String> = audited(store).await.into_iter().map(|it| it.record.entry.action).collect();
+        assert_eq!(actions[..3], ["manifest.cancel", "manifest.cancel", "manifest.expedite"].map(str::to_owned));
+    }
+}
+
+on_both_engines! {
+    async fn a_cluster_is_billed_from_one_moment_to_one_moment_however_often_it_is_said(bed: &Bed) {
+        let (store, cluster) = (&bed.store, Uuid::now_v7());
+        store.billing().ensure_closed(&billing(cluster, 1), Timestamp::from_second(5).unwrap(), &by()).await.unwrap();
+        assert!(store.billing().find(&billing(cluster, 1).path()).await.unwrap().is_none());
+        for second in [10, 20] {
+            store.billing().ensure_open(&billing(cluster, second), &by()).await.unwrap();
+        }
+        for second in [30, 40] {
+            store.billing().ensure_closed(&billing(cluster, 1), Timestamp::from_second(second).unwrap(), &by()).await.unwrap();
+        }
+        store.billing().ensure_open(&billing(cluster, 50), &by()).await.unwrap();
+        let read = store.billing().find(&billing(cluster, 1).path()).await.unwrap().unwrap();
+        assert_eq!(read.document.creation_time.as_second(), 10);
+        assert_eq!(read.document.deletion_time.unwrap().as_second(), 30);
+        assert_eq!(counter(read.etag), 2);
+    }
+}
+
+on_both_engines! {
+    async fn every_change_is_audited_in_its_transaction_with_digests_of_before_and_after(bed: &Bed) {
+        let store = &bed.store;
+        let read = written(store, &Note::fresh().saying("one")).await;
+        store.collection().update(&read, &read.document.saying("two"), &by()).await.unwrap();
+        let now = note(store, read.uuid).await;
+        // What fails leaves no entry.
+        assert!(store.collection().update(&read, &read.document.saying("three"), &by()).await.is_err());
+        assert!(store.collection().create(&read.document, &by()).await.is_err());
+        store.collection().delete(&now, &by()).await.unwrap();
+
+        let entries: Vec<_> = audited(store).await.into_iter().rev().map(|it| it.record.entry).collect();
+        let [create, update, delete] = &entries[..] else { panic!("{entries:?}") };
+        assert_eq!([&create.action, &update.action, &delete.action], ["note.create", "note.update", "note.delete"]);
+        for entry in &entries {
+            assert_eq!((entry.actor.as_str(), entry.reason.as_str()), ("tester", "a test"));
+            assert_eq!((entry.target.as_str(), entry.correlation_id), (read.document.id.as_str(), Some(Uuid::from_u128(7))));
+        }
+        assert_eq!((&create.before, &delete.after), (&None, &None));
+        assert!(create.after.as_ref().unwrap().starts_with("sha256:"));
+        assert_eq!((&create.after, &update.after), (&update.before, &delete.before));
+        assert_ne!(create.after, update.after);
+        // The same document has the same digest, on either engine: its fields are ordered.
+        let expect = by().entry("x", "y", None, Some(&json!({ "text": "one", "shelf": "/shelf", "id": read.document.id })));
+        assert_eq!(create.after, expect.after);
+    }
+}
+
+on_both_engines! {
+    async fn a_document_that_this_release_cannot_read_is_told_by_name_and_left_alone(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let read = written(store, &Note::fresh()).await;
+        let uuid = raw.uuid(read.uuid);
+        raw.execute(&format!("update documents set body = '{{\"id\": 7}}' where uuid = {uuid}")).await;
+        let refusal = store.documents::<Note>().get(read.uuid).await.unwrap_err().to_string();
+        assert_eq!(refusal, format!("the database answered unexpectedly (note {} is not as this release understands it)", read.uuid));
+        // By another type's name it is not found at all.
+        assert!(store.documents::<Cluster>().get(read.uuid).await.unwrap().is_none());
+        assert!(store.documents::<Cluster>().find(&read.document.id).await.unwrap().is_none());
+    }
+}
