@@ -29,7 +29,7 @@ bench: ## measure the store against its floors
 soak: ## run the store's conformance tests for long: more kills, more seeds
 	@tools/setup
 	cargo build --locked -p store --examples
-	SHIPSHAPE_SOAK=1 cargo test --locked -p store --test conformance -- $(ARGS)
+	SHIPSHAPE_SOAK=1 RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} cargo test --locked -p store --test conformance -- $(ARGS)
 
 lint: ## check formatting, lints, documentation and scripts
 	@tools/setup build

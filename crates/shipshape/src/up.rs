@@ -61,14 +61,14 @@ async fn watch(reader: Reader, answers: Condition, shutdown: CancellationToken) 
         let pinged = reader.ping().await;
         match &pinged {
             Ok(()) => answers.ready(),
-            Err(error) => answers.not_ready(&error.to_string()),
+            Err(error) => answers.not_ready(error.to_string()),
         }
         if pinged.is_ok() != answered {
             answered = pinged.is_ok();
             match pinged {
                 Ok(()) => tracing::info!("The store answers again"),
                 Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "The store does not answer")
+                    tracing::error!(error = &error as &dyn std::error::Error, "The store does not answer");
                 }
             }
         }

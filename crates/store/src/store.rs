@@ -102,7 +102,7 @@ impl Store {
             match self.engine.commit(transaction.clone()).await {
                 // Somebody rotated the key since we sealed; nothing was written. Once more, with the new key.
                 Err(StoreError::StaleKey { current, .. }) => {
-                    transaction = self.sealed_anew(transaction, &current)?
+                    transaction = self.sealed_anew(transaction, &current)?;
                 }
                 outcome => return outcome,
             }

@@ -126,7 +126,7 @@ impl Tampering {
                 raw.execute(&format!("update audit set {change} where number = {number}")).await;
             }
             Tampering::Cut { from, to } => {
-                raw.execute(&format!("delete from audit where number between {from} and {to}")).await
+                raw.execute(&format!("delete from audit where number between {from} and {to}")).await;
             }
             Tampering::Swap { one, two, seals } => {
                 let columns = if *seals {
@@ -144,7 +144,7 @@ impl Tampering {
             }
             Tampering::Unseal { number } => {
                 raw.execute(&format!("update audit set number = null, seal = null where number = {number}"))
-                    .await
+                    .await;
             }
             Tampering::Repeat { number, behind } => {
                 let to = if *behind { i64::try_from(RECORDS).unwrap() + 1 } else { 0 };

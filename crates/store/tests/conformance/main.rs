@@ -1,6 +1,11 @@
 //! The promises of the store, asked of both engines: one suite, each test once on SQLite and once on PostgreSQL.
 //! `SHIPSHAPE_SOAK=1` runs the long variants of the same code.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy takes only functions marked #[test] for tests, not what they stand on"
+)]
+
 #[macro_use]
 mod bed;
 

@@ -159,7 +159,10 @@ on_both_engines! {
             (left == (0, 0)).then_some(())
         }).await;
         assert!(store.get_many(dead).await.unwrap().is_empty());
-        assert!(matches!(store.feed_after(start, 1).await, Err(FeedError::Gone { .. })));
+        // A transaction of some neighbour on the same server may hold the newest row back for a moment.
+        eventually("what has left is gone", async || {
+            matches!(store.feed_after(start, 1).await, Err(FeedError::Gone { .. })).then_some(())
+        }).await;
         assert!(count(&raw, "feed").await <= 3);
         // What lives, stays: documents, their keys, pending work; and the log verifies.
         assert!(store.get(living.uuid).await.unwrap().is_some());

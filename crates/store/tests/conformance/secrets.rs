@@ -333,6 +333,6 @@ on_both_engines! {
             assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
         }
         put(store, note.uuid, "empty", b"").await;
-        assert_eq!(secret(&store, note.uuid, "empty").await, b"");
+        assert_eq!(secret(store, note.uuid, "empty").await, b"");
     }
 }
