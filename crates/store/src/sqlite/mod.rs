@@ -1,11 +1,13 @@
 //! SQLite inside the process: one host, one process, no server. Writes go through the one writer; reads through a
 //! small pool of read-only connections, which the writer does not disturb.
 
+mod budgets;
 mod commit;
 mod open;
 mod queue;
 mod read;
 mod records;
+mod sweeps;
 mod transfer;
 mod writer;
 

@@ -13,14 +13,15 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::budgets::{Taken, keys};
 use super::commit::is_conflict;
 use super::writer::Session;
 use super::{Sqlite, json_text, json_value, micros, time};
 use crate::StoreError;
 use crate::wake::Topic;
 use crate::work::{
-    CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals, Walk,
-    Yielding, first_class,
+    CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals, Yielding,
+    first_class,
 };
 
 impl Sqlite {
@@ -92,52 +93,10 @@ impl Sqlite {
         }
         self.write(move |session| session.take_over(kind, max, owner, micros(lease))).await
     }
-
-    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
-        let now = self.now();
-        let (rows, late) = self
-            .read(move |connection| {
-                let mut statement = connection.prepare_cached(
-                    "select id, lane, state = 'Pending' and class = ?1 and started is null and run_before <= ?2
-                     from work where id > ?3 order by id limit ?4",
-                )?;
-                let rows = statement
-                    .query_map(params![CLASS_FRESH, now, after.unwrap_or(Uuid::nil()), max], |row| {
-                        Ok((row.get::<_, Uuid>(0)?, row.get::<_, Uuid>(1)?, row.get::<_, Option<bool>>(2)? == Some(true)))
-                    })?
-                    .collect::<Result<Vec<_>, _>>()?;
-                let late: Vec<Uuid> = rows.iter().filter(|row| row.2).map(|row| row.0).collect();
-                Ok((rows, late))
-            })
-            .await?;
-        let next = if rows.len() == max { rows.last().map(|row| row.0) } else { None };
-        if late.is_empty() {
-            return Ok(Walk { changed: 0, next });
-        }
-        let changed = self.write(move |session| session.expire(&late)).await?;
-        Ok(Walk { changed, next })
-    }
-
-    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
-        self.write(move |session| session.repair(after.unwrap_or(Uuid::nil()), max)).await
-    }
-
-    pub(crate) async fn set_budget(
-        &self,
-        key: String,
-        limit: Option<u32>,
-        audit: Option<api::audit::AuditEntry>,
-    ) -> Result<(), StoreError> {
-        self.write(move |session| {
-            session.set_budget(&key, limit)?;
-            audit.iter().try_for_each(|entry| session.audit(entry))
-        })
-        .await
-    }
 }
 
 /// The first pending row of a lane.
-struct First {
+pub(super) struct First {
     id: Uuid,
     kind: String,
     class: i64,
@@ -145,7 +104,7 @@ struct First {
     priority: i64,
     run_before: Option<i64>,
     fresh: bool,
-    budgets: Option<String>,
+    pub(super) budgets: Option<String>,
 }
 
 impl First {
@@ -329,7 +288,7 @@ impl Session<'_> {
     }
 
     /// Writes a free lane's head as it really is; an owned lane's is written when it is released.
-    fn settle(&mut self, lane: Uuid) -> Result<(), StoreError> {
+    pub(super) fn settle(&mut self, lane: Uuid) -> Result<(), StoreError> {
         let first = self.first_pending(lane)?;
         self.write_head(lane, first.as_ref())
     }
@@ -547,7 +506,7 @@ impl Session<'_> {
             .optional()?)
     }
 
-    fn settle_if_free(&mut self, lane: Uuid) -> Result<(), StoreError> {
+    pub(super) fn settle_if_free(&mut self, lane: Uuid) -> Result<(), StoreError> {
         let owned = self
             .connection
             .prepare_cached("select 1 from lanes where lane = ?1 and owner is not null")?
@@ -555,7 +514,7 @@ impl Session<'_> {
         if owned { Ok(()) } else { self.settle(lane) }
     }
 
-    fn time_out(&mut self, work: Uuid, kind: &str) -> Result<(), StoreError> {
+    pub(super) fn time_out(&mut self, work: Uuid, kind: &str) -> Result<(), StoreError> {
         self.end(
             work,
             kind,
@@ -586,199 +545,6 @@ impl Session<'_> {
         }
         self.feed(kind, work, 0, false)
     }
-
-    fn expire(&mut self, late: &[Uuid]) -> Result<usize, StoreError> {
-        let mut changed = 0;
-        for work in late {
-            // It was read in another snapshot: it may have begun meanwhile.
-            let still = self
-                .connection
-                .prepare_cached(
-                    "select lane, kind from work where id = ?1 and state = 'Pending' and class = ?2 and started is null
-                       and run_before <= ?3",
-                )?
-                .query_row(params![work, CLASS_FRESH, self.now], |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, String>(1)?)))
-                .optional()?;
-            if let Some((lane, kind)) = still {
-                self.time_out(*work, &kind)?;
-                self.settle_if_free(lane)?;
-                changed += 1;
-            }
-        }
-        Ok(changed)
-    }
-
-    fn repair(&mut self, after: Uuid, max: usize) -> Result<Walk, StoreError> {
-        let mut changed = 0;
-        // Not an error: room that nobody took, because the work that it was freed for went another way.
-        let roomy: Vec<String> = self
-            .connection
-            .prepare_cached("select key from budgets where used < cap")?
-            .query_map([], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        for key in roomy {
-            self.unpark(&key)?;
-        }
-        // Work without a lane: its lane's row is made here, its head below.
-        let orphans: Vec<Uuid> = self
-            .connection
-            .prepare_cached(
-                "select distinct lane from work w where state = 'Pending' and lane > ?1
-                   and not exists (select 1 from lanes l where l.lane = w.lane) order by lane limit ?2",
-            )?
-            .query_map(params![after, max], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        for lane in orphans {
-            self.connection.prepare_cached("insert into lanes (lane) values (?1)")?.execute([lane])?;
-        }
-        let lanes: Vec<Uuid> = self
-            .connection
-            .prepare_cached("select lane from lanes where lane > ?1 order by lane limit ?2")?
-            .query_map(params![after, max], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        for lane in &lanes {
-            let wrong: bool = self
-                .connection
-                .prepare_cached(
-                    "select l.owner is null and case when f.id is null then l.head_kind is not null
-                       else l.head_kind is not f.kind or l.head_class is not f.class or l.head_at is not f.due_at
-                         or l.head_priority is not f.priority end
-                     from lanes l left join work f on f.id =
-                       (select id from work where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit 1)
-                     where l.lane = ?1",
-                )?
-                .query_row([lane], |row| row.get(0))?;
-            if wrong {
-                self.settle(*lane)?;
-                changed += 1;
-            }
-        }
-        let next = if lanes.len() == max { lanes.last().copied() } else { None };
-        Ok(Walk { changed, next })
-    }
-}
-
-/// What became of the budgets that a candidate needs.
-enum Taken {
-    /// None of them is configured.
-    Nothing,
-    /// All had room; these count it now.
-    Held(Vec<String>),
-    /// This one had none.
-    Full(String),
-}
-
-impl Session<'_> {
-    fn take_budgets(&mut self, first: &First, touched: &mut BTreeSet<String>) -> Result<Taken, StoreError> {
-        let mut held = Vec::new();
-        let mut full = None;
-        for key in keys(first.budgets.as_deref())? {
-            let room: Option<bool> = self
-                .connection
-                .prepare_cached("select used < cap from budgets where key = ?1")?
-                .query_row([&key], |row| row.get(0))
-                .optional()?;
-            match room {
-                None => {}
-                // Touched even when it is not taken in the end: then others that wait for it may have the room.
-                Some(true) => {
-                    touched.insert(key.clone());
-                    held.push(key);
-                }
-                Some(false) => full = full.or(Some(key)),
-            }
-        }
-        if let Some(key) = full {
-            return Ok(Taken::Full(key));
-        }
-        if held.is_empty() {
-            return Ok(Taken::Nothing);
-        }
-        for key in &held {
-            self.connection
-                .prepare_cached("update budgets set used = used + 1 where key = ?1")?
-                .execute([key])?;
-        }
-        Ok(Taken::Held(held))
-    }
-
-    fn lower_budgets(&mut self, held: Option<&str>) -> Result<(), StoreError> {
-        for key in keys(held)? {
-            self.connection
-                .prepare_cached("update budgets set used = used - 1 where key = ?1")?
-                .execute([&key])?;
-            self.unpark(&key)?;
-        }
-        Ok(())
-    }
-
-    /// Lets as many lanes try again as the budget has room for.
-    fn unpark(&mut self, key: &str) -> Result<(), StoreError> {
-        let changed = self
-            .connection
-            .prepare_cached(
-                "update lanes set parked_on = null where lane in
-                   (select lane from lanes where parked_on = ?1 order by head_at, head_priority, lane
-                    limit coalesce((select max(cap - used, 0) from budgets where key = ?1), 0))",
-            )?
-            .execute([key])?;
-        if changed > 0 {
-            WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
-        }
-        Ok(())
-    }
-
-    fn set_budget(&mut self, key: &str, limit: Option<u32>) -> Result<(), StoreError> {
-        let Some(limit) = limit else {
-            self.connection.prepare_cached("delete from budgets where key = ?1")?.execute([key])?;
-            self.connection
-                .prepare_cached("update lanes set parked_on = null where parked_on = ?1")?
-                .execute([key])?;
-            self.rewrite_held(key, false)?;
-            WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
-            return Ok(());
-        };
-        let changed = self
-            .connection
-            .prepare_cached("update budgets set cap = ?2 where key = ?1")?
-            .execute(params![key, limit])?;
-        if changed == 0 {
-            // What runs already counts from the first moment on.
-            let used = self.rewrite_held(key, true)?;
-            self.connection
-                .prepare_cached("insert into budgets (key, cap, used) values (?1, ?2, ?3)")?
-                .execute(params![key, limit, used])?;
-        }
-        self.unpark(key)
-    }
-
-    /// Running work that names the budget begins, or ceases, to be counted by it.
-    fn rewrite_held(&mut self, key: &str, counted: bool) -> Result<usize, StoreError> {
-        let running: Vec<(Uuid, Option<String>, Option<String>)> = self
-            .connection
-            .prepare_cached(
-                "select w.id, w.budgets, w.held from lanes l join work w on w.id = l.running where l.owner is not null",
-            )?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-            .collect::<Result<_, _>>()?;
-        let mut changed = 0;
-        for (work, budgets, held) in running {
-            if !keys(budgets.as_deref())?.iter().any(|it| it == key) {
-                continue;
-            }
-            let mut held = keys(held.as_deref())?;
-            held.retain(|it| it != key);
-            if counted {
-                held.push(key.to_owned());
-            }
-            let held = (!held.is_empty()).then(|| json!(held).to_string());
-            self.connection
-                .prepare_cached("update work set held = ?2 where id = ?1")?
-                .execute(params![work, held])?;
-            changed += 1;
-        }
-        Ok(changed)
-    }
 }
 
 fn read_live(row: &Row<'_>) -> rusqlite::Result<Live> {
@@ -796,16 +562,4 @@ fn read_first(row: &Row<'_>) -> rusqlite::Result<First> {
         fresh: row.get(6)?,
         budgets: row.get(7)?,
     })
-}
-
-/// A list of budget keys, as a row holds it; in order, each once.
-fn keys(text: Option<&str>) -> Result<Vec<String>, StoreError> {
-    let Some(text) = text else { return Ok(Vec::new()) };
-    let mut keys: Vec<String> = serde_json::from_str(text).map_err(|error| StoreError::Broken {
-        what: "a row's budgets are no list".to_owned(),
-        source: Some(Box::new(error)),
-    })?;
-    keys.sort();
-    keys.dedup();
-    Ok(keys)
 }

@@ -156,14 +156,11 @@ on_both_engines! {
             // The newest row of the feed stays, and with it the tombstone that it tells of, until something else is written.
             written(store, &Note::fresh()).await;
             let left = (count(&raw, "history").await, count(&raw, "documents where deleted_at is not null").await);
-            (left == (0, 0)).then_some(())
+            // On PostgreSQL a neighbour's open transaction may keep rows in the feed for one more round.
+            let is_gone = matches!(store.feed_after(start, 1).await, Err(FeedError::Gone { .. }));
+            (left == (0, 0) && is_gone && count(&raw, "feed").await <= 3).then_some(())
         }).await;
         assert!(store.get_many(dead).await.unwrap().is_empty());
-        // A transaction of some neighbour on the same server may hold the newest row back for a moment.
-        eventually("what has left is gone", async || {
-            matches!(store.feed_after(start, 1).await, Err(FeedError::Gone { .. })).then_some(())
-        }).await;
-        assert!(count(&raw, "feed").await <= 3);
         // What lives, stays: documents, their keys, pending work; and the log verifies.
         assert!(store.get(living.uuid).await.unwrap().is_some());
         assert!(store.collection().create(&Note::fresh().holding("kept"), &by()).await.is_err());

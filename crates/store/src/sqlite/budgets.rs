@@ -1,0 +1,171 @@
+//! Budgets on SQLite: limits on how much runs at once, counted in the transactions that start and end work.
+//!
+//! Whoever writes a lane's head un-parks it: the next claim parks it again if its budget is still full. So an
+//! un-parking can never be lost.
+
+use std::collections::BTreeSet;
+
+use api::work::WorkKind;
+use rusqlite::{OptionalExtension as _, params};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::Sqlite;
+use super::queue::First;
+use super::writer::Session;
+use crate::StoreError;
+use crate::wake::Topic;
+
+impl Sqlite {
+    pub(crate) async fn set_budget(
+        &self,
+        key: String,
+        limit: Option<u32>,
+        audit: Option<api::audit::AuditEntry>,
+    ) -> Result<(), StoreError> {
+        self.write(move |session| {
+            session.set_budget(&key, limit)?;
+            audit.iter().try_for_each(|entry| session.audit(entry))
+        })
+        .await
+    }
+}
+
+/// What became of the budgets that a candidate needs.
+pub(super) enum Taken {
+    /// None of them is configured.
+    Nothing,
+    /// All had room; these count it now.
+    Held(Vec<String>),
+    /// This one had none.
+    Full(String),
+}
+
+impl Session<'_> {
+    pub(super) fn take_budgets(
+        &mut self,
+        first: &First,
+        touched: &mut BTreeSet<String>,
+    ) -> Result<Taken, StoreError> {
+        let mut held = Vec::new();
+        let mut full = None;
+        for key in keys(first.budgets.as_deref())? {
+            let room: Option<bool> = self
+                .connection
+                .prepare_cached("select used < cap from budgets where key = ?1")?
+                .query_row([&key], |row| row.get(0))
+                .optional()?;
+            match room {
+                None => {}
+                // Touched even when it is not taken in the end: then others that wait for it may have the room.
+                Some(true) => {
+                    touched.insert(key.clone());
+                    held.push(key);
+                }
+                Some(false) => full = full.or(Some(key)),
+            }
+        }
+        if let Some(key) = full {
+            return Ok(Taken::Full(key));
+        }
+        if held.is_empty() {
+            return Ok(Taken::Nothing);
+        }
+        for key in &held {
+            self.connection
+                .prepare_cached("update budgets set used = used + 1 where key = ?1")?
+                .execute([key])?;
+        }
+        Ok(Taken::Held(held))
+    }
+
+    pub(super) fn lower_budgets(&mut self, held: Option<&str>) -> Result<(), StoreError> {
+        for key in keys(held)? {
+            self.connection
+                .prepare_cached("update budgets set used = used - 1 where key = ?1")?
+                .execute([&key])?;
+            self.unpark(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Lets as many lanes try again as the budget has room for.
+    pub(super) fn unpark(&mut self, key: &str) -> Result<(), StoreError> {
+        let changed = self
+            .connection
+            .prepare_cached(
+                "update lanes set parked_on = null where lane in
+                   (select lane from lanes where parked_on = ?1 order by head_at, head_priority, lane
+                    limit coalesce((select max(cap - used, 0) from budgets where key = ?1), 0))",
+            )?
+            .execute([key])?;
+        if changed > 0 {
+            WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
+        }
+        Ok(())
+    }
+
+    fn set_budget(&mut self, key: &str, limit: Option<u32>) -> Result<(), StoreError> {
+        let Some(limit) = limit else {
+            self.connection.prepare_cached("delete from budgets where key = ?1")?.execute([key])?;
+            self.connection
+                .prepare_cached("update lanes set parked_on = null where parked_on = ?1")?
+                .execute([key])?;
+            self.rewrite_held(key, false)?;
+            WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
+            return Ok(());
+        };
+        let changed = self
+            .connection
+            .prepare_cached("update budgets set cap = ?2 where key = ?1")?
+            .execute(params![key, limit])?;
+        if changed == 0 {
+            // What runs already counts from the first moment on.
+            let used = self.rewrite_held(key, true)?;
+            self.connection
+                .prepare_cached("insert into budgets (key, cap, used) values (?1, ?2, ?3)")?
+                .execute(params![key, limit, used])?;
+        }
+        self.unpark(key)
+    }
+
+    /// Running work that names the budget begins, or ceases, to be counted by it.
+    fn rewrite_held(&mut self, key: &str, counted: bool) -> Result<usize, StoreError> {
+        let running: Vec<(Uuid, Option<String>, Option<String>)> = self
+            .connection
+            .prepare_cached(
+                "select w.id, w.budgets, w.held from lanes l join work w on w.id = l.running where l.owner is not null",
+            )?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .collect::<Result<_, _>>()?;
+        let mut changed = 0;
+        for (work, budgets, held) in running {
+            if !keys(budgets.as_deref())?.iter().any(|it| it == key) {
+                continue;
+            }
+            let mut held = keys(held.as_deref())?;
+            held.retain(|it| it != key);
+            if counted {
+                held.push(key.to_owned());
+            }
+            let held = (!held.is_empty()).then(|| json!(held).to_string());
+            self.connection
+                .prepare_cached("update work set held = ?2 where id = ?1")?
+                .execute(params![work, held])?;
+            changed += 1;
+        }
+        Ok(changed)
+    }
+}
+
+/// A list of budget keys, as a row holds it; in order, each once.
+pub(super) fn keys(text: Option<&str>) -> Result<Vec<String>, StoreError> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let mut keys: Vec<String> = serde_json::from_str(text).map_err(|error| StoreError::Broken {
+        what: "a row's budgets are no list".to_owned(),
+        source: Some(Box::new(error)),
+    })?;
+    keys.sort();
+    keys.dedup();
+    Ok(keys)
+}

@@ -1,0 +1,112 @@
+//! The slow sweeps on SQLite: late work that nobody touches, and heads that do not agree with the work.
+
+use rusqlite::{OptionalExtension as _, params};
+use uuid::Uuid;
+
+use super::Sqlite;
+use super::writer::Session;
+use crate::StoreError;
+use crate::work::{CLASS_FRESH, Walk};
+
+impl Sqlite {
+    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        let now = self.now();
+        let (rows, late) = self
+            .read(move |connection| {
+                let mut statement = connection.prepare_cached(
+                    "select id, lane, state = 'Pending' and class = ?1 and started is null and run_before <= ?2
+                     from work where id > ?3 order by id limit ?4",
+                )?;
+                let rows = statement
+                    .query_map(params![CLASS_FRESH, now, after.unwrap_or(Uuid::nil()), max], |row| {
+                        Ok((row.get::<_, Uuid>(0)?, row.get::<_, Uuid>(1)?, row.get::<_, Option<bool>>(2)? == Some(true)))
+                    })?
+                    .collect::<Result<Vec<_>, _>>()?;
+                let late: Vec<Uuid> = rows.iter().filter(|row| row.2).map(|row| row.0).collect();
+                Ok((rows, late))
+            })
+            .await?;
+        let next = if rows.len() == max { rows.last().map(|row| row.0) } else { None };
+        if late.is_empty() {
+            return Ok(Walk { changed: 0, next });
+        }
+        let changed = self.write(move |session| session.expire(&late)).await?;
+        Ok(Walk { changed, next })
+    }
+
+    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        self.write(move |session| session.repair(after.unwrap_or(Uuid::nil()), max)).await
+    }
+}
+
+impl Session<'_> {
+    fn expire(&mut self, late: &[Uuid]) -> Result<usize, StoreError> {
+        let mut changed = 0;
+        for work in late {
+            // It was read in another snapshot: it may have begun meanwhile.
+            let still = self
+                .connection
+                .prepare_cached(
+                    "select lane, kind from work where id = ?1 and state = 'Pending' and class = ?2 and started is null
+                       and run_before <= ?3",
+                )?
+                .query_row(params![work, CLASS_FRESH, self.now], |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, String>(1)?)))
+                .optional()?;
+            if let Some((lane, kind)) = still {
+                self.time_out(*work, &kind)?;
+                self.settle_if_free(lane)?;
+                changed += 1;
+            }
+        }
+        Ok(changed)
+    }
+
+    fn repair(&mut self, after: Uuid, max: usize) -> Result<Walk, StoreError> {
+        let mut changed = 0;
+        // Not an error: room that nobody took, because the work that it was freed for went another way.
+        let roomy: Vec<String> = self
+            .connection
+            .prepare_cached("select key from budgets where used < cap")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for key in roomy {
+            self.unpark(&key)?;
+        }
+        // Work without a lane: its lane's row is made here, its head below.
+        let orphans: Vec<Uuid> = self
+            .connection
+            .prepare_cached(
+                "select distinct lane from work w where state = 'Pending' and lane > ?1
+                   and not exists (select 1 from lanes l where l.lane = w.lane) order by lane limit ?2",
+            )?
+            .query_map(params![after, max], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for lane in orphans {
+            self.connection.prepare_cached("insert into lanes (lane) values (?1)")?.execute([lane])?;
+        }
+        let lanes: Vec<Uuid> = self
+            .connection
+            .prepare_cached("select lane from lanes where lane > ?1 order by lane limit ?2")?
+            .query_map(params![after, max], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for lane in &lanes {
+            let wrong: bool = self
+                .connection
+                .prepare_cached(
+                    "select l.owner is null and case when f.id is null then l.head_kind is not null
+                       else l.head_kind is not f.kind or l.head_class is not f.class or l.head_at is not f.due_at
+                         or l.head_priority is not f.priority end
+                     from lanes l left join work f on f.id =
+                       (select id from work where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit 1)
+                     where l.lane = ?1",
+                )?
+                .query_row([lane], |row| row.get(0))?;
+            if wrong {
+                self.settle(*lane)?;
+                changed += 1;
+            }
+        }
+        let next = if lanes.len() == max { lanes.last().copied() } else { None };
+        Ok(Walk { changed, next })
+    }
+}
