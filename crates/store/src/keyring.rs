@@ -177,10 +177,14 @@ impl Keyring {
 
     /// Removes all keys but the current one, from the file too.
     pub fn forget_old_keys(&self) -> Result<(), KeyFileError> {
-        let current = self.current();
+        self.forget(&self.ids()[1..])
+    }
+
+    /// Removes these keys, from the file too. One that another process has added meanwhile stays.
+    pub(crate) fn forget(&self, ids: &[String]) -> Result<(), KeyFileError> {
         self.rewrite(|keys| {
-            keys.order.retain(|id| *id == current);
-            keys.by_id.retain(|id, _| *id == current);
+            keys.order.retain(|id| !ids.contains(id));
+            keys.by_id.retain(|id, _| !ids.contains(id));
         })
     }
 
@@ -205,13 +209,26 @@ impl Keyring {
 
     /// Seals a secret with the current key.
     pub fn seal(&self, owner: Uuid, name: &str, plain: &[u8]) -> Result<Sealed, StoreError> {
+        self.seal_with(&self.current(), owner, name, plain)
+    }
+
+    /// Seals a secret with that key, whichever one is current: others may change that at any moment.
+    pub(crate) fn seal_with(
+        &self,
+        key_id: &str,
+        owner: Uuid,
+        name: &str,
+        plain: &[u8],
+    ) -> Result<Sealed, StoreError> {
         let keys = self.read_lock();
-        let key_id = keys.order[0].clone();
+        let Some(key) = keys.by_id.get(key_id) else {
+            return Err(StoreError::invalid(format!("the key file does not hold key {key_id}")));
+        };
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce)
             .map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
-        let cipher = XChaCha20Poly1305::new(&Key::from(*keys.by_id[&key_id]));
-        let associated = associated(owner, name, &key_id);
+        let cipher = XChaCha20Poly1305::new(&Key::from(**key));
+        let associated = associated(owner, name, key_id);
         let sealed = cipher
             .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &associated })
             .map_err(|_| StoreError::invalid(format!("secret {name}: is too large to be sealed")))?;
@@ -219,7 +236,7 @@ impl Keyring {
         bytes.push(LAYOUT);
         bytes.extend_from_slice(&nonce);
         bytes.extend_from_slice(&sealed);
-        Ok(Sealed { owner, name: name.to_owned(), key_id, bytes })
+        Ok(Sealed { owner, name: name.to_owned(), key_id: key_id.to_owned(), bytes })
     }
 
     /// Opens a sealed secret. When its key is unknown the key file is read once more: another process may have

@@ -30,7 +30,8 @@ pub struct Rotation {
 pub(crate) async fn fit_keys(store: &Store) -> Result<(), OpenError> {
     if store.engine.meta(KEY_ID).await?.is_none() {
         let key_id = store.keyring.current();
-        store.engine.set_meta(vec![(KEY_ID.to_owned(), key_id), check_word(&store.keyring)?]).await?;
+        let word = check_word(&store.keyring, &key_id)?;
+        store.engine.set_meta(vec![(KEY_ID.to_owned(), key_id), word]).await?;
     }
     check_keys(store).await
 }
@@ -59,8 +60,8 @@ pub(crate) fn prefer_key(keyring: &Keyring, key_id: &str) -> Result<(), StoreErr
     }
 }
 
-fn check_word(keyring: &Keyring) -> Result<(String, String), StoreError> {
-    let sealed = keyring.seal(Uuid::nil(), CHECK_NAME, b"shipshape")?;
+fn check_word(keyring: &Keyring, key_id: &str) -> Result<(String, String), StoreError> {
+    let sealed = keyring.seal_with(key_id, Uuid::nil(), CHECK_NAME, b"shipshape")?;
     Ok((KEY_CHECK.to_owned(), BASE64.encode(sealed.bytes)))
 }
 
@@ -74,7 +75,10 @@ impl Store {
         };
         prefer_key(&self.keyring, &key_id)?;
         // From here on no secret can be stored under the old key.
-        self.engine.set_meta(vec![(KEY_ID.to_owned(), key_id.clone()), check_word(&self.keyring)?]).await?;
+        let word = check_word(&self.keyring, &key_id)?;
+        self.engine.set_meta(vec![(KEY_ID.to_owned(), key_id.clone()), word]).await?;
+        // Whoever was told meanwhile that the old key is still current has turned the ring back to it.
+        prefer_key(&self.keyring, &key_id)?;
         let resealed = self.reseal_all(&key_id).await?;
         Ok(Rotation { key_id, resealed })
     }
@@ -92,7 +96,7 @@ impl Store {
             }
             for old in page {
                 let plain = self.keyring.open(&old)?;
-                let new = self.keyring.seal(old.owner, &old.name, plain.expose())?;
+                let new = self.keyring.seal_with(key_id, old.owner, &old.name, plain.expose())?;
                 // A secret that was replaced meanwhile is under the new key already; the next page tells.
                 resealed += usize::from(self.engine.reseal(old, new).await?);
             }
@@ -101,14 +105,17 @@ impl Store {
 
     /// Removes from the key file all keys but the current one; refused while a secret still needs another.
     pub async fn forget_old_keys(&self) -> Result<(), StoreError> {
+        let known = self.keyring.ids();
         let current = self.engine.meta(KEY_ID).await?.unwrap_or_default();
         prefer_key(&self.keyring, &current)?;
-        if let Some(sealed) = self.engine.secrets(Some(current), None, 1).await?.first() {
+        if let Some(sealed) = self.engine.secrets(Some(current.clone()), None, 1).await?.first() {
             return Err(StoreError::invalid(format!(
                 "secret {} of {} is still sealed with key {}",
                 sealed.name, sealed.owner, sealed.key_id
             )));
         }
-        self.keyring.forget_old_keys().map_err(|error| StoreError::invalid(error.to_string()))
+        // Only those that we knew before we looked: a newer one may be the next.
+        let old: Vec<String> = known.into_iter().filter(|id| *id != current).collect();
+        self.keyring.forget(&old).map_err(|error| StoreError::invalid(error.to_string()))
     }
 }

@@ -115,7 +115,7 @@ impl Store {
         for write in &mut transaction.writes {
             if let Write::PutSecret(sealed) = write {
                 let plain = self.keyring.open(sealed)?;
-                *sealed = self.keyring.seal(sealed.owner, &sealed.name, plain.expose())?;
+                *sealed = self.keyring.seal_with(key_id, sealed.owner, &sealed.name, plain.expose())?;
             }
         }
         Ok(transaction)

@@ -18,31 +18,46 @@ const FEW: usize = 1000;
 /// The longest lease that outlasts every run.
 const DAY: Duration = Duration::from_secs(86_400);
 
-pub(crate) async fn claims(machine: &Machine, place: Place, plan: Plan) -> anyhow::Result<Vec<Row>> {
-    let (engine, large) = (place.name(), plan.large);
+/// Two backlogs, of which the second must cost a claim hardly more than the first.
+struct Comparison {
+    what: String,
+    goal: f64,
+    floor: Vec<Backlog>,
+    measured: Vec<Backlog>,
+}
+
+/// Size against next to nothing; shapes against as much work in as many lanes, evenly spread and all due.
+fn comparisons(engine: &str, large: usize) -> [Comparison; 3] {
     let few = Backlog::new(FEW, 1, Due::Now);
-    let uniform = Bed::new(machine, place, &[few]).await?;
+    let (hot, future) = (large / 10, large / 2);
+    [
+        Comparison {
+            what: format!("{engine}: claim, {large} pending / {FEW} pending"),
+            goal: 2.0,
+            floor: vec![few],
+            measured: vec![Backlog::new(large / 10, 10, Due::Now)],
+        },
+        Comparison {
+            what: format!("{engine}: claim behind a hot lane ({hot}) / uniform"),
+            goal: 1.5,
+            floor: vec![Backlog::new(FEW, hot / FEW + 1, Due::Now)],
+            measured: vec![few, Backlog::new(1, hot, Due::First)],
+        },
+        Comparison {
+            what: format!("{engine}: claim behind a future backlog ({future}) / uniform"),
+            goal: 1.5,
+            floor: vec![few, Backlog::new(future / 10, 10, Due::Now)],
+            measured: vec![few, Backlog::new(future / 10, 10, Due::Tomorrow)],
+        },
+    ]
+}
+
+pub(crate) async fn claims(machine: &Machine, place: Place, plan: Plan) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    let kinds = [
-        (
-            format!("{engine}: claim, {large} pending / {FEW} pending"),
-            2.0,
-            vec![Backlog::new(large / 10, 10, Due::Now)],
-        ),
-        (
-            format!("{engine}: claim behind a hot lane ({}) / uniform", large / 10),
-            1.5,
-            vec![few, Backlog::new(1, large / 10, Due::First)],
-        ),
-        (
-            format!("{engine}: claim behind a future backlog ({}) / uniform", large / 2),
-            1.5,
-            vec![few, Backlog::new(large / 20, 10, Due::Tomorrow)],
-        ),
-    ];
-    for (what, goal, backlogs) in kinds {
-        let bed = Bed::new(machine, place, &backlogs).await?;
-        if backlogs.iter().any(|it| it.due == Due::First) {
+    for Comparison { what, goal, floor, measured } in comparisons(place.name(), plan.large) {
+        let uniform = Bed::new(machine, place, &floor).await?;
+        let bed = Bed::new(machine, place, &measured).await?;
+        if measured.iter().any(|it| it.due == Due::First) {
             // The busy one: its first piece of work is in somebody's hands, all others wait behind it.
             let held = bed.store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), DAY).await?;
             ensure!(held.len() == 1, "the hot lane could not be claimed");
@@ -56,8 +71,8 @@ pub(crate) async fn claims(machine: &Machine, place: Place, plan: Plan) -> anyho
         let faults = bed.faults().await?;
         ensure!(faults == 0, "{faults} promises of the store were broken by claiming");
         bed.store.close().await;
+        uniform.store.close().await;
     }
-    uniform.store.close().await;
     Ok(rows)
 }
 

@@ -85,8 +85,10 @@ impl Postgres {
     }
 
     pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {
-        let sql = "update secrets set sealed = $4, key_id = $5, changed = micros_v1()
-                   where owner = $1 and name = $2 and sealed = $3 returning owner";
+        // Only while that key is current: a rotation that was overtaken must not undo the work of the next.
+        let sql = "with current as (select value from meta where key = 'key_id' for share)
+                   update secrets set sealed = $4, key_id = $5, changed = micros_v1() from current
+                   where owner = $1 and name = $2 and sealed = $3 and current.value = $5 returning owner";
         let values: [&(dyn ToSql + Sync); 5] = [&old.owner, &old.name, &old.bytes, &new.bytes, &new.key_id];
         Ok(!self.rows("seal a secret anew", sql, &values).await?.is_empty())
     }

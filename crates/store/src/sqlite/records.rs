@@ -261,7 +261,10 @@ impl Sqlite {
             let changed = session
                 .connection
                 .prepare_cached(
-                    "update secrets set sealed = ?4, key_id = ?5, changed = ?6 where owner = ?1 and name = ?2 and sealed = ?3",
+                    // Only while that key is current: a rotation that was overtaken must not undo the next one's work.
+                    "update secrets set sealed = ?4, key_id = ?5, changed = ?6
+                     where owner = ?1 and name = ?2 and sealed = ?3
+                       and exists (select 1 from meta where key = 'key_id' and value = ?5)",
                 )?
                 .execute(params![old.owner, old.name, old.bytes, new.bytes, new.key_id, session.now])?;
             Ok(changed == 1)

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::bed::{block_on, short_or_long};
 use crate::crew::{Held, Site};
-use crate::hands::{done, eventually, finish, manifest, next, operation};
+use crate::hands::{SOON, done, eventually, finish, manifest, next, operation};
 
 /// Of a worker that dies.
 const SHORT_LEASE: Duration = Duration::from_millis(500);
@@ -55,8 +55,14 @@ async fn assert_sound(store: &Store) {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// A worker holds this site's one piece of work, has done what the point says, and is killed there.
-async fn killed_at(site: &Site, kind: WorkKind, point: &Point) -> (Held, Store) {
+/// A worker holds this site's one piece of work, has done what the point says, and is killed `later`. What it held,
+/// its last words, and the store that is left.
+async fn killed_at(
+    site: &Site,
+    kind: WorkKind,
+    point: &Point,
+    later: Duration,
+) -> (Held, Vec<String>, Store) {
     let lane = Uuid::new_v4();
     let store = site.open().await;
     let work = if kind == WorkKind::Manifest { manifest(lane) } else { operation(lane) };
@@ -70,14 +76,16 @@ async fn killed_at(site: &Site, kind: WorkKind, point: &Point) -> (Held, Store) 
     for (order, answer) in point.orders {
         assert_eq!(drill.ask(order), *answer);
     }
-    assert!(drill.kill().is_empty());
-    (held, site.open().await)
+    tokio::time::sleep(later).await;
+    let last_words = drill.kill();
+    (held, last_words, site.open().await)
 }
 
 async fn killed_anywhere(site: Site) {
     for kind in WorkKind::ALL {
         for point in POINTS {
-            let (dead, store) = killed_at(&site, kind, point).await;
+            let (dead, last_words, store) = killed_at(&site, kind, point, Duration::ZERO).await;
+            assert!(last_words.is_empty(), "{last_words:?}");
             let killed = Instant::now();
             let me = Uuid::new_v4();
             assert!(store.claim(kind, 9, me).await.unwrap().is_empty(), "its lane is still the dead one's");
@@ -105,39 +113,47 @@ async fn killed_anywhere(site: Site) {
     }
 }
 
-/// Its last words were "completing": its work has ended, or it has not; nothing is between.
+/// It was killed while its end was under way: its work has ended, or it has not; nothing is between. If it had been
+/// told, it has.
 async fn killed_while_completing(site: Site) {
-    let mut ended = 0;
-    let rounds = short_or_long(4, 100);
+    let (mut ended, mut told) = (0, 0);
+    let rounds = short_or_long(6_u32, 100);
     for round in 0..rounds {
         let point = Point {
             orders: &[("checkpoint first", "saved"), ("complete", "completing")],
             last_step: Some("first"),
         };
-        let (dead, store) = killed_at(&site, WorkKind::Manifest, &point).await;
-        let seen = store.work(dead.hold.work).await.unwrap().unwrap();
-        let lane = store.lane(dead.hold.lane).await.unwrap().unwrap();
-        match seen.state {
-            WorkState::Completed => {
-                ended += 1;
-                assert_eq!((lane.owner, lane.running), (None, None));
+        // Each time a little later, from before it is sent until after it is answered.
+        let later = Duration::from_micros(u64::from(round % 12) * 400);
+        let (dead, last_words, store) = killed_at(&site, WorkKind::Manifest, &point, later).await;
+        // The server may still be about to carry out what the dead one had sent.
+        let taken = eventually("it has ended or is taken over", SHORT_LEASE + GRACE, async || {
+            match store.work(dead.hold.work).await.unwrap().unwrap().state {
+                WorkState::Completed => Some(None),
+                WorkState::InProgress => {
+                    store.take_over(WorkKind::Manifest, 9, Uuid::new_v4()).await.unwrap().pop().map(Some)
+                }
+                other => panic!("round {round}: {other}"),
             }
-            WorkState::InProgress => {
-                assert_eq!((lane.owner, lane.running), (Some(dead.hold.owner), Some(dead.hold.work)));
-                let taken = eventually("its lease has run out", SHORT_LEASE + GRACE, async || {
-                    store.take_over(WorkKind::Manifest, 9, Uuid::new_v4()).await.unwrap().pop()
-                })
-                .await;
-                assert_eq!((taken.attempt, taken.step.as_deref()), (2, Some("first")));
+        })
+        .await;
+        match taken {
+            None => ended += 1,
+            Some(taken) => {
+                assert!(last_words.is_empty(), "round {round}: it was told {last_words:?}");
+                assert_eq!((taken.hold.work, taken.attempt), (dead.hold.work, 2));
+                assert_eq!(taken.step.as_deref(), point.last_step);
                 finish(&store, taken.hold).await;
             }
-            other => panic!("round {round}: {other}"),
         }
+        told += last_words.len();
+        let lane = store.lane(dead.hold.lane).await.unwrap().unwrap();
+        assert_eq!((lane.owner, lane.running), (None, None));
         is_refused(&store, dead.hold).await;
         assert_sound(&store).await;
         store.close().await;
     }
-    println!("{ended} of {rounds} had ended");
+    println!("{ended} of {rounds} had ended, {told} were told");
 }
 
 /// It was told that its work has ended: so it has, and the lane's next piece starts at once.
@@ -187,6 +203,21 @@ on_both_sites! {
     a_killed_workers_work_is_resumed_after_its_last_checkpoint_within_lease_and_two_seconds => killed_anywhere;
     a_worker_killed_while_completing_has_completed_or_is_succeeded => killed_while_completing;
     what_a_killed_worker_was_told_to_be_complete_stays_complete => killed_after_completing;
+}
+
+#[test]
+fn a_worker_never_outlives_the_test_that_started_it() {
+    block_on(async {
+        let site = Site::sqlite();
+        let store = site.open().await;
+        store.close().await;
+        drop(store);
+        let mut drill = site.drill();
+        assert_eq!(drill.ask(&format!("work {} 2 60000", site.witnesses().display())), "working");
+        // All that a test which is killed can do for it.
+        drill.child.close_input();
+        assert!(drill.child.wait(SOON).unwrap().success());
+    });
 }
 
 #[test]
