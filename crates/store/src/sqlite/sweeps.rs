@@ -72,17 +72,22 @@ impl Session<'_> {
         for key in roomy {
             self.unpark(&key)?;
         }
-        // Work without a lane: its lane's row is made here, its head below.
-        let orphans: Vec<Uuid> = self
-            .connection
-            .prepare_cached(
-                "select distinct lane from work w where state = 'Pending' and lane > ?1
-                   and not exists (select 1 from lanes l where l.lane = w.lane) order by lane limit ?2",
-            )?
-            .query_map(params![after, max], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        for lane in orphans {
-            self.connection.prepare_cached("insert into lanes (lane) values (?1)")?.execute([lane])?;
+        // Work without a lane: its lane's row is made here, its head below. From lane to lane, not from row to row:
+        // the backlog of a lane is never walked.
+        let mut at = after;
+        for _ in 0..max {
+            let next: Option<Uuid> = self
+                .connection
+                .prepare_cached(
+                    "select lane from work indexed by work_pending where state = 'Pending' and lane > ?1 order by lane limit 1",
+                )?
+                .query_row([at], |row| row.get(0))
+                .optional()?;
+            let Some(lane) = next else { break };
+            self.connection
+                .prepare_cached("insert into lanes (lane) values (?1) on conflict do nothing")?
+                .execute([lane])?;
+            at = lane;
         }
         let lanes: Vec<Uuid> = self
             .connection

@@ -15,7 +15,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use uuid::Uuid;
 
 use crate::bed::{Bed, block_on, short_or_long};
-use crate::hands::{Asked as _, future, manifest, past};
+use crate::hands::{Asked as _, future, manifest, past, repaired};
 
 /// So many rows may be looked at for each piece of work that is claimed.
 const ROWS_PER_PIECE: u64 = 20;
@@ -187,10 +187,18 @@ impl Observed {
 
 /// The statements of SQLite's queue, as they stand in its source.
 fn statements() -> Vec<&'static str> {
-    let source = include_str!("../../src/sqlite/queue.rs");
-    let behind = source.split("prepare_cached(").skip(1);
-    let statements: Vec<&str> = behind.filter_map(|text| text.split('"').nth(1)).collect();
-    assert!(statements.len() > 20, "the source reads differently: {statements:?}");
+    let sources = [
+        include_str!("../../src/sqlite/queue.rs"),
+        include_str!("../../src/sqlite/budgets.rs"),
+        include_str!("../../src/sqlite/sweeps.rs"),
+    ];
+    let mut statements = Vec::new();
+    for source in sources {
+        let behind = source.split("prepare_cached(").skip(1);
+        let found: Vec<&str> = behind.filter_map(|text| text.split('"').nth(1)).collect();
+        assert!(found.len() > 5, "the source reads differently: {found:?}");
+        statements.extend(found);
+    }
     statements
 }
 
@@ -240,7 +248,7 @@ fn steps(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) ->
 fn a_claim_takes_as_many_steps_behind_any_backlog_on_sqlite() {
     block_on(async {
         let due = statement(&["select lane from lanes indexed by lanes_due", "limit ?3"]);
-        let first = statement(&["from work indexed by work_pending", "limit 1"]);
+        let first = statement(&["from work indexed by work_pending", "order by class", "limit 1"]);
         let mut most: Option<(i32, i32)> = None;
         for scenario in 0..4 {
             let bed = Bed::sqlite().await;
@@ -270,6 +278,20 @@ fn a_claim_takes_as_many_steps_behind_any_backlog_on_sqlite() {
                 found.0 <= most.0 + 20 && found.1 <= most.1 + 20,
                 "scenario {scenario}: {found:?}, {most:?}"
             );
+        }
+    });
+}
+
+#[test]
+fn a_repair_takes_as_many_steps_behind_any_backlog_on_sqlite() {
+    block_on(async {
+        let next_lane = statement(&["select lane from work indexed by work_pending", "lane > ?1"]);
+        for backlog in [1, short_or_long(20_000, 100_000)] {
+            let bed = Bed::sqlite().await;
+            hot(&bed.store, backlog).await;
+            let taken = steps(&observe(&bed), next_lane, &[&Uuid::nil()]);
+            assert!(taken < 50, "{taken} steps to the first lane, with {backlog} pending in one of them");
+            assert_eq!(repaired(&bed.store).await, 0);
         }
     });
 }
