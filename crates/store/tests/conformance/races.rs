@@ -6,7 +6,7 @@ use store::{Fate, NewWork, Store, Transaction};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::bed::{Bed, short_or_long};
+use crate::bed::{Bed, block_on, short_or_long};
 use crate::hands::{Asked as _, claim, done, finish, manifest, next, operation, repaired, work_off};
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
@@ -124,4 +124,32 @@ on_both_engines! {
         let seen = bed.store.budgets().await.unwrap();
         assert_eq!(seen[0].used, 0);
     }
+}
+
+#[test]
+fn heads_and_lanes_that_are_wrong_are_repaired_and_counted_on_sqlite() {
+    block_on(async {
+        let bed = Bed::sqlite().await;
+        let work: Vec<NewWork> = (0..9).map(|_| manifest(Uuid::new_v4())).collect();
+        bed.store.enqueue(work.clone()).await.unwrap();
+        // Nothing in the store does this; somebody with a tool can.
+        let vandal = rusqlite::Connection::open(bed.path()).unwrap();
+        vandal.execute("delete from lanes where lane in (?1, ?2)", [work[0].lane, work[5].lane]).unwrap();
+        vandal.execute("update lanes set head_kind = null where lane = ?1", [work[3].lane]).unwrap();
+        drop(vandal);
+        assert_eq!(work_off(&bed.store, MANIFEST).await.len(), 6);
+        // In blocks smaller than what is wrong, so that each block goes on where the last one ended.
+        let (mut changed, mut after) = (0, None);
+        loop {
+            let walk = bed.store.repair(after, 2).await.unwrap();
+            changed += walk.changed;
+            match walk.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(changed, 3);
+        assert_eq!(work_off(&bed.store, MANIFEST).await.len(), 3);
+        bed.assert_sound().await;
+    });
 }

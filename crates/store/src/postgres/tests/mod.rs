@@ -225,6 +225,9 @@ async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
     let stale = bed.refused(Transaction::new().put_secret(sealed(b"3", "k0"))).await;
     assert!(matches!(stale, StoreError::StaleKey { current, used } if current == "k1" && used == "k0"));
     assert_eq!(bed.store.secret(owner.uuid, "kubeconfig").await.unwrap().unwrap(), sealed(b"2", "k1"));
+    // With a key that is not current nothing is sealed anew.
+    assert!(!bed.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
+    bed.store.set_meta(vec![("key_id".to_owned(), "k2".to_owned())]).await.unwrap();
     assert!(bed.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
     assert!(!bed.store.reseal(sealed(b"2", "k1"), sealed(b"8", "k2")).await.unwrap());
     assert_eq!(bed.store.secrets(Some("k1".to_owned()), None, 10).await.unwrap().len(), 1);
