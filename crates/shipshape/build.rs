@@ -10,10 +10,10 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=BUILD_COMMIT");
     let commit = std::env::var("BUILD_COMMIT").unwrap_or_default();
-    println!("cargo::rustc-env=SHIPSHAPE_BUILT_COMMIT={}", commit.trim());
+    println!("cargo::rustc-env=BUILT_COMMIT={}", commit.trim());
 
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let asked = Command::new(rustc).arg("--version").output().ok().filter(|output| output.status.success());
     let rustc = asked.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
-    println!("cargo::rustc-env=SHIPSHAPE_BUILT_RUSTC={}", rustc.trim());
+    println!("cargo::rustc-env=BUILT_RUSTC={}", rustc.trim());
 }

@@ -17,11 +17,11 @@ pub(crate) struct Version {
 impl Version {
     /// This executable.
     pub(crate) const fn current() -> Version {
-        let commit = env!("SHIPSHAPE_BUILT_COMMIT");
+        let commit = env!("BUILT_COMMIT");
         Version {
             version: env!("CARGO_PKG_VERSION"),
             commit: if commit.is_empty() { None } else { Some(commit) },
-            rustc: env!("SHIPSHAPE_BUILT_RUSTC"),
+            rustc: env!("BUILT_RUSTC"),
         }
     }
 
@@ -34,5 +34,14 @@ impl Version {
     /// For programs.
     pub(crate) fn to_json(self) -> anyhow::Result<String> {
         Ok(format!("{}\n", serde_json::to_string(&self)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_cargo_run_hands_to_the_process_is_not_taken_for_a_setting() {
+        // `cargo run` sets the build script's variables for the process too, and `make up` is a `cargo run`.
+        assert!(!include_str!("../build.rs").contains("rustc-env=SHIPSHAPE_"));
     }
 }
