@@ -5,7 +5,7 @@
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build up test bench soak lint clean
+.PHONY: help build up test kube bench soak lint clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,6 +20,9 @@ up: ## start Shipshape here (needs only a Rust toolchain and a C compiler)
 
 test: ## run every test once; installs or finds what it needs
 	@tools/test $(ARGS)
+
+kube: ## build Kubernetes for tests, once for each user and version; prints where it is
+	@tools/kube/build
 
 bench: ## measure the store against its floors
 	@tools/setup
