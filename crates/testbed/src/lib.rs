@@ -6,12 +6,14 @@
 //!
 //! This crate knows no other crate of the workspace, and nothing but tests and benchmarks may use it.
 
+pub mod kube;
 pub mod parts;
 pub mod postgres;
 pub mod process;
 pub mod scratch;
 pub mod tmpfs;
 
+mod port;
 mod random;
 mod setting;
 mod wait;

@@ -22,6 +22,10 @@ use crate::setting;
 
 /// The binaries of a PostgreSQL server, or a running one; see [`crate::postgres`].
 pub const POSTGRESQL: &str = "postgresql";
+/// A kube-apiserver with etcd and kubectl; see [`crate::kube`].
+pub const KUBERNETES: &str = "kubernetes";
+/// A kube-controller-manager and a kube-scheduler beside them, which other people's builds may lack.
+pub const KUBERNETES_CONTROLLERS: &str = "kubernetes-controllers";
 /// The right to mount a small tmpfs; see [`crate::tmpfs`].
 pub const SMALL_DISK: &str = "small-disk";
 

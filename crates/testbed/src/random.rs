@@ -1,4 +1,4 @@
-//! Names and ports that do not collide with those of a test running beside this one.
+//! Names that do not collide with those of a test running beside this one.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::binaries::Binaries;
 use crate::scratch::Scratch;
-use crate::{process, random, wait_until};
+use crate::{process, wait_until};
 
 /// initdb and pg_basebackup take seconds; a machine that also compiles may need a few more.
 const PREPARE_DEADLINE: Duration = Duration::from_secs(120);
@@ -193,26 +192,6 @@ pub(super) fn forget_postgres_environment(command: &mut Command) {
     }
 }
 
-/// A port that nobody listens on.
-///
-/// It is taken from below the range of which the system itself gives ports to outgoing connections: in
-/// that range a client that keeps trying while the server is down may be given the server's own port,
-/// connect to itself, and so keep the server from coming back.
-pub(super) fn free_port() -> anyhow::Result<u16> {
-    const LOWEST: u16 = 12_000;
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let end = range.split_whitespace().next().and_then(|low| low.parse().ok()).unwrap_or(32_768_u16);
-    if let Some(width) = end.checked_sub(LOWEST).filter(|width| *width >= 1_000) {
-        for _ in 0..100 {
-            let port = LOWEST + u16::try_from(random::number() % u64::from(width))?;
-            if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-                return Ok(port);
-            }
-        }
-    }
-    Ok(TcpListener::bind(("127.0.0.1", 0)).context("no free port")?.local_addr()?.port())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,11 +204,5 @@ mod tests {
         assert_eq!((found.uid, found.gid), (101, 103));
         assert!(Account::among(accounts, "nobody").is_none());
         assert!(Account::among(accounts, "root").is_none());
-    }
-
-    #[test]
-    fn a_free_port_can_be_bound() {
-        let port = free_port().unwrap();
-        TcpListener::bind(("127.0.0.1", port)).unwrap();
     }
 }

@@ -12,8 +12,8 @@ use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::endpoint::Endpoint;
-use super::place::{Launch, Place, free_port};
-use crate::{random, wait_until};
+use super::place::{Launch, Place};
+use crate::{port, random, wait_until};
 
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a server that comes back waits for its port, should somebody hold it just then.
@@ -119,7 +119,7 @@ impl Server {
     /// Starts the server that is in `place` on a port of its own.
     fn open(place: Place, user: String) -> anyhow::Result<Server> {
         for _ in 0..PORTS_TRIED_MAX {
-            let port = free_port()?;
+            let port = port::free()?;
             match place.launch(port)? {
                 Launch::PortTaken => continue,
                 Launch::Ready(child) => {

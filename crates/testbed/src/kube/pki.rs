@@ -1,0 +1,105 @@
+//! The certificates of one cluster, made anew for each.
+
+use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+
+/// A certificate and its private key, as PEM.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+/// A certificate authority of one cluster. All keys are P-256.
+pub(super) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(super) fn new() -> anyhow::Result<Authority> {
+        let mut parameters = named("shipshape-test-ca", None)?;
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages =
+            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let issuer = CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)
+            .context("no certificate authority could be made")?;
+        Ok(Authority { issuer })
+    }
+
+    pub(super) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// The API server's own certificate, for loopback and for the names that pods know it by.
+    pub(super) fn server(&self) -> anyhow::Result<Identity> {
+        let names = ["127.0.0.1", "localhost", "10.0.0.1", "kubernetes.default.svc"];
+        let mut parameters = CertificateParams::new(names.map(str::to_owned))?;
+        parameters.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+        self.sign(parameters, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// A client's certificate: Kubernetes takes the common name for the user and organisations for groups.
+    pub(super) fn client(&self, user: &str, group: Option<&str>) -> anyhow::Result<Identity> {
+        self.sign(named(user, group)?, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn sign(
+        &self,
+        mut parameters: CertificateParams,
+        purpose: ExtendedKeyUsagePurpose,
+    ) -> anyhow::Result<Identity> {
+        parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        parameters.extended_key_usages = vec![purpose];
+        parameters.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        let certificate = parameters.signed_by(&key, &self.issuer).context("no certificate was signed")?;
+        Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+/// A key with which tokens of service accounts are signed.
+pub(super) fn signing_key() -> anyhow::Result<String> {
+    Ok(KeyPair::generate()?.serialize_pem())
+}
+
+fn named(name: &str, group: Option<&str>) -> anyhow::Result<CertificateParams> {
+    let mut parameters = CertificateParams::new(Vec::new())?;
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    if let Some(group) = group {
+        parameters.distinguished_name.push(DnType::OrganizationName, group);
+    }
+    Ok(parameters)
+}
+
+/// A kubeconfig that needs no other file.
+pub(super) fn kubeconfig(url: &str, authority: &str, identity: &Identity) -> String {
+    let authority = STANDARD.encode(authority);
+    let certificate = STANDARD.encode(&identity.certificate);
+    let key = STANDARD.encode(&identity.key);
+    format!(
+        "apiVersion: v1
+kind: Config
+clusters:
+- name: test
+  cluster:
+    server: {url}
+    certificate-authority-data: {authority}
+users:
+- name: admin
+  user:
+    client-certificate-data: {certificate}
+    client-key-data: {key}
+contexts:
+- name: test
+  context:
+    cluster: test
+    user: admin
+current-context: test
+"
+    )
+}
