@@ -208,6 +208,11 @@ impl Reader {
             }
             _ => {}
         }
+        match self.engine.audit_overlooked().await? {
+            0 => {}
+            1 => walk.faults.push("a record without a seal stands before sealed ones".to_owned()),
+            many => walk.faults.push(format!("{many} records without a seal stand before sealed ones")),
+        }
         let unsealed = self.engine.audit_unsealed(PAGE_MAX).await?.len();
         Ok(Verified { records: walk.records, unsealed, head, faults: walk.faults })
     }

@@ -296,6 +296,11 @@ impl Engine {
         both!(self, it => it.audit_list(listing).await)
     }
 
+    /// How many records have no seal though later ones have: the sealer will never come to them.
+    pub(crate) async fn audit_overlooked(&self) -> Result<usize, StoreError> {
+        both!(self, it => it.audit_overlooked().await)
+    }
+
     /// Records that the sealer has not reached, in feed order; only those that nothing can come before any more.
     pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         both!(self, it => it.audit_unsealed(limit).await)

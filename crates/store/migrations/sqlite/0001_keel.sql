@@ -53,8 +53,9 @@ create table work (
   created    integer not null,
   changed    integer not null,
   started    integer
-);
-create index work_pending on work (lane, class, due_at, priority, id) where state = 'Pending';
+) without rowid;
+-- Of all rows, the running ones included: a claim then leaves the index as it is, and there is one running row a lane at most.
+create index work_in_order on work (lane, class, due_at, priority, id);
 
 create table lanes (
   lane          blob    not null primary key,
@@ -93,7 +94,7 @@ create table history (
   created    integer not null,
   started    integer,
   finished   integer not null
-);
+) without rowid;
 create index history_finished on history (finished, id);
 
 create table budgets (
@@ -148,7 +149,6 @@ create table audit (
   seal        text
 );
 create unique index audit_by_number on audit (number) where number is not null;
-create index audit_unsealed on audit (seq) where number is null;
 
 create table meta (
   key   text not null primary key,

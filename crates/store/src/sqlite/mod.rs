@@ -3,6 +3,7 @@
 
 mod budgets;
 mod commit;
+mod fold;
 mod open;
 mod queue;
 mod read;

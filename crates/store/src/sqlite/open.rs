@@ -12,6 +12,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use tokio::sync::Semaphore;
 
+use super::fold::Folder;
 use super::writer::Writer;
 use super::{Lock, Readers, Shared, Sqlite};
 use crate::migrate::{self, Migration, Plan};
@@ -101,7 +102,7 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
     let found = if in_memory { Vec::new() } else { schema(path, &examine(path)?)? };
     let migrate = if in_memory { Migrate::Auto } else { options.migrate };
     let plan = migrate::plan(&place(path), &found, MIGRATIONS, migrate)?;
-    let connection = writable(path).map_err(|error| refused(path, &error))?;
+    let mut connection = writable(path).map_err(|error| refused(path, &error))?;
     if let Plan::Apply { from } = plan {
         if !in_memory {
             copy_before_migration(path, &connection, from)?;
@@ -118,14 +119,17 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
         Writing::Grouped => {
             let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
             let readers = readers(path, cores * 2)?;
-            let writer =
-                Writer::grouped(connection, options.clock.clone(), bells.clone()).map_err(|source| {
-                    OpenError::File {
-                        path: path.to_owned(),
-                        what: "no thread could be started for it".to_owned(),
-                        source: Some(source),
-                    }
-                })?;
+            let folder = match in_memory {
+                true => None,
+                false => Some(folder(path, &mut connection)?),
+            };
+            let writer = Writer::grouped(connection, folder, options.clock.clone(), bells.clone()).map_err(
+                |source| OpenError::File {
+                    path: path.to_owned(),
+                    what: "no thread could be started for it".to_owned(),
+                    source: Some(source),
+                },
+            )?;
             (writer, readers)
         }
     };
@@ -147,9 +151,15 @@ fn writable(path: &Path) -> rusqlite::Result<Connection> {
     set_up(&connection)?;
     connection.execute_batch(
         "pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
-         pragma wal_autocheckpoint = 1000; pragma journal_size_limit = 67108864;",
+         pragma journal_size_limit = 67108864; pragma cache_size = -131072;",
     )?;
     Ok(connection)
+}
+
+/// Folds the log of `writer` into the file, with a connection of its own.
+fn folder(path: &Path, writer: &mut Connection) -> Result<Folder, OpenError> {
+    let other = writable(path).map_err(|error| refused(path, &error))?;
+    Folder::start(writer, other).map_err(|error| file(path, &error.to_string()))
 }
 
 /// Makes a new store beside its place and moves it there when it is whole: an empty or half-made file in its place

@@ -271,7 +271,7 @@ impl Session<'_> {
                 .connection
                 .prepare_cached(
                     "select id, kind, class, due_at, priority, run_before, started is null, budgets
-                     from work indexed by work_pending
+                     from work indexed by work_in_order
                      where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit 1",
                 )?
                 .query_row([lane], read_first)

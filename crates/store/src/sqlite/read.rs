@@ -18,6 +18,11 @@ use crate::records::HealthSample;
 use crate::work::{Budget, LaneView, Signals, WorkView};
 use crate::{Etag, Listing, StoreError, Stored};
 
+/// Where the sealer stands. Records are numbered in the order of `seq`, so all that it has to seal comes behind: an index
+/// of what has no seal would cost every change of a document a page.
+const LAST_SEALED: &str =
+    "coalesce((select seq from audit where number is not null order by number desc limit 1), 0)";
+
 const DOCUMENT: &str = "uuid, id, kind, parent, etag, generation, body, created, changed";
 const LIVE: &str =
     "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
@@ -217,6 +222,13 @@ impl Sqlite {
                     let position = Position { generation, tx: 0, seq: row.get(0)? };
                     Ok(Change { position, kind: row.get(1)?, uuid: row.get(2)?, subject })
                 })?;
+                // The newest row always stays, so a place behind it was given out by a file that this one is older than.
+                let newest = "select coalesce(max(seq), 0) from feed";
+                if changes.is_empty()
+                    && position.seq > connection.prepare_cached(newest)?.query_row([], |row| row.get(0))?
+                {
+                    return Ok(None);
+                }
                 let next = changes.last().map_or(position, |it| it.position);
                 Ok(Some(FeedPage { changes, next }))
             })
@@ -262,10 +274,20 @@ impl Sqlite {
         self.read(move |connection| {
             many(
                 connection,
-                &format!("select {AUDIT} from audit where number is null order by seq limit ?1"),
+                &format!(
+                    "select {AUDIT} from audit where number is null and seq > {LAST_SEALED} order by seq limit ?1"
+                ),
                 [limit],
                 audit,
             )
+        })
+        .await
+    }
+
+    pub(crate) async fn audit_overlooked(&self) -> Result<usize, StoreError> {
+        self.read(move |connection| {
+            let sql = format!("select count(*) from audit where number is null and seq <= {LAST_SEALED}");
+            Ok(connection.query_row(&sql, [], |row| row.get(0))?)
         })
         .await
     }

@@ -79,7 +79,7 @@ impl Session<'_> {
             let next: Option<Uuid> = self
                 .connection
                 .prepare_cached(
-                    "select lane from work indexed by work_pending where state = 'Pending' and lane > ?1 order by lane limit 1",
+                    "select lane from work indexed by work_in_order where state = 'Pending' and lane > ?1 order by lane limit 1",
                 )?
                 .query_row([at], |row| row.get(0))
                 .optional()?;

@@ -13,6 +13,7 @@ use api::clock::SharedClock;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::fold::Folder;
 use crate::StoreError;
 use crate::wake::{Bells, Topics};
 
@@ -26,7 +27,7 @@ const GROUP_TIME: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_secs(2);
 /// So long the writer looks for the next job before it sleeps: whoever was answered often comes back at once, and waking
 /// a thread takes about as long as half a commit.
-const LINGER: Duration = Duration::from_micros(100);
+const LINGER: Duration = Duration::from_micros(300);
 
 /// What a job works with.
 pub(super) struct Session<'a> {
@@ -81,13 +82,14 @@ impl Writer {
     /// Starts the writer thread.
     pub(super) fn grouped(
         connection: Connection,
+        folder: Option<Folder>,
         clock: SharedClock,
         bells: Bells,
     ) -> std::io::Result<Writer> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || Thread { connection, clock, bells, jobs: receiver }.run())?;
+            .spawn(move || Thread { connection, folder, clock, bells, jobs: receiver }.run())?;
         Ok(Writer::Grouped(Arc::new(Grouped {
             jobs: Mutex::new(Some(sender)),
             thread: Mutex::new(Some(thread)),
@@ -204,18 +206,22 @@ fn execute(connection: &Connection, sql: &str) -> Result<(), StoreError> {
 
 struct Thread {
     connection: Connection,
+    folder: Option<Folder>,
     clock: SharedClock,
     bells: Bells,
     jobs: Receiver<Job>,
 }
 
 impl Thread {
-    fn run(self) {
+    fn run(mut self) {
         let mut folded = true;
         loop {
             match self.next() {
                 Ok(first) => {
                     self.group(first);
+                    if let Some(folder) = &mut self.folder {
+                        folder.after_commit(&self.connection);
+                    }
                     folded = false;
                 }
                 Err(RecvTimeoutError::Timeout) if !folded => {
@@ -229,6 +235,7 @@ impl Thread {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        drop(self.folder.take());
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
@@ -243,7 +250,7 @@ impl Thread {
         while begun.elapsed() < LINGER {
             match self.jobs.try_recv() {
                 Ok(job) => return Ok(job),
-                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+                Err(TryRecvError::Empty) => std::thread::yield_now(),
                 Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
             }
         }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::bed::short_or_long;
+use crate::bed::{Bed, short_or_long};
 use crate::fixture::{Note, cases, eventually, written};
 use crate::raw::Raw;
 
@@ -203,13 +203,34 @@ on_both_engines! {
         raw.execute("create table audit_copy as select * from audit").await;
         raw.execute("update audit set number = null, seal = null where number = 5").await;
         written(store, &Note::fresh()).await;
-        seal_all(store).await;
+        eventually("the newest record is sealed", async || {
+            store.seal_audit(Uuid::new_v4()).await.unwrap();
+            listed(store).await[0].record.number.map(drop)
+        })
+        .await;
         assert!(!faults(store).await.is_empty());
         // Made whole again for the check that ends this test.
         raw.execute("delete from audit; insert into audit select * from audit_copy; delete from meta where key = 'audit_head'").await;
         assert!(!faults(store).await.is_empty(), "the end of the chain was removed unnoticed");
         raw.execute("delete from audit; drop table audit_copy; delete from secrets where name = 'audit-chain'").await;
     }
+}
+
+#[tokio::test]
+async fn a_record_that_is_slipped_in_behind_the_sealers_back_is_found_on_sqlite() {
+    let bed = Bed::sqlite().await;
+    sealed_log(&bed.store, 3).await;
+    let raw = Raw::of(&bed).await;
+    raw.execute(
+        "insert into audit (seq, id, at, actor, action, target, reason)
+         values (-1, randomblob(16), 0, 'somebody', 'thing.change', '/thing', '')",
+    )
+    .await;
+    assert_eq!(faults(&bed.store).await, ["a record without a seal stands before sealed ones"]);
+    bed.store.seal_audit(Uuid::new_v4()).await.unwrap();
+    assert_eq!(faults(&bed.store).await, ["a record without a seal stands before sealed ones"]);
+    raw.execute("delete from audit where seq = -1").await;
+    assert_eq!(faults(&bed.store).await, Vec::<String>::new());
 }
 
 on_both_engines! {

@@ -248,7 +248,7 @@ fn steps(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) ->
 fn a_claim_takes_as_many_steps_behind_any_backlog_on_sqlite() {
     block_on(async {
         let due = statement(&["select lane from lanes indexed by lanes_due", "limit ?3"]);
-        let first = statement(&["from work indexed by work_pending", "order by class", "limit 1"]);
+        let first = statement(&["from work indexed by work_in_order", "order by class", "limit 1"]);
         let mut most: Option<(i32, i32)> = None;
         for scenario in 0..4 {
             let bed = Bed::sqlite().await;
@@ -285,7 +285,7 @@ fn a_claim_takes_as_many_steps_behind_any_backlog_on_sqlite() {
 #[test]
 fn a_repair_takes_as_many_steps_behind_any_backlog_on_sqlite() {
     block_on(async {
-        let next_lane = statement(&["select lane from work indexed by work_pending", "lane > ?1"]);
+        let next_lane = statement(&["select lane from work indexed by work_in_order", "lane > ?1"]);
         for backlog in [1, short_or_long(20_000, 100_000)] {
             let bed = Bed::sqlite().await;
             hot(&bed.store, backlog).await;

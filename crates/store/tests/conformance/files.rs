@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::secret::Secret;
-use store::{Location, Migrate, Options, Reader, Store};
+use store::{FeedError, Location, Migrate, Options, Reader, Store};
 use testbed::postgres::{self, Options as ServerOptions};
 use testbed::process::{Child, example_path};
 use testbed::{parts, tmpfs};
@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::bed::{Bed, block_on, options};
 use crate::fixture::{Folder, Note, assert_sound, close, written};
+use crate::load::Load;
 use crate::raw::{self, Raw};
 
 /// The files of a folder, byte for byte; whose lock it is, is not part of what must stay.
@@ -405,5 +406,42 @@ fn a_new_store_on_a_full_disk_is_refused_and_can_be_made_later() {
         let store = Store::open(place).await.unwrap();
         written(&store, &Note::at(&Uuid::new_v4().to_string())).await;
         assert_sound(&store).await;
+    });
+}
+
+#[test]
+fn a_position_of_a_later_time_is_gone_after_an_older_copy_was_put_in_place() {
+    block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let place = options(Location::Sqlite(directory.path().join("store.db")));
+        let copy = directory.path().join("copy.db");
+        let store = Store::open(place.clone()).await.unwrap();
+        written(&store, &Note::at("before")).await;
+        store.backup(&copy).await.unwrap();
+        written(&store, &Note::at("after")).await;
+        let position = store.feed_now().await.unwrap();
+        assert!(store.feed_after(position, 10).await.unwrap().changes.is_empty());
+        store.close().await;
+        std::fs::rename(&copy, directory.path().join("store.db")).unwrap();
+        let store = Store::open(place).await.unwrap();
+        assert!(matches!(store.feed_after(position, 10).await, Err(FeedError::Gone { .. })));
+    });
+}
+
+#[test]
+fn the_log_is_folded_while_writes_go_on() {
+    block_on(async {
+        let bed = Bed::sqlite().await;
+        let Location::Sqlite(path) = &bed.options.location else { unreachable!("a file") };
+        let load = Load::start(&bed.store, 8, 30_000).await;
+        let mut longest = 0;
+        // Some 150 MB of log, were it never folded.
+        for _ in 0..10 {
+            load.answers(500).await;
+            longest = longest.max(std::fs::metadata(path.with_extension("db-wal")).unwrap().len());
+        }
+        load.settle(&bed.store, Duration::from_secs(30)).await;
+        assert!(longest > 4 << 20, "there was no log to fold: {longest} bytes");
+        assert!(longest < 100 << 20, "the log grew to {longest} bytes");
     });
 }

@@ -260,16 +260,20 @@ fn both_dialects_end_in_the_same_shape() {
                 .filter(|it| !it.ends_with("_pkey"))
                 .collect::<BTreeSet<_>>()
         };
-        let there = indexes(
+        let mut there = indexes(
             Raw::of(&bed)
                 .await
                 .rows("select indexname from pg_indexes where schemaname = current_schema()")
                 .await,
         );
-        let here = indexes(
+        let mut here = indexes(
             raw.rows("select name from sqlite_schema where type = 'index' and name not like 'sqlite_%'")
                 .await,
         );
+        // One writer numbers audit records in the order of their places, so it finds the rest without an index; and to it
+        // a changed page costs more than a row that is read in vain.
+        assert!(there.remove("audit_unsealed") && there.remove("work_pending"));
+        assert!(here.remove("work_in_order"));
         assert_eq!(here, there);
     });
 }
