@@ -1,1 +1,54 @@
-//! JSON patch, merge patch and strategic merge patch.
+//! JSON patch, merge patch and strategic merge patch, with the limits and the errors of the real server.
+
+mod json;
+mod merge;
+mod strategic;
+#[cfg(test)]
+mod tests;
+
+pub use json::json;
+pub use merge::merge;
+pub use strategic::strategic;
+
+/// Why a patch was not carried out; each is a Status with its own code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// The patch is not one: code 400, reason `BadRequest`.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The patch does not fit the object: code 422, reason `Invalid`. The real server says only [`REJECTED`] to the
+    /// client; what was wrong is in the variant.
+    #[error("{REJECTED}")]
+    Unprocessable(String),
+    /// The patch or its result is too large: code 413, reason `RequestEntityTooLarge`.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The real server calls it its own fault: code 500, reason `InternalError`.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// What the real server says when a patch does not fit the object.
+pub const REJECTED: &str = "the server rejected our request due to an error in our request";
+
+impl PatchError {
+    /// The code of the Status.
+    pub fn code(&self) -> u16 {
+        match self {
+            PatchError::BadRequest(_) => 400,
+            PatchError::Unprocessable(_) => 422,
+            PatchError::TooLarge(_) => 413,
+            PatchError::Internal(_) => 500,
+        }
+    }
+
+    /// The reason of the Status.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            PatchError::BadRequest(_) => "BadRequest",
+            PatchError::Unprocessable(_) => "Invalid",
+            PatchError::TooLarge(_) => "RequestEntityTooLarge",
+            PatchError::Internal(_) => "InternalError",
+        }
+    }
+}

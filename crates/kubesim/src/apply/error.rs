@@ -1,0 +1,81 @@
+//! Why an apply was refused.
+
+use std::fmt;
+
+/// Why an apply was refused; each is a Status with its own code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApplyError {
+    /// Other managers own fields that the apply would change: code 409, reason `Conflict`, and a cause for each field
+    /// with reason `FieldManagerConflict`.
+    Conflict(Vec<Conflict>),
+    /// The configuration is none that can be applied: code 400, reason `BadRequest`.
+    BadRequest(String),
+    /// The real server calls it its own fault: code 500, reason `InternalError`.
+    Internal(String),
+}
+
+/// One field that another manager owns.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Conflict {
+    /// Who owns it, as the real server says it: `conflict with "kubectl" using apps/v1`.
+    pub message: String,
+    /// Which field: `.spec.replicas`.
+    pub field: String,
+}
+
+impl ApplyError {
+    /// The code of the Status.
+    pub fn code(&self) -> u16 {
+        match self {
+            ApplyError::Conflict(_) => 409,
+            ApplyError::BadRequest(_) => 400,
+            ApplyError::Internal(_) => 500,
+        }
+    }
+
+    /// The reason of the Status.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            ApplyError::Conflict(_) => "Conflict",
+            ApplyError::BadRequest(_) => "BadRequest",
+            ApplyError::Internal(_) => "InternalError",
+        }
+    }
+}
+
+impl std::error::Error for ApplyError {}
+
+impl fmt::Display for ApplyError {
+    /// The message of the Status.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ApplyError::BadRequest(text) | ApplyError::Internal(text) => f.write_str(text),
+            ApplyError::Conflict(conflicts) => {
+                let plural = if conflicts.len() == 1 { "" } else { "s" };
+                write!(f, "Apply failed with {} conflict{plural}: ", conflicts.len())?;
+                let mut by_manager: Vec<(&str, Vec<&str>)> = Vec::new();
+                for conflict in conflicts {
+                    match by_manager.iter_mut().find(|(message, _)| *message == conflict.message) {
+                        Some((_, fields)) => fields.push(&conflict.field),
+                        None => by_manager.push((&conflict.message, vec![&conflict.field])),
+                    }
+                }
+                match by_manager.as_slice() {
+                    [(message, fields)] => f.write_str(&one(message, fields)),
+                    several => {
+                        let parts: Vec<String> =
+                            several.iter().map(|(message, fields)| one(message, fields)).collect();
+                        f.write_str(&parts.join("\n"))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn one(message: &str, fields: &[&str]) -> String {
+    match fields {
+        [field] => format!("{message}: {field}"),
+        several => format!("{message}:\n- {}", several.join("\n- ")),
+    }
+}

@@ -1,0 +1,34 @@
+//! Merge patch (RFC 7386).
+
+use serde_json::{Map, Value};
+
+use super::PatchError;
+
+/// The object with the patch laid over it: null removes, objects are merged, all else is replaced.
+pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
+    let Value::Object(patch) = patch else {
+        return Err(PatchError::BadRequest("Invalid JSON Patch".to_owned()));
+    };
+    let mut result = object.as_object().cloned().unwrap_or_default();
+    lay_over(&mut result, patch);
+    Ok(Value::Object(result))
+}
+
+fn lay_over(object: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (name, change) in patch {
+        match (change, object.get_mut(name)) {
+            (Value::Null, _) => {
+                object.remove(name);
+            }
+            (Value::Object(change), Some(Value::Object(inner))) => lay_over(inner, change),
+            (Value::Object(change), _) => {
+                let mut inner = Map::new();
+                lay_over(&mut inner, change);
+                object.insert(name.clone(), Value::Object(inner));
+            }
+            (change, _) => {
+                object.insert(name.clone(), change.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Defaults: what the real server writes into an object where the client was silent.
+
+use serde_json::{Map, Value};
+
+use super::node::{Kind, NodeId, Origin, Zero};
+use super::{DEPTH_MAX, Schema};
+
+impl Schema {
+    /// Writes the schema's defaults into the object where fields are missing.
+    pub fn default(&self, object: &mut Value) {
+        self.default_value(object, self.root, DEPTH_MAX);
+    }
+
+    fn default_value(&self, value: &mut Value, id: NodeId, left: usize) {
+        let Some(left) = left.checked_sub(1) else { return };
+        let node = self.node(id);
+        match value {
+            Value::Object(map) => {
+                for (name, field) in &node.properties {
+                    let child = self.node(field.node);
+                    let is_unset = match map.get(name) {
+                        None => true,
+                        Some(value) => value.is_null() && !child.nullable,
+                    };
+                    if is_unset
+                        && let Some(default) = self.default_of(field.default.as_ref(), field.zero, field.node)
+                    {
+                        map.insert(name.clone(), default);
+                    }
+                }
+                for (name, value) in map.iter_mut() {
+                    let child = node.properties.get(name).map(|field| field.node).or(node.additional);
+                    if let Some(child) = child {
+                        self.default_item(value, child, left);
+                    }
+                }
+            }
+            Value::Array(list) => {
+                let Some(items) = node.items else { return };
+                for item in list {
+                    self.default_item(item, items, left);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn default_item(&self, value: &mut Value, id: NodeId, left: usize) {
+        let node = self.node(id);
+        if self.origin == Origin::Crd
+            && value.is_null()
+            && !node.nullable
+            && let Some(default) = &node.default
+        {
+            *value = default.clone();
+        }
+        self.default_value(value, id, left);
+    }
+
+    fn default_of(&self, default: Option<&Value>, zero: Zero, id: NodeId) -> Option<Value> {
+        if let Some(default) = default {
+            return Some(default.clone());
+        }
+        if zero != Zero::Fill {
+            return None;
+        }
+        // What Go writes for a field that it never leaves out.
+        Some(match self.node(id).kind {
+            Kind::Object if self.node(id).additional.is_none() => Value::Object(Map::new()),
+            Kind::String => Value::from(""),
+            Kind::Integer | Kind::Number | Kind::IntOrString => Value::from(0),
+            Kind::Boolean => Value::Bool(false),
+            Kind::Object | Kind::Array | Kind::Any => Value::Null,
+        })
+    }
+}

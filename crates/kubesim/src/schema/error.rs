@@ -1,0 +1,154 @@
+//! What is wrong with one field of an object, in the words of the real API server.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// One thing that is wrong with an object: a cause of a Status with code 422.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldError {
+    /// The machine-readable reason, `FieldValueRequired` for example.
+    pub reason: Reason,
+    /// Where in the object: `spec.containers[0].image`. The real server writes `<nil>` where it cannot tell.
+    pub field: String,
+    /// What is wrong, without the path: `Required value`.
+    pub message: String,
+}
+
+/// The reasons that the real API server gives for a refused field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// A field that must be there is not.
+    Required,
+    /// A value outside of what is allowed.
+    Invalid,
+    /// A value of another JSON type than the schema's.
+    TypeInvalid,
+    /// A value that is not one of an enumeration.
+    NotSupported,
+    /// A second item with the same key, in a list where keys are unique.
+    Duplicate,
+    /// A field that must not be there, or not with this neighbour.
+    Forbidden,
+    /// A string over its limit.
+    TooLong,
+    /// A list or map over its limit.
+    TooMany,
+}
+
+impl Reason {
+    /// The word as it stands in `details.causes[].reason`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Required => "FieldValueRequired",
+            Reason::Invalid => "FieldValueInvalid",
+            Reason::TypeInvalid => "FieldValueTypeInvalid",
+            Reason::NotSupported => "FieldValueNotSupported",
+            Reason::Duplicate => "FieldValueDuplicate",
+            Reason::Forbidden => "FieldValueForbidden",
+            Reason::TooLong => "FieldValueTooLong",
+            Reason::TooMany => "FieldValueTooMany",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Reason::Required => "Required value",
+            Reason::Invalid | Reason::TypeInvalid => "Invalid value",
+            Reason::NotSupported => "Unsupported value",
+            Reason::Duplicate => "Duplicate value",
+            Reason::Forbidden => "Forbidden",
+            Reason::TooLong => "Too long",
+            Reason::TooMany => "Too many",
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    /// As the real server lists it in a Status message: `spec.replicas: Required value`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+impl FieldError {
+    /// A field is missing; `detail` may be empty.
+    pub fn required(field: impl Into<String>, detail: &str) -> FieldError {
+        FieldError::new(Reason::Required, field, None, detail)
+    }
+
+    /// A field must not be there.
+    pub fn forbidden(field: impl Into<String>, detail: &str) -> FieldError {
+        FieldError::new(Reason::Forbidden, field, None, detail)
+    }
+
+    /// A field has a value that is not allowed.
+    pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
+        FieldError::new(Reason::Invalid, field, Some(value), detail)
+    }
+
+    /// A field has a value of another type than its schema says.
+    pub fn type_invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
+        FieldError::new(Reason::TypeInvalid, field, Some(value), detail)
+    }
+
+    /// A second item has the key of an earlier one.
+    pub fn duplicate(field: impl Into<String>, value: &Value) -> FieldError {
+        FieldError::new(Reason::Duplicate, field, Some(value), "")
+    }
+
+    /// A value is none of those in the enumeration.
+    pub fn not_supported<'a>(
+        field: impl Into<String>,
+        value: &Value,
+        supported: impl Iterator<Item = &'a Value>,
+    ) -> FieldError {
+        let supported: Vec<String> = supported
+            .map(|value| match value {
+                Value::String(text) => quoted(text),
+                other => quoted(&other.to_string()),
+            })
+            .collect();
+        let detail = match supported.is_empty() {
+            true => String::new(),
+            false => format!("supported values: {}", supported.join(", ")),
+        };
+        FieldError::new(Reason::NotSupported, field, Some(value), &detail)
+    }
+
+    /// A string has more than `max` bytes (characters, where a schema says so: the text is the same).
+    pub fn too_long(field: impl Into<String>, max: u64) -> FieldError {
+        let unit = if max == 1 { "byte" } else { "bytes" };
+        FieldError::new(Reason::TooLong, field, None, &format!("may not be more than {max} {unit}"))
+    }
+
+    /// A list or a map has more than `max` entries.
+    pub fn too_many(field: impl Into<String>, found: u64, max: u64) -> FieldError {
+        let unit = if max == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {max} {unit}");
+        FieldError::new(Reason::TooMany, field, Some(&Value::from(found)), &detail)
+    }
+
+    fn new(reason: Reason, field: impl Into<String>, value: Option<&Value>, detail: &str) -> FieldError {
+        let mut message = reason.title().to_owned();
+        if let Some(value) = value {
+            message.push_str(": ");
+            match value {
+                Value::String(text) => message.push_str(&quoted(text)),
+                other => message.push_str(&other.to_string()),
+            }
+        }
+        if !detail.is_empty() {
+            message.push_str(": ");
+            message.push_str(detail);
+        }
+        FieldError { reason, field: field.into(), message }
+    }
+}
+
+/// A string in quotes, as Go's `%q` writes it (JSON's escapes are near enough for what fields contain).
+pub(crate) fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
