@@ -50,32 +50,24 @@ impl fmt::Display for ApplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ApplyError::BadRequest(text) | ApplyError::Internal(text) => f.write_str(text),
-            ApplyError::Conflict(conflicts) => {
-                let plural = if conflicts.len() == 1 { "" } else { "s" };
-                write!(f, "Apply failed with {} conflict{plural}: ", conflicts.len())?;
-                let mut by_manager: Vec<(&str, Vec<&str>)> = Vec::new();
-                for conflict in conflicts {
-                    match by_manager.iter_mut().find(|(message, _)| *message == conflict.message) {
-                        Some((_, fields)) => fields.push(&conflict.field),
-                        None => by_manager.push((&conflict.message, vec![&conflict.field])),
+            ApplyError::Conflict(conflicts) => match conflicts.as_slice() {
+                [one] => write!(f, "Apply failed with 1 conflict: {}: {}", one.message, one.field),
+                several => {
+                    write!(f, "Apply failed with {} conflicts: ", several.len())?;
+                    let mut last = None;
+                    for conflict in several {
+                        if last != Some(&conflict.message) {
+                            let separator = if last.is_some() { "\n" } else { "" };
+                            let owner =
+                                conflict.message.strip_prefix("conflict ").unwrap_or(&conflict.message);
+                            write!(f, "{separator}conflicts {owner}:")?;
+                            last = Some(&conflict.message);
+                        }
+                        write!(f, "\n- {}", conflict.field)?;
                     }
+                    Ok(())
                 }
-                match by_manager.as_slice() {
-                    [(message, fields)] => f.write_str(&one(message, fields)),
-                    several => {
-                        let parts: Vec<String> =
-                            several.iter().map(|(message, fields)| one(message, fields)).collect();
-                        f.write_str(&parts.join("\n"))
-                    }
-                }
-            }
+            },
         }
-    }
-}
-
-fn one(message: &str, fields: &[&str]) -> String {
-    match fields {
-        [field] => format!("{message}: {field}"),
-        several => format!("{message}:\n- {}", several.join("\n- ")),
     }
 }

@@ -293,8 +293,8 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
     for item in patch.iter().filter(|item| item.get(DIRECTIVE).is_none()) {
         let found = match key {
             Some(key) => {
-                let wanted = key_text(item, key)?;
-                left.by_ref().any(|other| other.get(key).is_some_and(|value| value.to_string() == wanted))
+                key_text(item, key)?;
+                left.by_ref().any(|other| other.get(key) == item.get(key))
             }
             None => left.by_ref().any(|other| other == item),
         };

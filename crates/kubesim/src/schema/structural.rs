@@ -165,7 +165,7 @@ fn check_list_words(words: &Map<String, Value>, path: &str, errors: &mut Vec<Fie
         match kind {
             "" => errors.push(FieldError::required(at("type"), &detail)),
             kind if kind != wanted => {
-                errors.push(FieldError::invalid(at("type"), &Value::from(kind), &detail))
+                errors.push(FieldError::invalid(at("type"), &Value::from(kind), &detail));
             }
             _ => {}
         }

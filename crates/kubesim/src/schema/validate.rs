@@ -259,7 +259,7 @@ impl Schema {
             }
             Value::Null | Value::Bool(_) => {}
         }
-        let is_unset = self.origin == Origin::BuiltIn && *value == Value::from("");
+        let is_unset = self.origin == Origin::BuiltIn && value.as_str() == Some("");
         if !limits.enumeration.is_empty()
             && !is_unset
             && !limits.enumeration.iter().any(|allowed| is_same(allowed, value))
