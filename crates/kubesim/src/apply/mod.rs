@@ -5,17 +5,37 @@
 //! conflicts with others over values that it would change.
 
 mod error;
+mod managed;
+mod set;
+#[cfg(test)]
+mod tests;
+mod typed;
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use managed::{Managed, Manager, Owned};
+use serde_json::{Map, Value};
+use set::Set;
+use typed::{Comparison, Typed};
 
 pub use error::{ApplyError, Conflict};
 
-use crate::schema::Schema;
+use crate::schema::{Origin, Schema};
+
+/// The annotation in which `kubectl apply` without `--server-side` keeps what it applied last.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The manager to whom fields belong that were there before anyone's fields were tracked.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// All annotations of an object together; one that would go beyond is left out.
+const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 
 /// The object after `manager` has applied `config` to it, with `managedFields` brought up to date.
 ///
-/// `live` is none when the object is to be created. The result is not yet defaulted or validated.
+/// `live` is none when the object is to be created. The result is neither pruned nor defaulted nor validated; where
+/// nothing changes, it equals the live object.
 pub fn apply(
     live: Option<&Value>,
     config: &Value,
@@ -25,13 +45,42 @@ pub fn apply(
     schema: Option<&Schema>,
     now: Timestamp,
 ) -> Result<Value, ApplyError> {
-    let _ = (live, config, manager, force, subresource, schema, now);
-    Err(ApplyError::Internal("server-side apply is not there yet".to_owned()))
+    if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
+        return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
+    }
+    let fields = Fields { typed: Typed { schema }, subresource, now };
+    let existing = live.cloned().unwrap_or_else(|| fields.empty(config));
+    let managed = Managed::of(&existing)
+        .map_err(|text| ApplyError::Internal(format!("failed to decode managed fields: {text}")))?;
+    let mut plain = existing.clone();
+    remove_managed_fields(&mut plain);
+    let outcome = fields.apply(&plain, config, managed.clone(), manager, force);
+    let (merged, managed) = match outcome {
+        Err(Refusal::Conflicts(conflicts)) if manager == "kubectl" => {
+            // kubectl may take over what it applied itself, client side, and nobody has changed since.
+            let left = fields.without_last_applied(&plain, conflicts);
+            match left.is_empty() {
+                true => fields.apply(&plain, config, managed, manager, true)?,
+                false => return Err(conflict_error(left)),
+            }
+        }
+        other => other?,
+    };
+    let mut result = merged;
+    if manager == "kubectl" && annotation(&result).is_some_and(|text| !text.is_empty()) {
+        update_last_applied(&mut result, config);
+    }
+    managed.write(&mut result);
+    if let Some(live) = live {
+        keep_times(live, &mut result);
+    }
+    Ok(result)
 }
 
 /// Brings `managedFields` up to date in an object that `manager` created, replaced or patched.
 ///
-/// `after` is the object as it will be stored, defaulted; `before` as it was, none when it is being created.
+/// `after` is the object as it will be stored, pruned and defaulted, but without what admission adds: that belongs to
+/// nobody. `before` is as it was, none when it is being created.
 pub fn track_update(
     before: Option<&Value>,
     after: &mut Value,
@@ -40,5 +89,302 @@ pub fn track_update(
     schema: Option<&Schema>,
     now: Timestamp,
 ) {
-    let _ = (before, after, manager, subresource, schema, now);
+    let fields = Fields { typed: Typed { schema }, subresource, now };
+    let existing = before.cloned().unwrap_or_else(|| fields.empty(after));
+    let of_existing = || Managed::of(&existing).unwrap_or_default();
+    // Subresources cannot change who owns what by hand.
+    let mut managed = match Managed::of(after) {
+        _ if subresource.is_some() => of_existing(),
+        _ if managed::is_reset(after) => Managed::default(),
+        Ok(managed) if !managed.managers.is_empty() => managed,
+        _ => of_existing(),
+    };
+    remove_managed_fields(after);
+    let mut plain = existing;
+    remove_managed_fields(&mut plain);
+    // What has no owners, having been stored without, gets none by updates.
+    if managed.managers.is_empty() && before.is_some() {
+        return;
+    }
+    fields.update(&plain, after, &mut managed, manager);
+    managed.cap();
+    managed.write(after);
+    if let Some(before) = before {
+        keep_times(before, after);
+    }
+}
+
+/// What stays the same during one request.
+struct Fields<'a> {
+    typed: Typed<'a>,
+    subresource: Option<&'a str>,
+    now: Timestamp,
+}
+
+enum Refusal {
+    Conflicts(Vec<(Manager, Vec<String>)>),
+    Internal(String),
+}
+
+impl From<Refusal> for ApplyError {
+    fn from(refusal: Refusal) -> ApplyError {
+        match refusal {
+            Refusal::Conflicts(conflicts) => conflict_error(conflicts),
+            Refusal::Internal(text) => ApplyError::Internal(text),
+        }
+    }
+}
+
+impl Fields<'_> {
+    /// An object of the kind in which nothing has been said yet, as Go's types have it.
+    fn empty(&self, object: &Value) -> Value {
+        let words = ["apiVersion", "kind"].into_iter();
+        let words = words.filter_map(|name| Some((name.to_owned(), object.get(name)?.clone())));
+        let mut empty = Value::Object(words.collect());
+        if let Some(schema) = self.typed.schema {
+            schema.fill_zero(&mut empty);
+        }
+        empty
+    }
+
+    fn apply(
+        &self,
+        live: &Value,
+        config: &Value,
+        mut managed: Managed,
+        manager: &str,
+        force: bool,
+    ) -> Result<(Value, Managed), Refusal> {
+        let failed = |what: &str, object: &Value, text: String| {
+            Refusal::Internal(format!("failed to create typed {what} object ({}): {text}", named(object)))
+        };
+        if managed.managers.is_empty() {
+            let empty = self.empty(live);
+            self.update(&empty, live, &mut managed, BEFORE_FIRST_APPLY);
+        }
+        self.typed.check(config, false).map_err(|text| failed("patch", config, text))?;
+        self.typed.check(live, true).map_err(|text| failed("live", live, text))?;
+        let version = text(config, "apiVersion").to_owned();
+        let merged = self
+            .typed
+            .merge(live, config)
+            .map_err(|text| Refusal::Internal(format!("failed to merge config: {text}")))?;
+        let applier = Manager::applier(manager, self.subresource);
+        let last = managed.managers.remove(&applier);
+        let owned = self.typed.fields(config).without_trees(&self.reset_fields());
+        let time = last.as_ref().and_then(|last| last.time.clone());
+        managed.managers.insert(applier.clone(), Owned { api_version: version, fields: owned, time });
+        let merged = match last {
+            Some(last) if !last.fields.is_empty() => self.prune(&merged, &managed, &last.fields),
+            _ => merged,
+        };
+        self.take_over(live, &merged, &mut managed, Some(&applier), force)?;
+        strip(&mut managed, &applier);
+        if merged == *live {
+            return Ok((live.clone(), managed));
+        }
+        if let Some(owned) = managed.managers.get_mut(&applier) {
+            owned.time = Some(managed::written(self.now));
+        }
+        Ok((merged, managed))
+    }
+
+    fn update(&self, before: &Value, after: &Value, managed: &mut Managed, manager: &str) {
+        let Ok(comparison) = self.take_over(before, after, managed, None, true) else { return };
+        let changed = comparison.modified.union(&comparison.added).without_trees(&self.reset_fields());
+        let changed = changed.difference(&stripped());
+        if changed.is_empty() {
+            return;
+        }
+        let version = text(after, "apiVersion").to_owned();
+        let updater = Manager::updater(manager, &version, self.subresource);
+        let earlier = managed.managers.get(&updater).map(|owned| owned.fields.clone()).unwrap_or_default();
+        let fields = changed.union(&earlier);
+        let time = Some(managed::written(self.now));
+        managed.managers.insert(updater, Owned { api_version: version, fields, time });
+    }
+
+    /// Takes changed and removed fields from all managers but one, unless that would be a conflict.
+    fn take_over(
+        &self,
+        before: &Value,
+        after: &Value,
+        managed: &mut Managed,
+        but: Option<&Manager>,
+        force: bool,
+    ) -> Result<Comparison, Refusal> {
+        let reset = self.reset_fields();
+        let found = self.typed.compare(before, after);
+        let comparison = Comparison {
+            removed: found.removed.without_trees(&reset),
+            modified: found.modified.without_trees(&reset),
+            added: found.added.without_trees(&reset),
+        };
+        let changed = comparison.modified.union(&comparison.added);
+        let mut conflicts = BTreeMap::new();
+        for (manager, owned) in managed.managers.iter().filter(|(manager, _)| Some(*manager) != but) {
+            let shared = owned.fields.intersection(&changed);
+            if !shared.is_empty() {
+                conflicts.insert(manager.clone(), shared);
+            }
+        }
+        if !force && !conflicts.is_empty() {
+            let each = |(manager, shared): (Manager, Set)| {
+                shared.paths().into_iter().map(move |path| (manager.clone(), path)).collect::<Vec<_>>()
+            };
+            return Err(Refusal::Conflicts(conflicts.into_iter().flat_map(each).collect()));
+        }
+        for (manager, owned) in managed.managers.iter_mut().filter(|(manager, _)| Some(*manager) != but) {
+            if let Some(shared) = conflicts.get(manager) {
+                owned.fields = owned.fields.difference(shared);
+            }
+            owned.fields = owned.fields.difference(&comparison.removed);
+        }
+        managed.managers.retain(|_, owned| !owned.fields.is_empty());
+        Ok(comparison)
+    }
+
+    /// Takes out what the applier had before, no longer applies, and nobody else owns.
+    fn prune(&self, merged: &Value, managed: &Managed, last: &Set) -> Value {
+        let typed = &self.typed;
+        let last = typed.with_named(last);
+        let pruned = typed.remove(merged, &last);
+        let owned = managed.managers.values().fold(Set::default(), |all, owned| all.union(&owned.fields));
+        let all = typed.with_named(&typed.fields(merged));
+        let left = typed.with_named(&typed.fields(&pruned));
+        let pruned = typed.remove(merged, &all.difference(&left.union(&typed.with_named(&owned))));
+        let left = typed.with_named(&typed.fields(&pruned));
+        typed.remove(merged, &all.difference(&left).intersection(&last))
+    }
+
+    /// Fields that a request to this resource cannot change, and so does not own.
+    fn reset_fields(&self) -> Set {
+        let Some(schema) = self.typed.schema else { return Set::default() };
+        match (self.subresource, schema.origin) {
+            (Some("status"), Origin::Crd) => Set::of_field(&["metadata"]).union(&Set::of_field(&["spec"])),
+            (Some("status"), Origin::BuiltIn) => Set::of_field(&["spec"]),
+            (None, _) if schema.resets_status() => Set::of_field(&["status"]),
+            _ => Set::default(),
+        }
+    }
+
+    /// The conflicts that are not about fields which kubectl applied last and which still are as it applied them.
+    fn without_last_applied(
+        &self,
+        live: &Value,
+        conflicts: Vec<(Manager, Vec<String>)>,
+    ) -> Vec<(Manager, Vec<String>)> {
+        let last = annotation(live).and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let Some(last) = last.filter(|last| last.get("apiVersion") == live.get("apiVersion")) else {
+            return conflicts;
+        };
+        if self.typed.check(&last, false).is_err() {
+            return conflicts;
+        }
+        let comparison = self.typed.compare(&last, live);
+        let allowed = self.typed.fields(&last);
+        let allowed = allowed.difference(&comparison.modified).difference(&comparison.added);
+        let allowed = allowed.difference(&comparison.removed);
+        conflicts.into_iter().filter(|(_, path)| !allowed.has_path(path)).collect()
+    }
+}
+
+/// Fields that every object has and nobody owns.
+fn stripped() -> Set {
+    const IN_METADATA: [&str; 9] = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    let whole = ["apiVersion", "kind", "metadata"].map(|name| Set::of_field(&[name]));
+    let inner = IN_METADATA.map(|name| Set::of_field(&["metadata", name]));
+    whole.iter().chain(&inner).fold(Set::default(), |all, one| all.union(one))
+}
+
+fn strip(managed: &mut Managed, manager: &Manager) {
+    if let Some(owned) = managed.managers.get_mut(manager) {
+        owned.fields = owned.fields.difference(&stripped());
+        if owned.fields.is_empty() {
+            managed.managers.remove(manager);
+        }
+    }
+}
+
+fn conflict_error(conflicts: Vec<(Manager, Vec<String>)>) -> ApplyError {
+    let one = |(manager, path): (Manager, Vec<String>)| Conflict {
+        message: format!("conflict with {}", manager.printed()),
+        field: set::printed(&path),
+    };
+    ApplyError::Conflict(conflicts.into_iter().map(one).collect())
+}
+
+/// An object as the real server names it in errors: `default/web; apps/v1, Kind=Deployment`.
+fn named(object: &Value) -> String {
+    let meta =
+        |name: &str| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str).unwrap_or_default();
+    let (version, kind) = (text(object, "apiVersion"), text(object, "kind"));
+    let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
+    format!("{}/{}; {version}, Kind={kind}", meta("namespace"), meta("name"))
+}
+
+fn text<'a>(object: &'a Value, name: &str) -> &'a str {
+    object.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn annotation(object: &Value) -> Option<&str> {
+    object.get("metadata")?.get("annotations")?.get(LAST_APPLIED)?.as_str()
+}
+
+/// Keeps the annotation of client-side apply in step, so that one may go back to it.
+fn update_last_applied(object: &mut Value, config: &Value) {
+    let mut applied = config.clone();
+    if let Some(annotations) = applied.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+    }
+    let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
+        return;
+    };
+    annotations.insert(LAST_APPLIED.to_owned(), Value::from(format!("{applied}\n")));
+    let size: usize =
+        annotations.iter().map(|(name, text)| name.len() + text.as_str().map_or(0, str::len)).sum();
+    if size > ANNOTATION_BYTES_MAX {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+fn remove_managed_fields(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+}
+
+/// Where nothing but times in `managedFields` differs, the old times stay: a request without effect changes nothing.
+fn keep_times(before: &Value, after: &mut Value) {
+    let without_times = |object: &Value| {
+        let mut object = object.clone();
+        let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+        if let Some(metadata) = metadata {
+            metadata.remove("resourceVersion");
+            let entries = metadata.get_mut("managedFields").and_then(Value::as_array_mut);
+            for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
+                entry.remove("time");
+            }
+        }
+        object
+    };
+    if without_times(before) != without_times(after) {
+        return;
+    }
+    let fields = |object: &Value| object.get("metadata")?.get("managedFields").cloned();
+    let (Some(fields), Some(Value::Object(metadata))) = (fields(before), after.get_mut("metadata")) else {
+        return;
+    };
+    let metadata: &mut Map<String, Value> = metadata;
+    metadata.insert("managedFields".to_owned(), fields);
 }

@@ -31,7 +31,8 @@ impl Schemas {
     /// The schema of a kind; the group of core kinds is empty.
     pub fn of(&self, group: &str, version: &str, kind: &str) -> Option<Schema> {
         let root = *self.kinds.get(&(group.to_owned(), version.to_owned(), kind.to_owned()))?;
-        Some(Schema { arena: self.arena.clone(), root, origin: Origin::BuiltIn, metadata: None })
+        let has_status = self.arena.node(root).properties.contains_key("status");
+        Some(Schema { arena: self.arena.clone(), root, origin: Origin::BuiltIn, metadata: None, has_status })
     }
 
     fn read(components: &'static Map<String, Value>) -> Schemas {

@@ -45,6 +45,21 @@ impl Schema {
         }
     }
 
+    /// Writes what Go never leaves out, and nothing else, into an object of a built-in kind: an object in which nothing
+    /// has been said yet.
+    pub(crate) fn fill_zero(&self, object: &mut Value) {
+        self.fill_zero_at(object, self.root, DEPTH_MAX);
+    }
+
+    fn fill_zero_at(&self, value: &mut Value, id: NodeId, left: usize) {
+        let (Some(left), Value::Object(map)) = (left.checked_sub(1), value) else { return };
+        for (name, field) in self.node(id).properties.iter().filter(|(_, field)| field.zero == Zero::Fill) {
+            let zero = self.default_of(None, field.zero, field.node);
+            let inner = map.entry(name.clone()).or_insert(zero.unwrap_or(Value::Null));
+            self.fill_zero_at(inner, field.node, left);
+        }
+    }
+
     fn default_item(&self, value: &mut Value, id: NodeId, left: usize) {
         let node = self.node(id);
         if self.origin == Origin::Crd

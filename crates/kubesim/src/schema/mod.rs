@@ -28,7 +28,7 @@ pub use openapi::{ResourceDoc, open_api_v3, open_api_v3_index};
 pub use structural::of_crd;
 
 pub(crate) use error::quoted;
-pub(crate) use node::{Arena, Merge, Node, NodeId, Origin};
+pub(crate) use node::{Arena, Kind, List, MapType, Merge, Node, NodeId, Origin};
 
 /// Objects may be nested this deep and no deeper. It is what our JSON reader takes from the wire; patches must not grow
 /// an object beyond it, or it could not be read back.
@@ -42,12 +42,24 @@ pub struct Schema {
     pub(crate) origin: Origin,
     /// What a CRD says about `metadata` beyond what every object's metadata must satisfy.
     pub(crate) metadata: Option<NodeId>,
+    /// `status` is written through a subresource, and only there.
+    pub(crate) has_status: bool,
 }
 
 impl Schema {
     /// Whether some part of the schema has rules in CEL, which are not enforced here.
     pub fn has_rules(&self) -> bool {
         self.arena.has_rules
+    }
+
+    /// The schema of a CRD whose version has the `status` subresource. Built-in kinds have it where they have a status.
+    pub fn with_status(self) -> Schema {
+        Schema { has_status: true, ..self }
+    }
+
+    /// Whether a request to the object itself leaves `status` as it is.
+    pub(crate) fn resets_status(&self) -> bool {
+        self.has_status
     }
 
     pub(crate) fn root(&self) -> &Node {

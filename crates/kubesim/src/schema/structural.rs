@@ -44,7 +44,7 @@ fn read(open_api_v3_schema: &Value) -> Schema {
     let root = reader.schema(open_api_v3_schema);
     let metadata = open_api_v3_schema.pointer("/properties/metadata").map(|metadata| reader.schema(metadata));
     reader.add_object_meta(root, OBJECT_META);
-    Schema { arena: Arc::new(reader.finish()), root, origin: Origin::Crd, metadata }
+    Schema { arena: Arc::new(reader.finish()), root, origin: Origin::Crd, metadata, has_status: false }
 }
 
 #[derive(Clone, Copy, Default)]

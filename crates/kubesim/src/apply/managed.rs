@@ -1,0 +1,205 @@
+//! `metadata.managedFields`: the managers of an object, each with its fields.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::set::Set;
+
+/// More managers than this that only update are merged into one, as the real server does it.
+const UPDATERS_MAX: usize = 10;
+const ANCIENT: &str = "ancient-changes";
+
+/// Who manages fields: what tells one entry from another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Manager {
+    pub(super) name: String,
+    pub(super) operation: Operation,
+    /// Only for updates: an applier is the same one whatever version it applies.
+    pub(super) api_version: Option<String>,
+    pub(super) subresource: Option<String>,
+}
+
+/// How a manager came by its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+/// What a manager has.
+#[derive(Debug, Clone)]
+pub(super) struct Owned {
+    pub(super) api_version: String,
+    pub(super) fields: Set,
+    pub(super) time: Option<String>,
+}
+
+/// All managers of an object.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Managed {
+    pub(super) managers: BTreeMap<Manager, Owned>,
+}
+
+impl Manager {
+    pub(super) fn applier(name: &str, subresource: Option<&str>) -> Manager {
+        let name = if name.is_empty() { "unknown" } else { name };
+        Manager {
+            name: name.to_owned(),
+            operation: Operation::Apply,
+            api_version: None,
+            subresource: subresource.map(str::to_owned),
+        }
+    }
+
+    pub(super) fn updater(name: &str, api_version: &str, subresource: Option<&str>) -> Manager {
+        let applier = Manager::applier(name, subresource);
+        Manager { operation: Operation::Update, api_version: Some(api_version.to_owned()), ..applier }
+    }
+
+    /// As the real server names it in conflicts.
+    pub(super) fn printed(&self) -> String {
+        let mut text = crate::schema::quoted(&self.name);
+        if let Some(subresource) = &self.subresource {
+            text.push_str(&format!(" with subresource {}", crate::schema::quoted(subresource)));
+        }
+        if let Some(version) = &self.api_version {
+            text.push_str(&format!(" using {version}"));
+        }
+        text
+    }
+}
+
+impl Managed {
+    /// Reads the entries of an object, or says what is wrong with them.
+    pub(super) fn of(object: &Value) -> Result<Managed, String> {
+        let mut managed = Managed::default();
+        let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        for (index, entry) in entries.into_iter().flatten().enumerate() {
+            let word = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+            let operation = match word("operation") {
+                "Apply" => Operation::Apply,
+                "Update" => Operation::Update,
+                _ => return Err("operation must be `Apply` or `Update`".to_owned()),
+            };
+            let api_version = word("apiVersion").to_owned();
+            if api_version.is_empty() {
+                return Err("apiVersion must not be empty".to_owned());
+            }
+            match word("fieldsType") {
+                "FieldsV1" => {}
+                "" => return Err(format!("missing fieldsType in managed fields entry {index}")),
+                other => {
+                    return Err(format!("invalid fieldsType \"{other}\" in managed fields entry {index}"));
+                }
+            }
+            let fields = match entry.get("fieldsV1") {
+                None | Some(Value::Null) => Set::default(),
+                Some(fields) => {
+                    Set::from_fields(fields).map_err(|text| format!("error decoding set: {text}"))?
+                }
+            };
+            let manager = Manager {
+                name: word("manager").to_owned(),
+                operation,
+                api_version: (operation == Operation::Update).then(|| api_version.clone()),
+                subresource: Some(word("subresource")).filter(|name| !name.is_empty()).map(str::to_owned),
+            };
+            let time = Some(word("time")).filter(|time| !time.is_empty()).map(str::to_owned);
+            managed.managers.insert(manager, Owned { api_version, fields, time });
+        }
+        Ok(managed)
+    }
+
+    /// Writes the entries into an object; none at all if there are none.
+    pub(super) fn write(&self, object: &mut Value) {
+        let mut entries: Vec<_> = self.managers.iter().collect();
+        entries.sort_by_key(|(manager, owned)| {
+            let seconds = owned.time.as_deref().and_then(|time| time.parse::<Timestamp>().ok());
+            (manager.operation, seconds.map_or(0, Timestamp::as_second), (*manager).clone())
+        });
+        let entries: Vec<Value> = entries.into_iter().map(|(manager, owned)| entry(manager, owned)).collect();
+        let Value::Object(map) = object else { return };
+        let metadata = map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+        let Value::Object(metadata) = metadata else { return };
+        match entries.is_empty() {
+            true => metadata.remove("managedFields"),
+            false => metadata.insert("managedFields".to_owned(), Value::Array(entries)),
+        };
+    }
+
+    /// Merges the oldest updaters into one when there are too many.
+    pub(super) fn cap(&mut self) {
+        let mut updaters: Vec<(i64, Manager)> = Vec::new();
+        for (manager, owned) in
+            self.managers.iter().filter(|(manager, _)| manager.operation == Operation::Update)
+        {
+            let time = owned.time.as_deref().and_then(|time| time.parse::<Timestamp>().ok());
+            updaters.push((time.map_or(0, Timestamp::as_second), manager.clone()));
+        }
+        updaters.sort();
+        let mut count = updaters.len();
+        let mut first: BTreeMap<String, Manager> = BTreeMap::new();
+        for (_, manager) in updaters {
+            if count <= UPDATERS_MAX {
+                break;
+            }
+            let Some(version) = manager.api_version.clone() else { continue };
+            let Some(oldest) = first.get(&version).cloned() else {
+                first.insert(version, manager);
+                continue;
+            };
+            let bucket = Manager::updater(ANCIENT, &version, None);
+            if !self.managers.contains_key(&bucket)
+                && let Some(owned) = self.managers.remove(&oldest)
+            {
+                self.managers.insert(bucket.clone(), owned);
+            }
+            let Some(owned) = self.managers.remove(&manager) else { continue };
+            let merged = self.managers.entry(bucket).or_insert_with(|| owned.clone());
+            merged.fields = merged.fields.union(&owned.fields);
+            merged.time = owned.time;
+            count -= 1;
+        }
+    }
+}
+
+fn entry(manager: &Manager, owned: &Owned) -> Value {
+    let mut entry = json!({
+        "manager": manager.name,
+        "operation": match manager.operation {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        },
+        "apiVersion": owned.api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": owned.fields.to_fields(),
+    });
+    if let Some(time) = &owned.time {
+        entry["time"] = Value::from(time.as_str());
+    }
+    if let Some(subresource) = &manager.subresource {
+        entry["subresource"] = Value::from(subresource.as_str());
+    }
+    entry
+}
+
+/// Whether a client asks for all ownership to be forgotten: an empty list, or one empty entry.
+pub(super) fn is_reset(object: &Value) -> bool {
+    match object.pointer("/metadata/managedFields") {
+        Some(Value::Array(entries)) => match entries.as_slice() {
+            [] => true,
+            [only] => only
+                .as_object()
+                .is_some_and(|entry| entry.values().all(|value| value.is_null() || value == "")),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// A time as the API writes it: whole seconds, UTC.
+pub(super) fn written(now: Timestamp) -> String {
+    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}

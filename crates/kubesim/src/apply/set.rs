@@ -1,0 +1,259 @@
+//! Sets of fields: which places in an object a manager owns, and how they are written in `fieldsV1`.
+//!
+//! A place is a chain of elements. An element is kept in the form in which it is written: `f:replicas`,
+//! `k:{"name":"web"}`, `v:"tcp"`, `i:0`; keys and values in one canonical spelling, so that equal ones are equal text.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::schema::DEPTH_MAX;
+
+/// A set of places. Each element may be a member itself, have members below it, or both.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Set {
+    entries: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Entry {
+    is_member: bool,
+    below: Set,
+}
+
+impl Entry {
+    fn is_empty(&self) -> bool {
+        !self.is_member && self.below.is_empty()
+    }
+}
+
+impl Set {
+    pub(super) fn of_field(path: &[&str]) -> Set {
+        let mut set = Set::default();
+        set.insert(&path.iter().map(|name| field(name)).collect::<Vec<_>>());
+        set
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.values().all(Entry::is_empty)
+    }
+
+    pub(super) fn insert(&mut self, path: &[String]) {
+        let Some((last, parents)) = path.split_last() else { return };
+        let mut set = self;
+        for element in parents {
+            set = &mut set.entries.entry(element.clone()).or_default().below;
+        }
+        set.entries.entry(last.clone()).or_default().is_member = true;
+    }
+
+    /// Whether the element is a member at this level.
+    pub(super) fn has(&self, element: &str) -> bool {
+        self.entries.get(element).is_some_and(|entry| entry.is_member)
+    }
+
+    /// Whether the whole path is a member.
+    pub(super) fn has_path(&self, path: &[String]) -> bool {
+        let Some((last, parents)) = path.split_last() else { return false };
+        let mut set = self;
+        for element in parents {
+            match set.below(element) {
+                Some(below) => set = below,
+                None => return false,
+            }
+        }
+        set.has(last)
+    }
+
+    /// What is below the element, if anything.
+    pub(super) fn below(&self, element: &str) -> Option<&Set> {
+        self.entries.get(element).map(|entry| &entry.below).filter(|below| !below.is_empty())
+    }
+
+    pub(super) fn union(&self, other: &Set) -> Set {
+        let mut result = self.clone();
+        result.add(other);
+        result
+    }
+
+    fn add(&mut self, other: &Set) {
+        for (element, theirs) in &other.entries {
+            let ours = self.entries.entry(element.clone()).or_default();
+            ours.is_member |= theirs.is_member;
+            ours.below.add(&theirs.below);
+        }
+    }
+
+    pub(super) fn intersection(&self, other: &Set) -> Set {
+        let shared = self.entries.iter().filter_map(|(element, ours)| {
+            let theirs = other.entries.get(element)?;
+            let entry = Entry {
+                is_member: ours.is_member && theirs.is_member,
+                below: ours.below.intersection(&theirs.below),
+            };
+            (!entry.is_empty()).then(|| (element.clone(), entry))
+        });
+        Set { entries: shared.collect() }
+    }
+
+    /// Without the members of the other set; what is below those stays.
+    pub(super) fn difference(&self, other: &Set) -> Set {
+        let kept = self.entries.iter().filter_map(|(element, ours)| {
+            let entry = match other.entries.get(element) {
+                None => ours.clone(),
+                Some(theirs) => Entry {
+                    is_member: ours.is_member && !theirs.is_member,
+                    below: ours.below.difference(&theirs.below),
+                },
+            };
+            (!entry.is_empty()).then(|| (element.clone(), entry))
+        });
+        Set { entries: kept.collect() }
+    }
+
+    /// Without the members of the other set and all that is below them.
+    pub(super) fn without_trees(&self, other: &Set) -> Set {
+        let kept = self.entries.iter().filter_map(|(element, ours)| {
+            let entry = match other.entries.get(element) {
+                None => ours.clone(),
+                Some(theirs) if theirs.is_member => Entry::default(),
+                Some(theirs) => {
+                    Entry { is_member: ours.is_member, below: ours.below.without_trees(&theirs.below) }
+                }
+            };
+            (!entry.is_empty()).then(|| (element.clone(), entry))
+        });
+        Set { entries: kept.collect() }
+    }
+
+    /// The same set with more members: an element that has something below it becomes one if `is_named` says so. The
+    /// closure gets a place of its caller's making for each level.
+    pub(super) fn with_named<P: Clone>(
+        &self,
+        place: &P,
+        step: &impl Fn(&P, &str) -> P,
+        is_named: &impl Fn(&P, &str) -> bool,
+    ) -> Set {
+        let entries = self.entries.iter().map(|(element, entry)| {
+            let below = entry.below.with_named(&step(place, element), step, is_named);
+            let is_member = entry.is_member || (!entry.below.is_empty() && is_named(place, element));
+            (element.clone(), Entry { is_member, below })
+        });
+        Set { entries: entries.collect() }
+    }
+
+    /// All members, those of a level before those below it.
+    pub(super) fn paths(&self) -> Vec<Vec<String>> {
+        fn gather(set: &Set, prefix: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+            for (element, _) in set.entries.iter().filter(|(_, entry)| entry.is_member) {
+                let mut path = prefix.clone();
+                path.push(element.clone());
+                found.push(path);
+            }
+            for (element, entry) in &set.entries {
+                prefix.push(element.clone());
+                gather(&entry.below, prefix, found);
+                prefix.pop();
+            }
+        }
+        let mut found = Vec::new();
+        gather(self, &mut Vec::new(), &mut found);
+        found
+    }
+
+    /// The set as `fieldsV1`.
+    pub(super) fn to_fields(&self) -> Value {
+        let written = self.entries.iter().filter(|(_, entry)| !entry.is_empty()).map(|(element, entry)| {
+            let mut below = entry.below.to_fields();
+            if let Value::Object(map) = &mut below
+                && entry.is_member
+                && !map.is_empty()
+            {
+                map.insert(".".to_owned(), Value::Object(Map::new()));
+            }
+            (element.clone(), below)
+        });
+        Value::Object(written.collect())
+    }
+
+    /// The set that `fieldsV1` describes, or what cannot be read in it.
+    pub(super) fn from_fields(fields: &Value) -> Result<Set, String> {
+        Set::read(fields, DEPTH_MAX)
+    }
+
+    fn read(fields: &Value, left: usize) -> Result<Set, String> {
+        let left = left.checked_sub(1).ok_or("nested too deep")?;
+        let mut set = Set::default();
+        let Value::Object(map) = fields else { return Err("expected an object".to_owned()) };
+        for (element, inner) in map.iter().filter(|(element, _)| *element != ".") {
+            let Some(element) = canonical(element)? else { continue };
+            let below = Set::read(inner, left)?;
+            let is_member = inner.get(".").is_some() || below.is_empty();
+            let entry = set.entries.entry(element).or_default();
+            entry.is_member |= is_member;
+            entry.below.add(&below);
+        }
+        Ok(set)
+    }
+}
+
+pub(super) fn field(name: &str) -> String {
+    format!("f:{name}")
+}
+
+/// The element of an item in a list of objects, by the keys that tell its items apart.
+pub(super) fn key(fields: Map<String, Value>) -> String {
+    let fields: Map<String, Value> = fields.into_iter().map(|(name, value)| (name, plain(value))).collect();
+    format!("k:{}", Value::Object(fields))
+}
+
+/// The element of an item in a list of scalars.
+pub(super) fn value(value: &Value) -> String {
+    format!("v:{}", plain(value.clone()))
+}
+
+/// A path as the real server prints it: `.spec.containers[name="web"].image`.
+pub(super) fn printed(path: &[String]) -> String {
+    path.iter().map(|element| printed_element(element)).collect()
+}
+
+fn printed_element(element: &str) -> String {
+    let (kind, rest) = element.split_at_checked(2).unwrap_or((element, ""));
+    match kind {
+        "f:" => format!(".{rest}"),
+        "k:" => {
+            let fields: Map<String, Value> = serde_json::from_str(rest).unwrap_or_default();
+            let pairs: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            format!("[{}]", pairs.join(","))
+        }
+        "v:" => format!("[={rest}]"),
+        _ => format!("[{rest}]"),
+    }
+}
+
+/// The one spelling of an element; none for a kind of element that nobody knows, which the real server skips.
+fn canonical(element: &str) -> Result<Option<String>, String> {
+    let (kind, rest) = element.split_at_checked(2).ok_or("key must be 2 characters long:")?;
+    if !kind.ends_with(':') {
+        return Err(format!("missing colon: {element}"));
+    }
+    match kind {
+        "f:" => Ok(Some(element.to_owned())),
+        "k:" => serde_json::from_str(rest).map(|fields| Some(key(fields))).map_err(|error| error.to_string()),
+        "v:" => serde_json::from_str(rest).map(|item| Some(value(&item))).map_err(|error| error.to_string()),
+        "i:" => rest.parse::<i64>().map(|_| Some(element.to_owned())).map_err(|error| error.to_string()),
+        _ => Ok(None),
+    }
+}
+
+/// Numbers that are equal are written the same: `80.0` is `80`.
+fn plain(value: Value) -> Value {
+    match value.as_f64() {
+        Some(number)
+            if !value.is_i64() && !value.is_u64() && number.fract() == 0.0 && number.abs() < 9e15 =>
+        {
+            Value::from(number as i64)
+        }
+        _ => value,
+    }
+}

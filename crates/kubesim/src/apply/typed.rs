@@ -1,0 +1,589 @@
+//! An object seen through its schema: how values are merged, compared, taken out, and which fields they have.
+//!
+//! Every walk stops where the schema says that a value is one whole (atomic), as structured-merge-diff does.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::set::{self, Set};
+use crate::schema::{DEPTH_MAX, Kind, List, MapType, NodeId, Schema};
+
+/// The type of a place in an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    /// A node of the schema.
+    Node(NodeId),
+    /// A place below a node that keeps unknown fields: objects are granular, lists are atomic.
+    Deduced,
+    /// A place that has no fields of its own.
+    Untyped,
+}
+
+/// What a value is, to a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Map { is_atomic: bool },
+    List,
+    AtomicList,
+    Scalar,
+}
+
+/// What differs between two values.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Comparison {
+    pub(super) removed: Set,
+    pub(super) modified: Set,
+    pub(super) added: Set,
+}
+
+/// An object's schema, or none: then everything is deduced.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Typed<'a> {
+    pub(super) schema: Option<&'a Schema>,
+}
+
+impl Typed<'_> {
+    pub(super) fn root(&self) -> Type {
+        self.schema.map_or(Type::Deduced, |schema| Type::Node(schema.root))
+    }
+
+    fn shape(&self, kind: Type, value: &Value) -> Shape {
+        let deduced = |is_atomic| match value {
+            Value::Object(_) => Shape::Map { is_atomic },
+            Value::Array(_) => Shape::AtomicList,
+            _ => Shape::Scalar,
+        };
+        let (Type::Node(id), Some(schema)) = (kind, self.schema) else {
+            return deduced(kind == Type::Untyped);
+        };
+        let node = schema.node(id);
+        let is_atomic = node.map == MapType::Atomic;
+        match node.kind {
+            Kind::Object => Shape::Map { is_atomic },
+            Kind::Array if node.list == List::Atomic => Shape::AtomicList,
+            Kind::Array => Shape::List,
+            Kind::Any if value.is_object() || value.is_array() => deduced(is_atomic),
+            Kind::Any | Kind::String | Kind::Integer | Kind::Number | Kind::Boolean | Kind::IntOrString => {
+                Shape::Scalar
+            }
+        }
+    }
+
+    /// The type of a field, and whether the schema names it.
+    pub(super) fn field(&self, kind: Type, name: &str) -> Option<(Type, bool)> {
+        match (kind, self.schema) {
+            (Type::Untyped, _) => Some((Type::Untyped, false)),
+            (Type::Deduced, _) | (_, None) => Some((Type::Deduced, false)),
+            (Type::Node(id), Some(schema)) => {
+                let node = schema.node(id);
+                if let Some(field) = node.properties.get(name) {
+                    return Some((Type::Node(field.node), true));
+                }
+                let is_open = node.preserve || node.properties.is_empty();
+                node.additional.map(Type::Node).or(is_open.then_some(Type::Deduced)).map(|kind| (kind, false))
+            }
+        }
+    }
+
+    fn field_or_deduced(&self, kind: Type, name: &str) -> (Type, bool) {
+        self.field(kind, name).unwrap_or((Type::Deduced, false))
+    }
+
+    pub(super) fn items(&self, kind: Type) -> Type {
+        match (kind, self.schema) {
+            (Type::Node(id), Some(schema)) => schema.node(id).items.map_or(Type::Untyped, Type::Node),
+            _ => Type::Untyped,
+        }
+    }
+
+    /// The element that stands for an item of a list which is a set or a map.
+    fn element(&self, kind: Type, item: &Value) -> Result<String, String> {
+        let (Type::Node(id), Some(schema)) = (kind, self.schema) else {
+            return Err("invalid indexing of non-associative list".to_owned());
+        };
+        let node = schema.node(id);
+        let List::Map(names) = &node.list else {
+            return match item {
+                Value::Object(_) => {
+                    Err("associative list without keys has an element that's a map type".to_owned())
+                }
+                Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+                Value::Null => {
+                    Err("associative list without keys has an element that's an explicit null".to_owned())
+                }
+                scalar => Ok(set::value(scalar)),
+            };
+        };
+        let object = match item {
+            Value::Object(object) => object,
+            Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
+            _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+        };
+        let mut key = Map::new();
+        for name in names {
+            let default = || {
+                let items = schema.node(node.items?);
+                items.properties.get(name)?.default.as_ref()
+            };
+            if let Some(value) = object.get(name).or_else(default) {
+                key.insert(name.clone(), value.clone());
+            }
+        }
+        if key.is_empty() {
+            let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
+                 values for any key fields)",
+                names.join(" ")
+            ));
+        }
+        Ok(set::key(key))
+    }
+
+    /// What in an object does not fit its type, with the place: `.spec.foo: field not declared in schema`.
+    pub(super) fn check(&self, object: &Value, may_repeat: bool) -> Result<(), String> {
+        self.check_at(self.root(), object, &mut Vec::new(), may_repeat)
+    }
+
+    fn check_at(
+        &self,
+        kind: Type,
+        value: &Value,
+        path: &mut Vec<String>,
+        may_repeat: bool,
+    ) -> Result<(), String> {
+        if path.len() > DEPTH_MAX {
+            return Err(format!("{}: nested too deep", set::printed(path)));
+        }
+        let at = |path: &[String], text: String| match path.is_empty() {
+            true => Err(text),
+            false => Err(format!("{}: {text}", set::printed(path))),
+        };
+        match (self.shape(kind, value), value) {
+            (_, Value::Null) => Ok(()),
+            (Shape::Map { .. }, Value::Object(map)) => {
+                for (name, value) in map {
+                    path.push(set::field(name));
+                    let Some((kind, _)) = self.field(kind, name) else {
+                        return at(path, "field not declared in schema".to_owned());
+                    };
+                    self.check_at(kind, value, path, may_repeat)?;
+                    path.pop();
+                }
+                Ok(())
+            }
+            (Shape::Map { .. }, other) => {
+                at(path, format!("expected map, got &{{{}}}", printed_value(other)))
+            }
+            (shape @ (Shape::List | Shape::AtomicList), Value::Array(list)) => {
+                let items = self.items(kind);
+                let mut seen = HashSet::new();
+                for (index, item) in list.iter().enumerate() {
+                    let element = match shape {
+                        Shape::List => match self.element(kind, item) {
+                            Ok(element) => element,
+                            Err(text) => return at(path, format!("element {index}: {text}")),
+                        },
+                        _ => format!("i:{index}"),
+                    };
+                    if shape == Shape::List && !seen.insert(element.clone()) && !may_repeat {
+                        let element = set::printed(&[element]);
+                        return at(path, format!("duplicate entries for key {element}"));
+                    }
+                    path.push(element);
+                    self.check_at(items, item, path, may_repeat)?;
+                    path.pop();
+                }
+                Ok(())
+            }
+            (Shape::List | Shape::AtomicList, other) => {
+                at(path, format!("expected list, got &{{{}}}", printed_value(other)))
+            }
+            (Shape::Scalar, other) => match self.scalar_error(kind, other) {
+                Some(text) => at(path, text),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn scalar_error(&self, kind: Type, value: &Value) -> Option<String> {
+        let (Type::Node(id), Some(schema)) = (kind, self.schema) else { return None };
+        match schema.node(id).kind {
+            Kind::Integer | Kind::Number if !value.is_number() => {
+                let found = match value {
+                    Value::String(_) => "string",
+                    Value::Bool(_) => "bool",
+                    Value::Array(_) => "[]interface {}",
+                    _ => "map[string]interface {}",
+                };
+                Some(format!("expected numeric (int or float), got {found}"))
+            }
+            Kind::String if !value.is_string() => Some(format!(
+                "expected string, got &value.valueUnstructured{{Value:{}}}",
+                printed_value(value)
+            )),
+            Kind::Boolean if !value.is_boolean() => {
+                Some(format!("expected boolean, got &{{{}}}", printed_value(value)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The fields that an object has.
+    pub(super) fn fields(&self, object: &Value) -> Set {
+        let mut set = Set::default();
+        self.gather(self.root(), object, &mut Vec::new(), &mut set);
+        set
+    }
+
+    fn gather(&self, kind: Type, value: &Value, path: &mut Vec<String>, set: &mut Set) {
+        match (self.shape(kind, value), value) {
+            (Shape::Map { is_atomic: true } | Shape::AtomicList | Shape::Scalar, _) => set.insert(path),
+            (Shape::Map { .. }, Value::Object(map)) => {
+                for (name, value) in map {
+                    let (kind, is_named) = self.field_or_deduced(kind, name);
+                    path.push(set::field(name));
+                    self.gather(kind, value, path, set);
+                    if value.is_null() || value.as_object().is_some_and(Map::is_empty) || !is_named {
+                        set.insert(path);
+                    }
+                    path.pop();
+                }
+            }
+            (Shape::List, Value::Array(list)) => {
+                let items = self.items(kind);
+                let elements: Vec<Option<String>> =
+                    list.iter().map(|item| self.element(kind, item).ok()).collect();
+                let mut count: HashMap<&str, usize> = HashMap::new();
+                for element in elements.iter().flatten() {
+                    *count.entry(element).or_default() += 1;
+                }
+                for (element, item) in elements.iter().zip(list) {
+                    let Some(element) = element else { continue };
+                    path.push(element.clone());
+                    // Items that have the same key are owned as a whole.
+                    if count.get(element.as_str()) == Some(&1) {
+                        self.gather(items, item, path, set);
+                    }
+                    set.insert(path);
+                    path.pop();
+                }
+            }
+            (Shape::Map { .. } | Shape::List, _) => {}
+        }
+    }
+
+    /// What has to change to get from one object to the other.
+    pub(super) fn compare(&self, from: &Value, to: &Value) -> Comparison {
+        let mut comparison = Comparison::default();
+        self.compare_at(self.root(), Some(from), Some(to), &mut Vec::new(), &mut comparison);
+        comparison
+    }
+
+    fn compare_at(
+        &self,
+        kind: Type,
+        from: Option<&Value>,
+        to: Option<&Value>,
+        path: &mut Vec<String>,
+        found: &mut Comparison,
+    ) {
+        // Equal values have nothing to report, at whatever depth.
+        if from == to {
+            return;
+        }
+        let (before, after) =
+            (from.map(|value| self.shape(kind, value)), to.map(|value| self.shape(kind, value)));
+        let mut is_leaf = false;
+        if let (Some(before), Some(after)) = (before, after)
+            && before != after
+        {
+            self.compare_as(before, kind, from, to, path, found);
+        }
+        if let Some(shape) = after.or(before) {
+            is_leaf = self.compare_as(shape, kind, from, to, path, found);
+        }
+        if !is_leaf {
+            match (from, to) {
+                (None, Some(_)) => found.added.insert(path),
+                (Some(_), None) => found.removed.insert(path),
+                _ => {}
+            }
+        }
+    }
+
+    /// Compares two values as if both had the shape; says whether they were taken as a whole.
+    fn compare_as(
+        &self,
+        shape: Shape,
+        kind: Type,
+        from: Option<&Value>,
+        to: Option<&Value>,
+        path: &mut Vec<String>,
+        found: &mut Comparison,
+    ) -> bool {
+        let is_whole = match shape {
+            Shape::Map { is_atomic: true } | Shape::AtomicList | Shape::Scalar => true,
+            Shape::Map { .. } => {
+                object(from).is_none_or(Map::is_empty) && object(to).is_none_or(Map::is_empty)
+            }
+            Shape::List => list(from).is_empty() && list(to).is_empty(),
+        };
+        if is_whole {
+            match (from, to) {
+                (None, _) => found.added.insert(path),
+                (_, None) => found.removed.insert(path),
+                _ => found.modified.insert(path),
+            }
+            return true;
+        }
+        match shape {
+            Shape::List => self.compare_lists(kind, list(from), list(to), path, found),
+            _ => {
+                let (from, to) = (object(from), object(to));
+                let only_new = |name: &&String| from.is_none_or(|from| !from.contains_key(*name));
+                let old = from.into_iter().flat_map(Map::keys);
+                for name in old.chain(to.into_iter().flat_map(Map::keys).filter(only_new)) {
+                    let (kind, _) = self.field_or_deduced(kind, name);
+                    path.push(set::field(name));
+                    let (from, to) = (from.and_then(|map| map.get(name)), to.and_then(|map| map.get(name)));
+                    self.compare_at(kind, from, to, path, found);
+                    path.pop();
+                }
+            }
+        }
+        false
+    }
+
+    fn compare_lists(
+        &self,
+        kind: Type,
+        from: &[Value],
+        to: &[Value],
+        path: &mut Vec<String>,
+        found: &mut Comparison,
+    ) {
+        let items = self.items(kind);
+        let mut order = Vec::new();
+        let mut pairs: HashMap<String, (Vec<&Value>, Vec<&Value>)> = HashMap::new();
+        for (is_old, item) in from.iter().map(|item| (true, item)).chain(to.iter().map(|item| (false, item)))
+        {
+            let Ok(element) = self.element(kind, item) else { continue };
+            let (old, new) = pairs.entry(element.clone()).or_insert_with(|| {
+                order.push(element);
+                Default::default()
+            });
+            if is_old { old.push(item) } else { new.push(item) }
+        }
+        for element in order {
+            let Some((old, new)) = pairs.get(&element) else { continue };
+            path.push(element);
+            match (old.as_slice(), new.as_slice()) {
+                (old @ ([] | [_]), new @ ([] | [_])) => {
+                    self.compare_at(items, old.first().copied(), new.first().copied(), path, found);
+                }
+                (old @ [_, _, ..], new @ [_, _, ..]) => {
+                    if old != new {
+                        found.modified.insert(path);
+                    }
+                }
+                ([_, _, ..], new) => {
+                    if let Some(new) = new.first() {
+                        self.compare_at(items, None, Some(*new), path, found);
+                    }
+                    found.removed.insert(path);
+                }
+                (old, _) => {
+                    if let Some(old) = old.first() {
+                        self.compare_at(items, Some(*old), None, path, found);
+                    }
+                    found.added.insert(path);
+                }
+            }
+            path.pop();
+        }
+    }
+
+    /// The left object with the right one laid over it.
+    pub(super) fn merge(&self, left: &Value, right: &Value) -> Result<Value, String> {
+        Ok(self.merge_at(self.root(), Some(left), Some(right))?.unwrap_or(Value::Null))
+    }
+
+    fn merge_at(
+        &self,
+        kind: Type,
+        left: Option<&Value>,
+        right: Option<&Value>,
+    ) -> Result<Option<Value>, String> {
+        let Some(shape) = right.or(left).map(|value| self.shape(kind, value)) else { return Ok(None) };
+        let is_whole = match shape {
+            Shape::Map { is_atomic: true } | Shape::AtomicList | Shape::Scalar => true,
+            Shape::Map { .. } => {
+                object(left).is_none_or(Map::is_empty) && object(right).is_none_or(Map::is_empty)
+            }
+            Shape::List => list(left).is_empty() && list(right).is_empty(),
+        };
+        if is_whole {
+            return Ok(right.or(left).cloned());
+        }
+        if shape == Shape::List {
+            let merged = self.merge_lists(kind, list(left), list(right))?;
+            return Ok((!merged.is_empty()).then_some(Value::Array(merged)));
+        }
+        let (left, right) = (object(left), object(right));
+        let mut merged = Map::new();
+        let only_new = |name: &&String| left.is_none_or(|left| !left.contains_key(*name));
+        let old = left.into_iter().flat_map(Map::keys);
+        for name in old.chain(right.into_iter().flat_map(Map::keys).filter(only_new)) {
+            let (kind, _) = self.field_or_deduced(kind, name);
+            let (left, right) = (left.and_then(|map| map.get(name)), right.and_then(|map| map.get(name)));
+            if let Some(value) = self.merge_at(kind, left, right)? {
+                merged.insert(name.clone(), value);
+            }
+        }
+        Ok((!merged.is_empty()).then_some(Value::Object(merged)))
+    }
+
+    /// Items of the right list keep their order among each other, and those of the left that it does not name keep
+    /// their places between the ones that both have.
+    fn merge_lists(&self, kind: Type, left: &[Value], right: &[Value]) -> Result<Vec<Value>, String> {
+        let items = self.items(kind);
+        let elements = |list: &[Value]| -> Result<Vec<String>, String> {
+            let element =
+                |(index, item)| self.element(kind, item).map_err(|text| format!("element {index}: {text}"));
+            list.iter().enumerate().map(element).collect()
+        };
+        let (left_names, right_names) = (elements(left)?, elements(right)?);
+        let mut on_left: HashMap<&str, Option<&Value>> = HashMap::new();
+        for (name, item) in left_names.iter().zip(left) {
+            // Items that share a key cannot be merged with one of the other side.
+            on_left.entry(name).and_modify(|value| *value = None).or_insert(Some(item));
+        }
+        let mut on_right: HashMap<&str, &Value> = HashMap::new();
+        for (name, item) in right_names.iter().zip(right) {
+            if on_right.insert(name, item).is_some() {
+                return Err(format!(
+                    "duplicate entries for key {}",
+                    set::printed(std::slice::from_ref(name))
+                ));
+            }
+        }
+        let mut shared = right_names.iter().filter(|name| on_left.contains_key(name.as_str())).peekable();
+        let mut done: HashSet<&str> = HashSet::new();
+        let mut merged = Vec::with_capacity(left.len().max(right.len()));
+        let (mut l, mut r) = (0, 0);
+        let mut take = |left: Option<&Value>, right: Option<&Value>| -> Result<(), String> {
+            merged.extend(self.merge_at(items, left, right)?);
+            Ok(())
+        };
+        while l < left_names.len() || r < right_names.len() {
+            if let (Some(ours), Some(theirs)) = (left_names.get(l), right_names.get(r)) {
+                if ours == theirs {
+                    done.insert(ours);
+                    take(
+                        on_left.get(ours.as_str()).copied().flatten(),
+                        on_right.get(ours.as_str()).copied(),
+                    )?;
+                    l += 1;
+                    r += 1;
+                    shared.next();
+                    continue;
+                }
+                if on_right.contains_key(ours.as_str()) && shared.peek().is_some_and(|next| *next != ours) {
+                    l += 1;
+                    continue;
+                }
+            }
+            if let Some(ours) = left_names.get(l) {
+                if !on_right.contains_key(ours.as_str()) {
+                    take(left.get(l), None)?;
+                    l += 1;
+                    continue;
+                } else if done.contains(ours.as_str()) {
+                    l += 1;
+                }
+            }
+            if let Some(theirs) = right_names.get(r) {
+                done.insert(theirs);
+                take(
+                    on_left.get(theirs.as_str()).copied().flatten(),
+                    on_right.get(theirs.as_str()).copied(),
+                )?;
+                r += 1;
+                if shared.peek().is_some_and(|next| *next == theirs) {
+                    shared.next();
+                }
+            }
+        }
+        Ok(merged)
+    }
+
+    /// The object without the fields of a set.
+    pub(super) fn remove(&self, object: &Value, fields: &Set) -> Value {
+        self.remove_at(self.root(), object, fields).unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    fn remove_at(&self, kind: Type, value: &Value, fields: &Set) -> Option<Value> {
+        match (self.shape(kind, value), value) {
+            (Shape::Map { is_atomic: false }, Value::Object(map)) if !map.is_empty() => {
+                let mut kept = Map::new();
+                for (name, value) in map {
+                    let element = set::field(name);
+                    if fields.has(&element) {
+                        continue;
+                    }
+                    let (kind, _) = self.field_or_deduced(kind, name);
+                    let value = match fields.below(&element) {
+                        Some(below) => self.remove_at(kind, value, below),
+                        None => Some(value.clone()),
+                    };
+                    kept.extend(value.map(|value| (name.clone(), value)));
+                }
+                (!kept.is_empty()).then_some(Value::Object(kept))
+            }
+            (Shape::List, Value::Array(list)) if !list.is_empty() => {
+                let items = self.items(kind);
+                let mut kept = Vec::new();
+                for item in list {
+                    let Ok(element) = self.element(kind, item) else { continue };
+                    if fields.has(&element) {
+                        continue;
+                    }
+                    match fields.below(&element) {
+                        Some(below) => kept.extend(self.remove_at(items, item, below)),
+                        None => kept.push(item.clone()),
+                    }
+                }
+                (!kept.is_empty()).then_some(Value::Array(kept))
+            }
+            (Shape::Scalar, value) => Some(value.clone()),
+            // Something below a value that is one whole cannot be taken out without it.
+            _ => None,
+        }
+    }
+
+    /// The set in which named fields are members wherever something below them is.
+    pub(super) fn with_named(&self, set: &Set) -> Set {
+        let step = |kind: &Type, element: &str| match element.strip_prefix("f:") {
+            Some(name) => self.field_or_deduced(*kind, name).0,
+            None => self.items(*kind),
+        };
+        let is_named = |kind: &Type, element: &str| {
+            element.strip_prefix("f:").is_some_and(|name| self.field_or_deduced(*kind, name).1)
+        };
+        set.with_named(&self.root(), &step, &is_named)
+    }
+}
+
+fn object(value: Option<&Value>) -> Option<&Map<String, Value>> {
+    value.and_then(Value::as_object)
+}
+
+fn list(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn printed_value(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
