@@ -33,6 +33,7 @@ pub struct Cluster {
     kubeconfig: String,
     controllers: bool,
     client: Client,
+    directory: PathBuf,
     kubectl: PathBuf,
     /// This process's own, so that a kubectl which it leaves behind ends with it.
     home: Scratch,
@@ -81,6 +82,7 @@ impl Cluster {
             authority,
             kubeconfig,
             controllers: directory.join(CONTROLLERS).exists(),
+            directory: directory.to_owned(),
             kubectl: binaries.program("kubectl"),
             home,
         })
@@ -104,6 +106,11 @@ impl Cluster {
     /// A file with [`Cluster::kubeconfig`].
     pub fn kubeconfig_path(&self) -> PathBuf {
         self.home.path().join("kubeconfig")
+    }
+
+    /// The directory with its keys and the logs of its programs.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Whether a kube-controller-manager and a kube-scheduler run: without them Deployments get no pods,

@@ -1,7 +1,6 @@
 //! A cluster of a test's own, which may fail.
 
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Signal;
@@ -21,7 +20,7 @@ use crate::scratch::Scratch;
 pub struct OwnCluster {
     cluster: Cluster,
     servers: Mutex<Servers>,
-    place: Scratch,
+    _place: Scratch,
 }
 
 impl Deref for OwnCluster {
@@ -37,7 +36,7 @@ impl OwnCluster {
         let etcd = Place::shared()?.etcd(binaries)?;
         let place = scratch()?;
         let (servers, cluster) = Servers::start(binaries, place.path(), place.path(), &etcd, options)?;
-        Ok(OwnCluster { cluster, servers: Mutex::new(servers), place })
+        Ok(OwnCluster { cluster, servers: Mutex::new(servers), _place: place })
     }
 
     /// The process id of its API server while it runs.
@@ -48,11 +47,6 @@ impl OwnCluster {
     /// The process ids of its controllers, when it was started with them.
     pub fn controller_pids(&self) -> Vec<u32> {
         self.servers().controller_pids()
-    }
-
-    /// The directory with its keys and the logs of its programs.
-    pub fn directory(&self) -> &Path {
-        self.place.path()
     }
 
     /// Kills its API server with `kill -9`: connections break and new ones are refused.

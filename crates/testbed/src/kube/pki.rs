@@ -62,9 +62,17 @@ impl Authority {
     }
 }
 
-/// A key with which tokens of service accounts are signed.
-pub(super) fn signing_key() -> anyhow::Result<String> {
-    Ok(KeyPair::generate()?.serialize_pem())
+/// The key with which tokens of service accounts are signed, as PEM.
+pub(super) struct SigningKey {
+    pub(super) private: String,
+    pub(super) public: String,
+}
+
+impl SigningKey {
+    pub(super) fn new() -> anyhow::Result<SigningKey> {
+        let key = KeyPair::generate()?;
+        Ok(SigningKey { private: key.serialize_pem(), public: key.public_key_pem() })
+    }
 }
 
 fn named(name: &str, group: Option<&str>) -> anyhow::Result<CertificateParams> {

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::Options;
 use super::binaries::Binaries;
 use super::cluster::{Access, CONTROLLERS_DEADLINE, Cluster};
-use super::pki::{Authority, Identity, kubeconfig, signing_key};
+use super::pki::{Authority, SigningKey, kubeconfig};
 use super::program::Program;
 use crate::{port, random, wait_until};
 
@@ -214,8 +214,13 @@ fn launch_api_server(
 }
 
 fn write_keys(authority: &Authority, files: &Path) -> anyhow::Result<()> {
-    let Identity { certificate, key } = authority.server()?;
-    for (name, text) in [("apiserver.crt", certificate), ("apiserver.key", key), ("sa.key", signing_key()?)] {
+    let (server, signing) = (authority.server()?, SigningKey::new()?);
+    for (name, text) in [
+        ("apiserver.crt", server.certificate),
+        ("apiserver.key", server.key),
+        ("sa.key", signing.private),
+        ("sa.pub", signing.public),
+    ] {
         std::fs::write(files.join(name), text).with_context(|| format!("{name} was not written"))?;
     }
     Ok(())
@@ -235,8 +240,7 @@ fn api_server_flags(files: &Path, etcd: &Path) -> Vec<String> {
         format!("--tls-private-key-file={}", file("apiserver.key")),
         format!("--client-ca-file={}", file("ca.crt")),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        // The private key holds the public one too.
-        format!("--service-account-key-file={}", file("sa.key")),
+        format!("--service-account-key-file={}", file("sa.pub")),
         format!("--service-account-signing-key-file={}", file("sa.key")),
         "--authorization-mode=RBAC".to_owned(),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
