@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::node::{Kind, NodeId, Origin, Zero};
-use super::{DEPTH_MAX, Schema};
+use super::{DEPTH_MAX, Schema, computed};
 
 impl Schema {
     /// Writes the schema's defaults into the object where fields are missing.
@@ -16,6 +16,9 @@ impl Schema {
         let node = self.node(id);
         match value {
             Value::Object(map) => {
+                if let (Origin::BuiltIn, Some(go_type)) = (self.origin, &node.go_type) {
+                    computed::before_constants(go_type, map);
+                }
                 for (name, field) in &node.properties {
                     let child = self.node(field.node);
                     let is_unset = match map.get(name) {
@@ -53,7 +56,9 @@ impl Schema {
 
     fn fill_zero_at(&self, value: &mut Value, id: NodeId, left: usize) {
         let (Some(left), Value::Object(map)) = (left.checked_sub(1), value) else { return };
-        for (name, field) in self.node(id).properties.iter().filter(|(_, field)| field.zero == Zero::Fill) {
+        for (name, field) in
+            self.node(id).properties.iter().filter(|(_, field)| matches!(field.zero, Zero::Fill | Zero::Null))
+        {
             let zero = self.default_of(None, field.zero, field.node);
             let inner = map.entry(name.clone()).or_insert(zero.unwrap_or(Value::Null));
             self.fill_zero_at(inner, field.node, left);
@@ -76,8 +81,10 @@ impl Schema {
         if let Some(default) = default {
             return Some(default.clone());
         }
-        if zero != Zero::Fill {
-            return None;
+        match zero {
+            Zero::Keep | Zero::Omit | Zero::OmitStruct => return None,
+            Zero::Null => return Some(Value::Null),
+            Zero::Fill => {}
         }
         // What Go writes for a field that it never leaves out.
         Some(match self.node(id).kind {

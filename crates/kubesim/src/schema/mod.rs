@@ -5,6 +5,7 @@
 //! (`x-kubernetes-validations`) are read but never enforced: [`Schema::has_rules`] says so, for a warning.
 
 mod builtin;
+mod computed;
 mod decode;
 mod default;
 mod error;

@@ -69,6 +69,8 @@ pub(crate) enum Zero {
     Omit,
     /// Always there: when missing it is written as its zero value.
     Fill,
+    /// Always there: when missing it is written as null.
+    Null,
     /// A struct that disappears when all its fields are zero.
     OmitStruct,
 }
@@ -311,6 +313,7 @@ impl<'a> Reader<'a> {
             zero: match property.get("x-go-zero").and_then(Value::as_str) {
                 Some("omit") => Zero::Omit,
                 Some("fill") => Zero::Fill,
+                Some("null") => Zero::Null,
                 Some("omit-struct") => Zero::OmitStruct,
                 _ => Zero::Keep,
             },

@@ -93,7 +93,7 @@ impl Pruning<'_> {
         if value.is_null() {
             let has_default = field.is_some_and(|field| field.default.is_some()) || node.default.is_some();
             return match self.schema.origin {
-                Origin::BuiltIn => node.kind != Kind::Any,
+                Origin::BuiltIn => !field.is_some_and(|field| field.zero == Zero::Null),
                 // A default takes the place of a null later.
                 Origin::Crd => !node.nullable && !has_default && node.kind != Kind::Any,
             };
@@ -101,7 +101,7 @@ impl Pruning<'_> {
         match field.map(|field| field.zero) {
             Some(Zero::Omit) => is_zero(value),
             Some(Zero::OmitStruct) => value.as_object().is_some_and(Map::is_empty),
-            Some(Zero::Keep | Zero::Fill) | None => false,
+            Some(Zero::Keep | Zero::Fill | Zero::Null) | None => false,
         }
     }
 
