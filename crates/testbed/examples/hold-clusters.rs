@@ -1,15 +1,20 @@
-//! Holds the shared cluster and one of its own until it is killed, for the test that neither outlives that. It
-//! prints the directories in which their programs work, and then `ready`.
+//! Holds the shared cluster, and with the argument `own` one of its own, until it is killed: for the test that
+//! neither outlives that. It prints the directories in which their programs work, and then `ready`.
 
 use anyhow::Context;
 use testbed::kube;
 
 fn main() -> anyhow::Result<()> {
     let shared = kube::shared().context(kube::MISSING)?;
-    let own = kube::own(kube::Options::default()).context(kube::MISSING)?;
     let place = shared.directory().parent().context("a shared cluster is in the place of its run")?;
     println!("directory {}", place.display());
-    println!("directory {}", own.directory().display());
+    let own = match std::env::args().nth(1).as_deref() {
+        Some("own") => Some(kube::own(kube::Options::default()).context(kube::MISSING)?),
+        _ => None,
+    };
+    if let Some(own) = &own {
+        println!("directory {}", own.directory().display());
+    }
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
     Ok(())

@@ -1,4 +1,6 @@
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -81,32 +83,29 @@ fn own_clusters_hold_data_of_their_own() {
 }
 
 #[test]
-fn a_killed_api_server_comes_back_with_its_data_at_the_same_address() {
+fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_same_address() {
     let Some(cluster) = cluster(Options::default()) else { return };
     let (url, first) = (cluster.url().to_owned(), cluster.pid().unwrap());
     kubectl(&cluster, "create configmap mine --from-literal=a=b").unwrap();
+
+    cluster.pause().unwrap();
+    let begin = Instant::now();
+    let error = kubectl(&cluster, "get --raw /readyz --request-timeout=1s").unwrap_err();
+    assert!(begin.elapsed() >= Duration::from_secs(1), "a paused server refuses nothing: {error}");
+    cluster.resume().unwrap();
+    wait_until("it is ready again", SOON, || cluster.is_ready().then_some(())).unwrap();
 
     cluster.kill().unwrap();
     assert_eq!(cluster.pid(), None);
     assert!(!cluster.is_ready());
     assert!(cluster.kill().is_err(), "it is not running");
+    assert!(cluster.pause().is_err(), "it is not running");
 
     cluster.start_again().unwrap();
     assert_ne!(cluster.pid().unwrap(), first);
     assert!(cluster.start_again().is_err(), "it runs already");
     assert_eq!(cluster.url(), url);
     assert_eq!(kubectl(&cluster, "get configmap mine -o jsonpath={.data.a}").unwrap(), "b");
-}
-
-#[test]
-fn a_paused_api_server_says_nothing_until_it_is_resumed() {
-    let Some(cluster) = cluster(Options::default()) else { return };
-    cluster.pause().unwrap();
-    let begin = Instant::now();
-    let error = kubectl(&cluster, "get --raw /readyz --request-timeout=1s").unwrap_err();
-    assert!(begin.elapsed() >= Duration::from_secs(1), "{error}");
-    cluster.resume().unwrap();
-    wait_until("it is ready again", SOON, || cluster.is_ready().then_some(())).unwrap();
 
     // One that is paused ends with its cluster all the same.
     cluster.pause().unwrap();
@@ -125,36 +124,63 @@ fn a_flag_that_the_api_server_refuses_is_told_with_its_log() {
     assert!(error.contains("no-such-flag"), "{error}");
 }
 
+/// A process that holds the shared cluster of `run` and perhaps one of its own, and the directories in which
+/// their programs work.
+fn holder(run: Option<&Path>, own: &str) -> (Child, Vec<PathBuf>) {
+    let mut command = Command::new(example_path("hold-clusters").unwrap());
+    // Its clusters are not those of this test run, which live on.
+    command.arg(own).env_remove("SHIPSHAPE_TEST_RUN").envs(run.map(|run| ("SHIPSHAPE_TEST_RUN", run)));
+    let mut child = Child::start(command).unwrap();
+    let mut directories = Vec::new();
+    while let Some(("directory", directory)) = child.line(SOON).unwrap().split_once(' ') {
+        directories.push(PathBuf::from(directory));
+    }
+    (child, directories)
+}
+
+/// The programs that work in `directory`, by process id.
+fn programs_in(directory: &Path) -> BTreeSet<OsString> {
+    let works_there = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == directory)
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(works_there).map(|entry| entry.file_name()).collect()
+}
+
 /// The promise of the whole crate, kept for etcd, the shared cluster and one of a test's own.
 #[test]
 fn no_cluster_outlives_a_test_process_that_was_killed() {
     if !is_installed().unwrap() {
         return parts::skip(parts::KUBERNETES, MISSING);
     }
-    let mut command = Command::new(example_path("hold-clusters").unwrap());
-    // Its clusters are its own, not those of this test run, which live on.
-    command.env_remove("SHIPSHAPE_TEST_RUN");
-    let mut child = Child::start(command).unwrap();
-    let mut directories = Vec::new();
-    loop {
-        let line = child.line(SOON).unwrap();
-        match line.split_once(' ') {
-            Some(("directory", directory)) => directories.push(PathBuf::from(directory)),
-            _ => break,
-        }
-    }
-    assert_eq!(directories.len(), 2, "the shared place and the own cluster");
-    let working = || {
-        let cwd = |entry: std::fs::DirEntry| std::fs::read_link(entry.path().join("cwd")).ok();
-        let inside = |cwd: &PathBuf| directories.contains(cwd);
-        std::fs::read_dir("/proc").unwrap().flatten().filter_map(cwd).filter(inside).count()
-    };
-    // An etcd and two API servers, and the controllers of the shared one where they are installed.
-    assert!(working() >= 3, "{} work in {directories:?}", working());
+    let (mut child, directories) = holder(None, "own");
+    assert_eq!(directories.len(), 2, "those of the shared and of the own cluster");
+    assert!(programs_in(&directories[0]).len() >= 2, "etcd and the shared API server");
+    assert_eq!(programs_in(&directories[1]).len(), 1, "the own API server");
 
     child.kill9().unwrap();
     wait_until("the clusters and their directories are gone", SOON, || {
-        (working() == 0 && !directories.iter().any(|directory| directory.exists())).then_some(())
+        let gone = |directory: &PathBuf| programs_in(directory).is_empty() && !directory.exists();
+        directories.iter().all(gone).then_some(())
     })
     .unwrap();
+}
+
+#[test]
+fn processes_of_a_run_share_a_cluster_that_outlives_each_of_them() {
+    if !is_installed().unwrap() {
+        return parts::skip(parts::KUBERNETES, MISSING);
+    }
+    let run = place::scratch().unwrap();
+    let (mut first, directories) = holder(Some(run.path()), "none");
+    assert_eq!(directories, [run.path()]);
+    let started = programs_in(run.path());
+    first.kill9().unwrap();
+
+    let (_second, directories) = holder(Some(run.path()), "none");
+    assert_eq!(directories, [run.path()]);
+    assert_eq!(programs_in(run.path()), started, "nothing has ended, nothing was started again");
+    let path = run.path().to_owned();
+    drop(run);
+    assert!(programs_in(&path).is_empty());
 }
