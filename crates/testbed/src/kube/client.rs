@@ -12,8 +12,10 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::pki::Identity;
 
-/// A server that starts or is paused accepts connections and says nothing.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// A server that starts or is paused accepts connections and says nothing; then it is asked again.
+const GET_TIMEOUT: Duration = Duration::from_secs(5);
+/// What was asked for only once may take its time on a machine that also compiles.
+const POST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asks one API server, as one user.
 #[derive(Clone, Debug)]
@@ -42,18 +44,18 @@ impl Client {
     }
 
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Answer> {
-        self.request("GET", path, "").with_context(|| format!("GET {path}"))
+        self.request("GET", path, "", GET_TIMEOUT).with_context(|| format!("GET {path}"))
     }
 
     pub(super) fn post(&self, path: &str, json: &str) -> anyhow::Result<Answer> {
-        self.request("POST", path, json).with_context(|| format!("POST {path}"))
+        self.request("POST", path, json, POST_TIMEOUT).with_context(|| format!("POST {path}"))
     }
 
     /// HTTP/1.0, in which the end of the connection is the end of the body.
-    fn request(&self, method: &str, path: &str, json: &str) -> anyhow::Result<Answer> {
-        let tcp = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
-        tcp.set_read_timeout(Some(TIMEOUT))?;
-        tcp.set_write_timeout(Some(TIMEOUT))?;
+    fn request(&self, method: &str, path: &str, json: &str, timeout: Duration) -> anyhow::Result<Answer> {
+        let tcp = TcpStream::connect_timeout(&self.address, timeout)?;
+        tcp.set_read_timeout(Some(timeout))?;
+        tcp.set_write_timeout(Some(timeout))?;
         let name = ServerName::IpAddress(self.address.ip().into());
         let mut stream = StreamOwned::new(ClientConnection::new(Arc::clone(&self.config), name)?, tcp);
         let length = json.len();

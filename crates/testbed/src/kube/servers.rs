@@ -262,6 +262,9 @@ fn common_controller_flags(
     Ok(vec![
         format!("--kubeconfig={}", config.display()),
         "--leader-elect=false".to_owned(),
+        // Many tests share them; their own limits are meant for a cluster's steady life.
+        "--kube-api-qps=500".to_owned(),
+        "--kube-api-burst=1000".to_owned(),
         // Nobody asks them anything.
         "--secure-port=0".to_owned(),
         "--authentication-skip-lookup=true".to_owned(),

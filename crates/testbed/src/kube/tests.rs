@@ -84,7 +84,10 @@ fn own_clusters_hold_data_of_their_own() {
 
 #[test]
 fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_same_address() {
-    let Some(cluster) = cluster(Options::default()) else { return };
+    let controllers = Binaries::find().unwrap().is_some_and(|found| found.have_controllers());
+    let options = if controllers { Options::default().with_controllers() } else { Options::default() };
+    let Some(cluster) = cluster(options) else { return };
+    assert_eq!(cluster.has_controllers(), controllers);
     let (url, first) = (cluster.url().to_owned(), cluster.pid().unwrap());
     kubectl(&cluster, "create configmap mine --from-literal=a=b").unwrap();
 
@@ -106,6 +109,8 @@ fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_sam
     assert!(cluster.start_again().is_err(), "it runs already");
     assert_eq!(cluster.url(), url);
     assert_eq!(kubectl(&cluster, "get configmap mine -o jsonpath={.data.a}").unwrap(), "b");
+    // The controllers have found their way back too: a namespace waits for them.
+    cluster.namespace("again").unwrap();
 
     // One that is paused ends with its cluster all the same.
     cluster.pause().unwrap();
