@@ -1,0 +1,64 @@
+//! What cases work with.
+
+use serde_json::{Value, json};
+
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/{ns}/configmaps";
+pub(crate) const PODS: &str = "/api/v1/namespaces/{ns}/pods";
+pub(crate) const SECRETS: &str = "/api/v1/namespaces/{ns}/secrets";
+pub(crate) const SERVICES: &str = "/api/v1/namespaces/{ns}/services";
+pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/{ns}/deployments";
+pub(crate) const BUDGETS: &str = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets";
+pub(crate) const NODES: &str = "/api/v1/nodes";
+pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+pub(crate) fn config_map(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "colour": "red" } })
+}
+
+pub(crate) fn labelled(name: &str, labels: Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "labels": labels } })
+}
+
+/// A pod that no scheduler takes, so that only the case changes it.
+pub(crate) fn pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "app": "web" } },
+        "spec": {
+            "schedulerName": "nobody", "automountServiceAccountToken": false,
+            "containers": [{ "name": "main", "image": "example.test/web:1" }]
+        }
+    })
+}
+
+pub(crate) fn template() -> Value {
+    json!({
+        "metadata": { "labels": { "app": "web" } },
+        "spec": { "containers": [{ "name": "main", "image": "example.test/web:1" }] }
+    })
+}
+
+pub(crate) fn deployment(name: &str, replicas: i32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": "web" } }, "template": template() }
+    })
+}
+
+/// A CRD of a group of its own, with that schema.
+pub(crate) fn crd(scope: &str, schema: Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "ships.{id}.example.test" },
+        "spec": {
+            "group": "{id}.example.test", "scope": scope,
+            "names": { "kind": "Ship", "plural": "ships", "singular": "ship", "shortNames": ["sh"] },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }]
+        }
+    })
+}
+
+pub(crate) const SHIPS: &str = "/apis/{id}.example.test/v1/namespaces/{ns}/ships";
+
+pub(crate) fn ship(name: &str, spec: Value) -> Value {
+    json!({ "apiVersion": "{id}.example.test/v1", "kind": "Ship", "metadata": { "name": name }, "spec": spec })
+}

@@ -1,0 +1,87 @@
+//! Makes the answers of two servers alike where they may differ: names that were drawn, times, uids, versions.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+static UID: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").expect("a valid pattern")
+});
+static TIME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").expect("a valid pattern"));
+static AGE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^(\d+[smhd])+$|^<invalid>$").expect("a valid pattern"));
+static ADDRESS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\b10\.\d+\.\d+\.\d+\b").expect("a valid pattern"));
+static TOKEN_VOLUME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("kube-api-access-[a-z0-9]{5}").expect("a valid pattern"));
+
+/// What one conversation calls by names of its own: what it is called there, and here.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names(Vec<(String, String)>);
+
+impl Names {
+    pub(crate) fn add(&mut self, found: &str, shown: &str) {
+        self.0.push((found.to_owned(), shown.to_owned()));
+    }
+
+    /// From what a case writes to what is sent.
+    pub(crate) fn fill_in(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (found, shown)| text.replace(shown, found))
+    }
+
+    /// From what a server answers to what is compared.
+    fn take_out(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (found, shown)| text.replace(found, shown))
+    }
+
+    pub(crate) fn text(&self, text: &str) -> String {
+        let text = self.take_out(text);
+        let text = UID.replace_all(&text, "<uid>");
+        let text = TIME.replace_all(&text, "<time>");
+        let text = TOKEN_VOLUME.replace_all(&text, "kube-api-access-<drawn>");
+        ADDRESS.replace_all(&text, "<address>").into_owned()
+    }
+
+    pub(crate) fn value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Object(fields) => {
+                for (key, field) in fields.iter_mut() {
+                    match (key.as_str(), &*field) {
+                        ("resourceVersion", Value::String(version)) if !version.is_empty() => {
+                            *field = "<version>".into();
+                        }
+                        ("continue", Value::String(token)) if !token.is_empty() => *field = "<token>".into(),
+                        ("cells", Value::Array(_)) => self.cells(field),
+                        _ => self.value(field),
+                    }
+                }
+                // Keys may be names too, as in fieldsV1.
+                let renamed: Vec<(String, String)> = fields
+                    .keys()
+                    .map(|key| (key.clone(), self.text(key)))
+                    .filter(|(key, shown)| key != shown)
+                    .collect();
+                for (key, shown) in renamed {
+                    if let Some(field) = fields.remove(&key) {
+                        fields.insert(shown, field);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// In a table, how old something is is a cell like any other.
+    fn cells(&self, cells: &mut Value) {
+        self.value(cells);
+        for cell in cells.as_array_mut().into_iter().flatten() {
+            if cell.as_str().is_some_and(|text| AGE.is_match(text)) {
+                *cell = "<age>".into();
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The server, started once, and how a case is held with one of them.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::normal::Names;
+use crate::script::{Case, Script, Transcript};
+
+/// What there is.
+pub(crate) struct Servers {
+    runtime: tokio::runtime::Runtime,
+    real: OnceLock<Option<Client>>,
+}
+
+impl Default for Servers {
+    fn default() -> Servers {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        Servers { runtime: runtime.expect("a runtime"), real: OnceLock::new() }
+    }
+}
+
+impl Servers {
+    /// The real one; none where this machine has none.
+    pub(crate) fn real(&self) -> Option<&Client> {
+        let connect = || testbed::kube::shared().map(|it| self.runtime.block_on(connect(it.kubeconfig())));
+        self.real.get_or_init(connect).as_ref()
+    }
+
+    /// Holds a case with one of them, in a new namespace; what was heard, or what went against it.
+    pub(crate) fn hold(&self, case: &Case, client: &Client) -> Result<Transcript, String> {
+        let held = AssertUnwindSafe(hold(case, client.clone())).catch_unwind();
+        self.runtime.block_on(held).map_err(|panic| {
+            let said = panic.downcast_ref::<String>().cloned();
+            said.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned())).unwrap_or_default()
+        })
+    }
+}
+
+async fn connect(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = config.expect("a kubeconfig with a context");
+    config.read_timeout = Some(Duration::from_secs(120));
+    // What a server refuses for now is what a case may want to hear.
+    config.default_retry = false;
+    Client::try_from(config).expect("a client")
+}
+
+async fn hold(case: &Case, client: Client) -> Transcript {
+    let id = format!("c{}", &Uuid::new_v4().simple().to_string()[..10]);
+    let namespace = format!("n{}", &Uuid::new_v4().simple().to_string()[..10]);
+    let mut names = Names::default();
+    names.add(&namespace, "{ns}");
+    names.add(&id, "{id}");
+    let mut script = Script { client, names, transcript: Transcript::default() };
+    let made = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "{ns}" } });
+    script.post("/api/v1/namespaces", made).only("/kind").await;
+    // Without it no pod is accepted; controllers make it.
+    script
+        .get("/api/v1/namespaces/{ns}/serviceaccounts/default")
+        .until("/kind", "ServiceAccount".into())
+        .only("/kind")
+        .await;
+    (case.run)(&mut script).await;
+    script.transcript
+}
