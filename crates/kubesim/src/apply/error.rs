@@ -10,7 +10,7 @@ pub enum ApplyError {
     Conflict(Vec<Conflict>),
     /// The configuration is none that can be applied: code 400, reason `BadRequest`.
     BadRequest(String),
-    /// The real server calls it its own fault: code 500, reason `InternalError`.
+    /// The real server calls it its own fault: code 500, without a reason.
     Internal(String),
 }
 
@@ -38,7 +38,7 @@ impl ApplyError {
         match self {
             ApplyError::Conflict(_) => "Conflict",
             ApplyError::BadRequest(_) => "BadRequest",
-            ApplyError::Internal(_) => "InternalError",
+            ApplyError::Internal(_) => "",
         }
     }
 }

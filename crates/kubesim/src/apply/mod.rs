@@ -4,6 +4,8 @@
 //! `metadata.managedFields`; an apply takes the fields of its configuration, gives up those it no longer names, and
 //! conflicts with others over values that it would change.
 
+#[cfg(test)]
+mod agreement;
 mod error;
 mod managed;
 mod set;

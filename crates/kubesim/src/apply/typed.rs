@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::set::{self, Set};
-use crate::schema::{DEPTH_MAX, Kind, List, MapType, NodeId, Schema};
+use crate::schema::{DEPTH_MAX, Kind, List, MapType, NodeId, Schema, go_kind, in_go};
 
 /// The type of a place in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,12 +122,9 @@ impl Typed<'_> {
         };
         let mut key = Map::new();
         for name in names {
-            let default = || {
-                let items = schema.node(node.items?);
-                items.properties.get(name)?.default.as_ref()
-            };
-            if let Some(value) = object.get(name).or_else(default) {
-                key.insert(name.clone(), value.clone());
+            let default = || schema.default_of_field(schema.node(node.items?).properties.get(name)?);
+            if let Some(value) = object.get(name).cloned().or_else(default) {
+                key.insert(name.clone(), value);
             }
         }
         if key.is_empty() {
@@ -173,9 +170,7 @@ impl Typed<'_> {
                 }
                 Ok(())
             }
-            (Shape::Map { .. }, other) => {
-                at(path, format!("expected map, got &{{{}}}", printed_value(other)))
-            }
+            (Shape::Map { .. }, other) => at(path, format!("expected map, got &{{{}}}", in_go(other))),
             (shape @ (Shape::List | Shape::AtomicList), Value::Array(list)) => {
                 let items = self.items(kind);
                 let mut seen = HashSet::new();
@@ -198,7 +193,7 @@ impl Typed<'_> {
                 Ok(())
             }
             (Shape::List | Shape::AtomicList, other) => {
-                at(path, format!("expected list, got &{{{}}}", printed_value(other)))
+                at(path, format!("expected list, got &{{{}}}", in_go(other)))
             }
             (Shape::Scalar, other) => match self.scalar_error(kind, other) {
                 Some(text) => at(path, text),
@@ -211,20 +206,14 @@ impl Typed<'_> {
         let (Type::Node(id), Some(schema)) = (kind, self.schema) else { return None };
         match schema.node(id).kind {
             Kind::Integer | Kind::Number if !value.is_number() => {
-                let found = match value {
-                    Value::String(_) => "string",
-                    Value::Bool(_) => "bool",
-                    Value::Array(_) => "[]interface {}",
-                    _ => "map[string]interface {}",
-                };
+                let found = go_kind(value);
                 Some(format!("expected numeric (int or float), got {found}"))
             }
-            Kind::String if !value.is_string() => Some(format!(
-                "expected string, got &value.valueUnstructured{{Value:{}}}",
-                printed_value(value)
-            )),
+            Kind::String if !value.is_string() => {
+                Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", in_go(value)))
+            }
             Kind::Boolean if !value.is_boolean() => {
-                Some(format!("expected boolean, got &{{{}}}", printed_value(value)))
+                Some(format!("expected boolean, got &{{{}}}", in_go(value)))
             }
             _ => None,
         }
@@ -521,10 +510,14 @@ impl Typed<'_> {
 
     /// The object without the fields of a set.
     pub(super) fn remove(&self, object: &Value, fields: &Set) -> Value {
-        self.remove_at(self.root(), object, fields).unwrap_or_else(|| Value::Object(Map::new()))
+        match self.remove_at(self.root(), object, fields) {
+            Value::Null => Value::Object(Map::new()),
+            left => left,
+        }
     }
 
-    fn remove_at(&self, kind: Type, value: &Value, fields: &Set) -> Option<Value> {
+    /// What becomes empty is null, as in the real server: it still is there when the result is compared.
+    fn remove_at(&self, kind: Type, value: &Value, fields: &Set) -> Value {
         match (self.shape(kind, value), value) {
             (Shape::Map { is_atomic: false }, Value::Object(map)) if !map.is_empty() => {
                 let mut kept = Map::new();
@@ -536,11 +529,11 @@ impl Typed<'_> {
                     let (kind, _) = self.field_or_deduced(kind, name);
                     let value = match fields.below(&element) {
                         Some(below) => self.remove_at(kind, value, below),
-                        None => Some(value.clone()),
+                        None => value.clone(),
                     };
-                    kept.extend(value.map(|value| (name.clone(), value)));
+                    kept.insert(name.clone(), value);
                 }
-                (!kept.is_empty()).then_some(Value::Object(kept))
+                if kept.is_empty() { Value::Null } else { Value::Object(kept) }
             }
             (Shape::List, Value::Array(list)) if !list.is_empty() => {
                 let items = self.items(kind);
@@ -551,15 +544,16 @@ impl Typed<'_> {
                         continue;
                     }
                     match fields.below(&element) {
-                        Some(below) => kept.extend(self.remove_at(items, item, below)),
+                        Some(below) => kept.push(self.remove_at(items, item, below)),
                         None => kept.push(item.clone()),
                     }
                 }
-                (!kept.is_empty()).then_some(Value::Array(kept))
+                kept.retain(|item| !item.is_null());
+                if kept.is_empty() { Value::Null } else { Value::Array(kept) }
             }
-            (Shape::Scalar, value) => Some(value.clone()),
+            (Shape::Scalar, value) => value.clone(),
             // Something below a value that is one whole cannot be taken out without it.
-            _ => None,
+            _ => Value::Null,
         }
     }
 
@@ -582,8 +576,4 @@ fn object(value: Option<&Value>) -> Option<&Map<String, Value>> {
 
 fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn printed_value(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

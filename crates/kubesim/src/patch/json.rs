@@ -4,7 +4,7 @@ use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
 use super::PatchError;
-use crate::schema::{DEPTH_MAX, is_too_deep};
+use crate::schema::{DEPTH_MAX, found, is_too_deep};
 
 /// As many operations as the real server takes in one patch.
 const OPERATIONS_MAX: usize = 10_000;
@@ -31,15 +31,12 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
 
 fn parse(patch: &Value) -> Result<Patch, PatchError> {
     let Value::Array(operations) = patch else {
-        let found = match patch {
-            Value::Object(_) => "object",
-            Value::String(_) => "string",
-            Value::Number(_) => "number",
-            Value::Bool(_) => "bool",
-            Value::Null | Value::Array(_) => return Ok(Patch(Vec::new())),
-        };
+        if patch.is_null() {
+            return Ok(Patch(Vec::new()));
+        }
+        let found = found(patch);
         return Err(PatchError::BadRequest(format!(
-            "json: cannot unmarshal {found} into Go value of type jsonpatch.Patch"
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
         )));
     };
     if operations.len() > OPERATIONS_MAX {
@@ -49,9 +46,9 @@ fn parse(patch: &Value) -> Result<Patch, PatchError> {
         )));
     }
     if let Some(other) = operations.iter().find(|operation| !operation.is_object()) {
-        let found = if other.is_array() { "array" } else { "value" };
+        let found = found(other);
         return Err(PatchError::BadRequest(format!(
-            "json: cannot unmarshal {found} into Go value of type jsonpatch.Operation"
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type handlers.jsonPatchOp"
         )));
     }
     if let Some(unknown) = operations

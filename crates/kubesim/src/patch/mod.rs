@@ -6,6 +6,10 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
+use serde_json::Value;
+
+use crate::schema::{DecodeError, FieldError, in_go};
+
 pub use json::json;
 pub use merge::merge;
 pub use strategic::strategic;
@@ -23,9 +27,27 @@ pub enum PatchError {
     /// The patch or its result is too large: code 413, reason `RequestEntityTooLarge`.
     #[error("{0}")]
     TooLarge(String),
-    /// The real server calls it its own fault: code 500, reason `InternalError`.
+    /// The real server calls it its own fault: code 500, without a reason.
     #[error("{0}")]
     Internal(String),
+}
+
+/// Why an object that a JSON patch or a merge patch made cannot be decoded: the one cause of a Status with code 422.
+pub fn undecodable(patched: &Value, error: &DecodeError) -> FieldError {
+    FieldError::invalid("patch", &Value::from(patched.to_string()), &error.message)
+}
+
+/// The same for a strategic merge patch, where the real server shows the patch and reads it in another way.
+pub fn undecodable_strategic(patch: &Value, error: &DecodeError) -> FieldError {
+    let detail = match error.wanted.as_str() {
+        wanted if wanted.starts_with("[]") => format!("cannot restore slice from {}", error.found),
+        wanted if wanted.starts_with("map[") => format!("cannot restore map from {}", error.found),
+        wanted if error.wants_struct => {
+            format!("cannot restore struct from: {}, wanted {wanted}", error.found)
+        }
+        wanted => format!("unrecognized type: {wanted}"),
+    };
+    FieldError::invalid("patch", &Value::from(in_go(patch)), &detail)
 }
 
 /// What the real server says when a patch does not fit the object.
@@ -48,7 +70,7 @@ impl PatchError {
             PatchError::BadRequest(_) => "BadRequest",
             PatchError::Unprocessable(_) => "Invalid",
             PatchError::TooLarge(_) => "RequestEntityTooLarge",
-            PatchError::Internal(_) => "InternalError",
+            PatchError::Internal(_) => "",
         }
     }
 }

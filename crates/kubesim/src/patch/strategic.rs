@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::PatchError;
-use crate::schema::{Merge, NodeId, Origin, Schema};
+use crate::schema::{Merge, NodeId, Origin, Schema, go_kind, in_go};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -102,9 +102,7 @@ impl Merger<'_> {
             patch.keys().filter(|name| name.starts_with(ELEMENT_ORDER)).cloned().collect();
         for directive in directives {
             let name = directive.trim_start_matches(ELEMENT_ORDER);
-            let Some(Value::Array(order)) = patch.remove(&directive) else {
-                return Err(bad_request("invalid patch format of setElementOrder list"));
-            };
+            let order = array(patch.remove(&directive))?.unwrap_or_default();
             let current = array(original.get(name).cloned())?;
             let change = array(patch.remove(name))?;
             let (child, merge) = self.child(node, name);
@@ -229,7 +227,7 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), PatchErr
         retained.contains(name)
     };
     if patch.iter().any(|(name, value)| !value.is_null() && !is_listed(name)) {
-        return Err(PatchError::Unprocessable("patch content doesn't match retainKeys list".to_owned()));
+        return Err(bad_request("invalid patch format of retainKeys"));
     }
     original.retain(|name, _| retained.contains(name.as_str()));
     Ok(())
@@ -299,7 +297,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
             None => left.by_ref().any(|other| other == item),
         };
         if !found {
-            let (patch, order) = (Value::from(patch), Value::from(order));
+            let (patch, order) = (in_go(&Value::from(patch)), in_go(&Value::from(order)));
             return Err(PatchError::Internal(format!(
                 "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
             )));
@@ -327,7 +325,10 @@ fn array(value: Option<Value>) -> Result<Option<Vec<Value>>, PatchError> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(list)) => Ok(Some(list)),
-        Some(_) => Err(bad_request("invalid patch format of setElementOrder list")),
+        Some(other) => {
+            let text = format!("expected a []interface {{}}, but received a {}", go_kind(&other));
+            Err(PatchError::Internal(text))
+        }
     }
 }
 
@@ -349,19 +350,4 @@ fn unknown_directive(directive: &Value, map: &Object) -> PatchError {
 
 fn bad_request(text: &str) -> PatchError {
     PatchError::BadRequest(text.to_owned())
-}
-
-/// A value as Go prints it in messages: `map[image:x name:y]`.
-fn in_go(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(list) => format!("[{}]", list.iter().map(in_go).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let pairs: Vec<String> =
-                map.iter().map(|(name, value)| format!("{name}:{}", in_go(value))).collect();
-            format!("map[{}]", pairs.join(" "))
-        }
-        other => other.to_string(),
-    }
 }

@@ -11,6 +11,12 @@ use super::{DEPTH_MAX, Schema};
 pub struct DecodeError {
     /// Go's text: `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
     pub message: String,
+    /// The Go type of the field: `int32`.
+    pub(crate) wanted: String,
+    /// Whether that type is a struct.
+    pub(crate) wants_struct: bool,
+    /// The JSON type of the value.
+    pub(crate) found: String,
 }
 
 impl Schema {
@@ -51,17 +57,20 @@ impl Schema {
             Kind::IntOrString => value.is_string() || value.is_i64(),
         };
         if !fits {
-            return Err(self.mismatch(described(value), node, owner, path));
+            return Err(self.mismatch(found(value), node, owner, path));
         }
         match value {
             Value::Object(map) => {
                 let owner = node.go_type.as_deref().map_or(owner, short);
                 for (name, value) in map {
-                    let child = node.properties.get(name).map(|field| field.node).or(node.additional);
-                    let Some(child) = child else { continue };
-                    path.push(name);
-                    self.check(value, child, owner, path)?;
-                    path.pop();
+                    if let Some(field) = node.properties.get(name) {
+                        path.push(name);
+                        self.check(value, field.node, owner, path)?;
+                        path.pop();
+                    } else if let Some(additional) = node.additional {
+                        // Go does not say which key of a map it was.
+                        self.check(value, additional, owner, path)?;
+                    }
                 }
             }
             Value::Array(list) => {
@@ -83,7 +92,7 @@ impl Schema {
         path: &[&str],
     ) -> Result<(), DecodeError> {
         let Value::Number(number) = value else {
-            return Err(self.mismatch(described(value), node, owner, path));
+            return Err(self.mismatch(found(value), node, owner, path));
         };
         let is_int32 = self.go_type(node) == "int32";
         let fits = number.as_i64().is_some_and(|number| !is_int32 || i32::try_from(number).is_ok());
@@ -102,7 +111,8 @@ impl Schema {
                 path.join(".")
             ),
         };
-        DecodeError { message }
+        let wants_struct = node.kind == Kind::Object && node.additional.is_none();
+        DecodeError { message, wanted, wants_struct, found: found.to_owned() }
     }
 
     fn go_type(&self, node: &Node) -> String {
@@ -131,7 +141,8 @@ impl Schema {
     }
 }
 
-fn described(value: &Value) -> &'static str {
+/// A value's JSON type in the words of Go's decoder.
+pub(crate) fn found(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::node::{Kind, NodeId, Origin, Zero};
+use super::node::{Field, Kind, NodeId, Origin, Zero};
 use super::{DEPTH_MAX, Schema, computed};
 
 impl Schema {
@@ -46,6 +46,11 @@ impl Schema {
             }
             _ => {}
         }
+    }
+
+    /// The value that a field has when nobody sets it.
+    pub(crate) fn default_of_field(&self, field: &Field) -> Option<Value> {
+        self.default_of(field.default.as_ref(), field.zero, field.node).filter(|default| !default.is_null())
     }
 
     /// Writes what Go never leaves out, and nothing else, into an object of a built-in kind: an object in which nothing

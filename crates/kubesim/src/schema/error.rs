@@ -152,3 +152,31 @@ impl FieldError {
 pub(crate) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
+
+/// A value as Go prints it in messages: `map[image:x name:y]`.
+pub(crate) fn in_go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => format!("[{}]", list.iter().map(in_go).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let pairs: Vec<String> =
+                map.iter().map(|(name, value)| format!("{name}:{}", in_go(value))).collect();
+            format!("map[{}]", pairs.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The Go type into which the real server reads a value that has no type of its own.
+pub(crate) fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nil",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}

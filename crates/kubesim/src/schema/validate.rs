@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::error::FieldError;
 use super::node::{Kind, Limits, List, Node, NodeId, Origin};
-use super::{DEPTH_MAX, Schema, format};
+use super::{DEPTH_MAX, Schema, format, rules};
 
 impl Schema {
     /// Everything that is wrong with an object (of this kind, pruned and defaulted), for a Status with code 422.
@@ -17,6 +17,9 @@ impl Schema {
             self.check_value(metadata, node, &Path::root().field("metadata"), &mut errors, DEPTH_MAX);
         }
         self.check_lists(object, self.root, &Path::root(), &mut errors, DEPTH_MAX);
+        if let (Origin::BuiltIn, Some(go_type)) = (self.origin, &self.root().go_type) {
+            rules::check(go_type, object, &mut errors);
+        }
         errors
     }
 
@@ -238,6 +241,10 @@ impl Schema {
                 for detail in number_errors(value, node, limits) {
                     refuse(value, detail);
                 }
+                if has_unusable_factor(value, limits) {
+                    let detail = format!("factor MultipleOf declared for {name} must be positive: 0");
+                    errors.push(FieldError::invalid(path.text(), &Value::from(0), &detail));
+                }
             }
             Value::Array(list) => {
                 let length = list.len() as u64;
@@ -358,6 +365,7 @@ fn number_errors(value: &Value, node: &Node, limits: &Limits) -> Vec<String> {
         }
     }
     if let Some(factor) = &limits.multiple_of
+        && !has_unusable_factor(value, limits)
         && let Some(divisor) = factor.as_f64().filter(|divisor| *divisor > 0.0)
     {
         let quotient = number / divisor;
@@ -373,6 +381,12 @@ fn number_errors(value: &Value, node: &Node, limits: &Limits) -> Vec<String> {
         errors.push("must be of type integer with format int32".to_owned());
     }
     errors
+}
+
+/// The real server takes the whole part of a factor for whole numbers, and then refuses its own zero.
+fn has_unusable_factor(value: &Value, limits: &Limits) -> bool {
+    let factor = limits.multiple_of.as_ref().and_then(Value::as_f64);
+    value.is_i64() && factor.is_some_and(|factor| factor < 1.0)
 }
 
 fn type_name(value: &Value) -> &'static str {
