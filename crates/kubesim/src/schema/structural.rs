@@ -22,11 +22,15 @@ pub fn of_crd(open_api_v3_schema: &Value) -> Result<Schema, Vec<FieldError>> {
     };
     let mut errors = Vec::new();
     check_words(words, ROOT, Place { is_root: true, ..Place::default() }, &mut errors);
-    let mut structure = Vec::new();
-    check_structure(words, Level::Root, ROOT, &mut structure);
-    check_complete(words, Some(words), ROOT, ROOT, &mut structure);
-    structure.sort_by_cached_key(ToString::to_string);
-    errors.append(&mut structure);
+    // With words that it does not support at all, the real server does not look at the structure.
+    let is_readable = !errors.iter().any(|error| UNREADABLE.iter().any(|word| error.field.ends_with(word)));
+    if is_readable {
+        let mut structure = Vec::new();
+        check_structure(words, Level::Root, ROOT, &mut structure);
+        check_complete(words, Some(words), ROOT, ROOT, &mut structure);
+        structure.sort_by_cached_key(ToString::to_string);
+        errors.append(&mut structure);
+    }
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -72,6 +76,10 @@ impl Forbids {
     }
 }
 
+/// Words that cannot be part of a structural schema, whatever they say.
+const UNREADABLE: [&str; 6] =
+    [".id", ".additionalItems", ".patternProperties", ".definitions", ".dependencies", ".$ref"];
+
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// Words that may not be used, or not together.
@@ -91,7 +99,7 @@ fn check_words(words: &Map<String, Value>, path: &str, place: Place, errors: &mu
     {
         errors.push(FieldError::forbidden(at("default"), &forbids.detail()));
     }
-    for name in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
+    for name in UNREADABLE.map(|name| name.trim_start_matches('.')) {
         if words.contains_key(name) {
             errors.push(FieldError::forbidden(at(name), &format!("{name} is not supported")));
         }
