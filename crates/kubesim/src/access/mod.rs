@@ -1,0 +1,213 @@
+//! Who may come in: each cluster has an authority of its own, a certificate for its server, one for its administrator, and
+//! a token. They are made once and kept beside the journal.
+
+mod subject;
+mod verify;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+
+use crate::http::User;
+
+/// The keys and certificates of a cluster cannot be made, read or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// A file cannot be read or written.
+    #[error("the file {} could not be {doing}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A certificate cannot be made.
+    #[error("a certificate could not be made")]
+    Make(#[from] rcgen::Error),
+    /// A certificate or key cannot be used.
+    #[error("a certificate could not be used: {0}")]
+    Use(String),
+}
+
+/// The texts that make up a cluster's access, in PEM.
+#[derive(Debug, Clone)]
+struct Texts {
+    authority: String,
+    server: String,
+    server_key: String,
+    admin: String,
+    admin_key: String,
+    token: String,
+}
+
+/// The access of one cluster.
+#[derive(Debug)]
+pub struct Access {
+    texts: Texts,
+    verifier: Arc<dyn ClientCertVerifier>,
+    tls: Arc<ServerConfig>,
+}
+
+const FILES: [&str; 6] = ["ca.crt", "apiserver.crt", "apiserver.key", "admin.crt", "admin.key", "token"];
+
+impl Access {
+    /// The access that is kept in `directory`, made if there is none yet; without a directory, a fresh one.
+    pub fn open(directory: Option<&Path>) -> Result<Access, AccessError> {
+        let texts = match directory {
+            None => Texts::make()?,
+            Some(directory) if directory.join(FILES[5]).exists() => Texts::read(directory)?,
+            Some(directory) => {
+                let texts = Texts::make()?;
+                texts.keep(directory)?;
+                texts
+            }
+        };
+        let verifier = verify::of_authority(&texts.authority)?;
+        let tls = Arc::new(texts.server_config(&verifier)?);
+        Ok(Access { texts, verifier, tls })
+    }
+
+    /// How the server speaks TLS.
+    pub fn tls(&self) -> Arc<ServerConfig> {
+        self.tls.clone()
+    }
+
+    /// The user that a verified certificate names.
+    pub fn user_of_certificates(&self, chain: &[CertificateDer<'_>]) -> Option<User> {
+        let (first, rest) = chain.split_first()?;
+        self.verifier.verify_client_cert(first, rest, UnixTime::now()).ok()?;
+        subject::user(first)
+    }
+
+    /// The user that a token names.
+    pub fn user_of_token(&self, token: &str) -> Option<User> {
+        (token == self.texts.token).then(User::admin)
+    }
+
+    /// The certificate of the authority, in PEM.
+    pub fn authority(&self) -> &str {
+        &self.texts.authority
+    }
+
+    /// A kubeconfig for the administrator, with everything inline.
+    pub fn kubeconfig(&self, cluster: &str, url: &str) -> String {
+        let data = |text: &str| STANDARD.encode(text);
+        let texts = &self.texts;
+        format!(
+            "apiVersion: v1\nkind: Config\nclusters:\n- name: {cluster}\n  cluster:\n    server: {url}\n    \
+             certificate-authority-data: {ca}\nusers:\n- name: admin\n  user:\n    client-certificate-data: {certificate}\n    \
+             client-key-data: {key}\ncontexts:\n- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: admin\n\
+             current-context: {cluster}\n",
+            ca = data(&texts.authority),
+            certificate = data(&texts.admin),
+            key = data(&texts.admin_key),
+        )
+    }
+}
+
+impl Texts {
+    fn make() -> Result<Texts, AccessError> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "kubernetes");
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+
+        let server_key = KeyPair::generate()?;
+        let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+        let mut params = CertificateParams::new(names.map(str::to_owned))?;
+        params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let server = params.signed_by(&server_key, &authority)?;
+
+        let admin_key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        params.distinguished_name.push(DnType::CommonName, "admin");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let admin = params.signed_by(&admin_key, &authority)?;
+
+        let mut token = [0_u8; 32];
+        getrandom::fill(&mut token).map_err(|error| AccessError::Use(error.to_string()))?;
+        Ok(Texts {
+            authority: authority.pem(),
+            server: server.pem(),
+            server_key: server_key.serialize_pem(),
+            admin: admin.pem(),
+            admin_key: admin_key.serialize_pem(),
+            token: URL_SAFE_NO_PAD.encode(token),
+        })
+    }
+
+    fn fields(&self) -> [&str; 6] {
+        [&self.authority, &self.server, &self.server_key, &self.admin, &self.admin_key, &self.token]
+    }
+
+    fn keep(&self, directory: &Path) -> Result<(), AccessError> {
+        for (name, text) in FILES.iter().zip(self.fields()) {
+            let path = directory.join(name);
+            write_private(&path, text).map_err(|source| AccessError::Io {
+                path,
+                doing: "written",
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn read(directory: &Path) -> Result<Texts, AccessError> {
+        let read = |name: &str| {
+            let path = directory.join(name);
+            fs::read_to_string(&path).map_err(|source| AccessError::Io { path, doing: "read", source })
+        };
+        let [authority, server, server_key, admin, admin_key, token] = FILES;
+        Ok(Texts {
+            authority: read(authority)?,
+            server: read(server)?,
+            server_key: read(server_key)?,
+            admin: read(admin)?,
+            admin_key: read(admin_key)?,
+            token: read(token)?,
+        })
+    }
+
+    fn server_config(&self, verifier: &Arc<dyn ClientCertVerifier>) -> Result<ServerConfig, AccessError> {
+        let wrong = |error: &dyn std::fmt::Display| AccessError::Use(error.to_string());
+        let certificate =
+            CertificateDer::from_pem_slice(self.server.as_bytes()).map_err(|error| wrong(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(self.server_key.as_bytes()).map_err(|error| wrong(&error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(&error))?
+            .with_client_cert_verifier(Arc::new(verify::Lenient::of(verifier)))
+            .with_single_cert(vec![certificate], key)
+            .map_err(|error| wrong(&error))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+/// Keys are for the owner's eyes only, from the first byte on.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}

@@ -1,0 +1,96 @@
+//! The subject of a certificate: its common name is the user, its organizations are the groups.
+
+use crate::http::User;
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const VERSION: u8 = 0xa0;
+/// 2.5.4.3
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+/// 2.5.4.10
+const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+
+/// The user that a certificate names, if it can be read and names one.
+pub(super) fn user(certificate: &[u8]) -> Option<User> {
+    let (mut name, mut groups) = (None, Vec::new());
+    let (_, whole, _) = element(certificate)?;
+    let (_, mut signed, _) = element(whole)?;
+    let (tag, _, after) = element(signed)?;
+    if tag == VERSION {
+        signed = after;
+    }
+    // Serial number, algorithm, issuer, validity; then the subject.
+    for _ in 0..4 {
+        (_, _, signed) = element(signed)?;
+    }
+    let (SEQUENCE, mut subject, _) = element(signed)? else { return None };
+    while !subject.is_empty() {
+        let (SET, mut set, rest) = element(subject)? else { return None };
+        while !set.is_empty() {
+            let (SEQUENCE, pair, others) = element(set)? else { return None };
+            let (OBJECT_IDENTIFIER, identifier, value) = element(pair)? else { return None };
+            let (_, text, _) = element(value)?;
+            let text = String::from_utf8_lossy(text).into_owned();
+            match identifier {
+                COMMON_NAME => name = Some(text),
+                ORGANIZATION => groups.push(text),
+                _ => {}
+            }
+            set = others;
+        }
+        subject = rest;
+    }
+    groups.push("system:authenticated".to_owned());
+    Some(User { name: name?.into(), groups: groups.into() })
+}
+
+/// The tag, the contents and the rest after the first element in DER.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = der.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = if first < 0x80 {
+        (usize::from(first), rest)
+    } else {
+        let count = usize::from(first & 0x7f);
+        if count > 4 {
+            return None;
+        }
+        let (digits, rest) = rest.split_at_checked(count)?;
+        (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+    };
+    let (contents, rest) = rest.split_at_checked(length)?;
+    Some((tag, contents, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+
+    use super::*;
+    use crate::access::Access;
+
+    #[test]
+    fn the_administrators_certificate_names_the_administrator() {
+        let access = Access::open(None).unwrap();
+        let certificate = CertificateDer::from_pem_slice(access.texts.admin.as_bytes()).unwrap();
+        assert_eq!(access.user_of_certificates(&[certificate]), Some(User::admin()));
+    }
+
+    #[test]
+    fn a_certificate_of_another_cluster_names_nobody() {
+        let (access, other) = (Access::open(None).unwrap(), Access::open(None).unwrap());
+        let certificate = CertificateDer::from_pem_slice(other.texts.admin.as_bytes()).unwrap();
+        assert_eq!(access.user_of_certificates(&[certificate]), None);
+        assert_eq!(access.user_of_token(&other.texts.token), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_certificate_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = user(&bytes);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Bodies: read within bounds, JSON or YAML, anything else refused.
+
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::HeaderMap;
+use hyper::body::{Body as HttpBody, Bytes};
+use hyper::header::CONTENT_TYPE;
+use serde_json::Value;
+
+use crate::status::{Failure, Outcome};
+
+/// The largest body that is read, as in the real server.
+pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// Reads the body of a request.
+pub(super) async fn collect<B>(body: B) -> Outcome<Bytes>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let message = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
+            Err(Failure::new(413, "RequestEntityTooLarge", message))
+        }
+        Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
+    }
+}
+
+/// The media type of a body, without parameters.
+pub(super) fn media_type(headers: &HeaderMap) -> String {
+    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The object in a body.
+pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Outcome<Value> {
+    match media_type(headers).as_str() {
+        "" | "application/json" | "*/*" => json(body),
+        "application/yaml" => yaml(body),
+        _ => Err(unsupported("application/json, application/yaml")),
+    }
+}
+
+/// A body of a media type that is not read here.
+pub(super) fn unsupported(known: &str) -> Failure {
+    let message =
+        format!("the body of the request was in an unknown format - accepted media types include: {known}");
+    Failure::new(415, "UnsupportedMediaType", message)
+}
+
+/// Reads JSON.
+pub(super) fn json(body: &[u8]) -> Outcome<Value> {
+    if body.is_empty() {
+        return Err(Failure::bad_request("the body of the request is empty"));
+    }
+    serde_json::from_slice(body).map_err(|error| {
+        Failure::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+    })
+}
+
+/// Reads YAML, of which JSON is a part.
+pub(super) fn yaml(body: &[u8]) -> Outcome<Value> {
+    let text = std::str::from_utf8(body)
+        .map_err(|_| Failure::bad_request("the body of the request is not UTF-8"))?;
+    serde_saphyr::from_str(text)
+        .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
+}

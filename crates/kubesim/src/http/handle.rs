@@ -1,0 +1,208 @@
+//! One request, from headers to answer.
+
+use std::sync::Arc;
+
+use hyper::body::{Body as HttpBody, Bytes};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::query::Query;
+use super::route::Route;
+use super::{Body, Credentials, User, auth, decode, discovery, list, logs, negotiate, openapi, watch, write};
+use crate::cluster::Shared;
+use crate::faults::Trouble;
+use crate::status::{Failure, Outcome};
+use crate::verbs::{Caller, Target};
+
+/// The connection breaks instead of an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection was reset")]
+pub struct Reset;
+
+/// A request without its body.
+pub(super) struct Asked<'a> {
+    pub(super) cluster: &'a Arc<Shared>,
+    pub(super) method: Method,
+    pub(super) headers: HeaderMap,
+    pub(super) query: Query,
+    pub(super) caller: Caller,
+}
+
+impl Asked<'_> {
+    /// The program that asks.
+    pub(super) fn agent(&self) -> &str {
+        self.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("unknown")
+    }
+}
+
+/// Answers one request. Only a fault that was asked for makes it fail.
+pub async fn handle<B>(
+    cluster: Arc<Shared>,
+    proof: Credentials,
+    request: Request<B>,
+) -> Result<Response<Body>, Reset>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let trouble = cluster.faults.next(request.uri().path());
+    if let Some(latency) = trouble.latency {
+        tokio::time::sleep(latency).await;
+    }
+    match trouble.then {
+        Trouble::None => {}
+        Trouble::Reset => return Err(Reset),
+        Trouble::Refuse(failure) => return Ok(refusal(&failure)),
+    }
+    let (parts, body) = request.into_parts();
+    let Some(user) = user_of(&cluster, &proof, &parts.headers) else {
+        return Ok(refusal(&Failure::unauthorized()));
+    };
+    let asked = Asked {
+        method: parts.method,
+        query: Query::parse(parts.uri.query().unwrap_or_default()),
+        caller: Caller { user: user.name, groups: user.groups, now: cluster.clock.now() },
+        headers: parts.headers,
+        cluster: &cluster,
+    };
+    Ok(answer(&asked, parts.uri.path(), body).await.unwrap_or_else(|failure| refusal(&failure)))
+}
+
+fn user_of(cluster: &Shared, proof: &Credentials, headers: &HeaderMap) -> Option<User> {
+    match auth::bearer(headers) {
+        Some(token) => cluster.access.user_of_token(token),
+        None => proof.certificate.clone(),
+    }
+}
+
+async fn answer<B>(asked: &Asked<'_>, path: &str, body: B) -> Outcome<Response<Body>>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let route = Route::of(path, &asked.cluster.kinds());
+    let is_read = matches!(asked.method, Method::GET | Method::HEAD);
+    match route {
+        Route::Objects(target) => return objects(asked, &target, body).await,
+        Route::UnknownResource => return Err(Failure::no_such_resource()),
+        Route::Unknown => return Ok(text(StatusCode::NOT_FOUND, "404 page not found\n")),
+        _ if !is_read => return Err(Failure::method_not_allowed()),
+        _ => {}
+    }
+    let registry = asked.cluster.kinds();
+    match route {
+        Route::Version => Ok(value(StatusCode::OK, &version())),
+        Route::Health => Ok(text(StatusCode::OK, "ok")),
+        Route::CoreVersions => discovery::core(&registry, &asked.headers, asked.cluster.address()),
+        Route::Groups => discovery::groups(&registry, &asked.headers),
+        Route::Group(group) => discovery::group(&registry, &group),
+        Route::Resources(group, version) => discovery::resources(&registry, &group, &version),
+        Route::OpenApiIndex => openapi::index(asked.cluster, &registry),
+        Route::OpenApi(group, version) => openapi::document(asked.cluster, &registry, &group, &version),
+        Route::Objects(_) | Route::UnknownResource | Route::Unknown => Err(Failure::no_such_resource()),
+    }
+}
+
+async fn objects<B>(asked: &Asked<'_>, target: &Target, body: B) -> Outcome<Response<Body>>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let verb = verb(asked, target)?;
+    let allowed = match target.kind.subresource(&target.subresource) {
+        Some(subresource) => subresource.verbs,
+        None => target.kind.verbs(),
+    };
+    if !allowed.contains(&verb) {
+        return Err(Failure::method_not_allowed());
+    }
+    match verb {
+        "get" if target.subresource == "log" => logs::read(asked, target),
+        "get" => list::get(asked, target),
+        "list" => list::list(asked, target),
+        "watch" => watch::watch(asked, target),
+        "create" | "update" | "patch" | "delete" | "deletecollection" => {
+            let body = decode::collect(body).await?;
+            write::write(asked, target, verb, &body)
+        }
+        _ => Err(Failure::method_not_allowed()),
+    }
+}
+
+fn verb(asked: &Asked<'_>, target: &Target) -> Outcome<&'static str> {
+    let is_collection = target.name.is_empty();
+    Ok(match (&asked.method, is_collection) {
+        (&Method::GET | &Method::HEAD, true) if asked.query.flag("watch") => "watch",
+        (&Method::GET | &Method::HEAD, true) => "list",
+        (&Method::GET | &Method::HEAD, false) => "get",
+        (&Method::POST, true) => "create",
+        (&Method::POST, false) if !target.subresource.is_empty() => "create",
+        (&Method::PUT, false) => "update",
+        (&Method::PATCH, false) => "patch",
+        (&Method::DELETE, true) => "deletecollection",
+        (&Method::DELETE, false) => "delete",
+        _ => return Err(Failure::method_not_allowed()),
+    })
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor": "37", "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "36", "gitVersion": "v1.37.1", "gitCommit": "unknown", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "go1.26.8", "compiler": "gc", "platform": "linux/amd64",
+    })
+}
+
+/// A JSON value as an answer.
+pub(super) fn value(code: StatusCode, value: &Value) -> Response<Body> {
+    json_body(code, Body::whole(value.to_string()))
+}
+
+/// JSON text as an answer.
+pub(super) fn json_body(code: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// Plain text as an answer.
+pub(super) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::whole(body));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// Adds what the caller should be told.
+pub(super) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
+    for warning in warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append("Warning", header);
+        }
+    }
+    response
+}
+
+/// A refusal as an answer.
+pub(super) fn refusal(failure: &Failure) -> Response<Body> {
+    let code = StatusCode::from_u16(failure.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = value(code, &failure.status());
+    if let Some(seconds) = failure.retry_after {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if failure.code == 401 {
+        response
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"kubernetes\""));
+    }
+    response
+}
+
+/// Whether the caller can take the plain form of an answer.
+pub(super) fn expect_json(asked: &Asked<'_>) -> Outcome<()> {
+    negotiate::any(&asked.headers)
+}

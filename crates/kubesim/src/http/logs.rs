@@ -1,0 +1,142 @@
+//! The log of a pod's container: what the simulation of nodes wrote.
+
+use futures_util::stream;
+use hyper::body::Bytes;
+use hyper::{Response, StatusCode};
+use serde_json::Value;
+
+use super::Body;
+use super::handle::{Asked, text};
+use crate::cluster::Shared;
+use crate::status::{Failure, Outcome};
+use crate::verbs::Target;
+
+/// Reads a log.
+pub(super) fn read(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body>> {
+    let kind = &target.kind;
+    let pod = asked.cluster.read().read(kind, &target.namespace, &target.name);
+    let pod = pod.ok_or_else(|| Failure::not_found(kind, &target.name))?;
+    let container = container_of(&pod, asked.query.get("container"))?;
+    if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
+        return Err(Failure::bad_request(format!("pod {} does not have a host assigned", target.name)));
+    }
+    if asked.query.flag("previous") {
+        let why =
+            format!("previous terminated container \"{container}\" in pod \"{}\" not found", target.name);
+        return Err(Failure::bad_request(why));
+    }
+    let tail = asked.query.number("tailLines")?.and_then(|lines| usize::try_from(lines).ok());
+    let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let log = asked.cluster.logs.read(&uid, &container);
+    let start = tail.map_or(0, |lines| start_of_tail(&log, lines));
+    if !asked.query.flag("follow") {
+        return Ok(text(StatusCode::OK, log[start..].to_owned()));
+    }
+    let follower = Follower {
+        cluster: asked.cluster.clone(),
+        target: target.clone(),
+        uid,
+        container,
+        sent: start,
+        changed: asked.cluster.logs.watch(),
+        pods: asked.cluster.write().objects.watch_table(kind.table()),
+    };
+    let lines = stream::unfold(follower, |mut follower| async move {
+        follower.next().await.map(|piece| (piece, follower))
+    });
+    let mut response = text(StatusCode::OK, Bytes::new());
+    *response.body_mut() = Body::Stream(Box::pin(lines));
+    Ok(response)
+}
+
+fn container_of(pod: &Value, wanted: Option<&str>) -> Outcome<String> {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    let names = |list: &str| -> Vec<&str> {
+        pod["spec"][list]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|container| container["name"].as_str())
+            .collect()
+    };
+    let (containers, init) = (names("containers"), names("initContainers"));
+    match (wanted, containers.as_slice()) {
+        (Some(wanted), _) if containers.contains(&wanted) || init.contains(&wanted) => Ok(wanted.to_owned()),
+        (Some(wanted), _) => {
+            Err(Failure::bad_request(format!("container {wanted} is not valid for pod {name}")))
+        }
+        (None, [only]) if init.is_empty() => Ok((*only).to_owned()),
+        (None, _) => {
+            let mut message = format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                containers.join(" ")
+            );
+            if !init.is_empty() {
+                message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+            }
+            Err(Failure::bad_request(message))
+        }
+    }
+}
+
+fn start_of_tail(log: &str, lines: usize) -> usize {
+    let ends: Vec<usize> = log.match_indices('\n').map(|(index, _)| index + 1).collect();
+    match ends.len().checked_sub(lines + 1) {
+        Some(index) => ends[index],
+        None => 0,
+    }
+}
+
+struct Follower {
+    cluster: std::sync::Arc<Shared>,
+    target: Target,
+    uid: String,
+    container: String,
+    sent: usize,
+    changed: tokio::sync::watch::Receiver<u64>,
+    pods: tokio::sync::watch::Receiver<u64>,
+}
+
+impl Follower {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            self.changed.mark_unchanged();
+            self.pods.mark_unchanged();
+            let running = self.is_running();
+            let log = self.cluster.logs.read(&self.uid, &self.container);
+            // The oldest lines of a log may have been dropped meanwhile.
+            let from = self.sent.min(log.len());
+            if let Some(rest) = log.get(from..).filter(|rest| !rest.is_empty()) {
+                self.sent = log.len();
+                return Some(Bytes::from(rest.to_owned()));
+            }
+            if !running {
+                return None;
+            }
+            tokio::select! {
+                changed = self.changed.changed() => changed.ok()?,
+                changed = self.pods.changed() => changed.ok()?,
+                () = self.cluster.ended.cancelled() => return None,
+            }
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        let pod = self.cluster.read().read(&self.target.kind, &self.target.namespace, &self.target.name);
+        pod.is_some_and(|pod| {
+            pod["metadata"]["uid"] == self.uid.as_str()
+                && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_of_a_log_is_its_last_lines() {
+        let tail = |lines| &"a\nb\nc\n"[start_of_tail("a\nb\nc\n", lines)..];
+        assert_eq!((tail(0), tail(1), tail(3), tail(9)), ("", "c\n", "a\nb\nc\n", "a\nb\nc\n"));
+    }
+}

@@ -1,0 +1,23 @@
+//! The API over HTTP: paths, query strings, media types and bodies, turned into verbs and back.
+
+mod auth;
+mod body;
+mod decode;
+mod discovery;
+mod handle;
+mod list;
+mod logs;
+mod negotiate;
+mod openapi;
+mod options;
+mod query;
+mod route;
+mod serve;
+mod table;
+mod watch;
+mod write;
+
+pub use auth::{Credentials, User};
+pub use body::Body;
+pub use handle::{Reset, handle};
+pub use serve::{Server, ServerError};

@@ -1,0 +1,118 @@
+//! Which form of an answer the caller wants. JSON in all of them: a list of media types that includes it gets it.
+
+use hyper::HeaderMap;
+use hyper::header::ACCEPT;
+
+use crate::status::{Failure, Outcome};
+
+/// The form of objects in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The objects themselves.
+    Objects,
+    /// A table for people.
+    Table,
+    /// Their metadata only.
+    Metadata,
+}
+
+/// The forms of discovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Discovery {
+    /// Group by group.
+    Legacy,
+    /// All at once, in version `v2`.
+    Aggregated,
+}
+
+struct Offer<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Offer<'a> {
+    fn parse(text: &'a str) -> Offer<'a> {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        let parameters = parts
+            .filter_map(|part| part.split_once('='))
+            .map(|(key, value)| (key.trim(), value.trim()))
+            .collect();
+        Offer { media, parameters }
+    }
+
+    fn get(&self, name: &str) -> &str {
+        self.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+    }
+
+    fn is_json(&self) -> bool {
+        matches!(self.media, "application/json" | "application/*" | "*/*")
+    }
+}
+
+fn accepted(headers: &HeaderMap) -> String {
+    let texts: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    if texts.is_empty() { "*/*".to_owned() } else { texts.join(",") }
+}
+
+/// The form in which objects are wanted: the first that can be given.
+pub(super) fn form(headers: &HeaderMap, is_list: bool) -> Outcome<Form> {
+    let text = accepted(headers);
+    for offer in text.split(',').map(Offer::parse).filter(Offer::is_json) {
+        let meta = offer.get("g") == "meta.k8s.io" && offer.get("v") == "v1";
+        match (offer.get("as"), meta) {
+            ("", _) => return Ok(Form::Objects),
+            ("Table", true) => return Ok(Form::Table),
+            ("PartialObjectMetadata", true) if !is_list => return Ok(Form::Metadata),
+            ("PartialObjectMetadataList", true) if is_list => return Ok(Form::Metadata),
+            _ => {}
+        }
+    }
+    Err(not_acceptable())
+}
+
+/// The form in which discovery is wanted.
+pub(super) fn discovery(headers: &HeaderMap) -> Outcome<Discovery> {
+    let text = accepted(headers);
+    for offer in text.split(',').map(Offer::parse).filter(Offer::is_json) {
+        match (offer.get("as"), offer.get("g"), offer.get("v")) {
+            ("", ..) => return Ok(Discovery::Legacy),
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => return Ok(Discovery::Aggregated),
+            _ => {}
+        }
+    }
+    Err(not_acceptable())
+}
+
+/// Anything that is JSON or text.
+pub(super) fn any(headers: &HeaderMap) -> Outcome<()> {
+    let text = accepted(headers);
+    let fits =
+        text.split(',').map(Offer::parse).any(|offer| offer.is_json() || offer.media.starts_with("text/"));
+    if fits { Ok(()) } else { Err(not_acceptable()) }
+}
+
+fn not_acceptable() -> Failure {
+    Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(text: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(ACCEPT, hyper::header::HeaderValue::from_static(text))])
+    }
+
+    #[test]
+    fn a_list_of_media_types_that_includes_json_gets_json() {
+        let check = |text, expect| assert_eq!(form(&headers(text), true).ok(), expect, "{text}");
+        check("application/json", Some(Form::Objects));
+        check("application/vnd.kubernetes.protobuf,application/json", Some(Form::Objects));
+        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table));
+        check("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Form::Metadata));
+        check("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Some(Form::Objects));
+        check("application/vnd.kubernetes.protobuf", None);
+        assert_eq!(form(&HeaderMap::new(), true).ok(), Some(Form::Objects));
+    }
+}

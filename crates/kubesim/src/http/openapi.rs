@@ -1,0 +1,93 @@
+//! OpenAPI documents, made when they are asked for and kept while the kinds stay as they are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hyper::body::Bytes;
+use hyper::{Response, StatusCode};
+use sha2::{Digest, Sha256};
+
+use super::Body;
+use super::handle::{json_body, text, value};
+use crate::cluster::Shared;
+use crate::kinds::Kind;
+use crate::registry::Registry;
+use crate::schema::{ResourceDoc, open_api_v3, open_api_v3_index};
+use crate::status::Outcome;
+
+/// Documents of built-in groups are the same for every cluster, and large: they are kept once for the process.
+type Documents = Mutex<HashMap<(String, String), Bytes>>;
+
+fn built_in_documents() -> &'static Documents {
+    static DOCUMENTS: std::sync::LazyLock<Documents> = std::sync::LazyLock::new(Documents::default);
+    &DOCUMENTS
+}
+
+/// `/openapi/v3`.
+pub(super) fn index(_: &Shared, kinds: &Registry) -> Outcome<Response<Body>> {
+    let groups = kinds.groups();
+    let digests: Vec<((&str, &str), String)> = groups
+        .iter()
+        .flat_map(|(group, versions)| versions.iter().map(move |version| (*group, *version)))
+        .map(|(group, version)| ((group, version), digest(kinds, group, version)))
+        .collect();
+    let index = open_api_v3_index(digests.iter().map(|(name, digest)| (*name, digest.as_str())));
+    Ok(value(StatusCode::OK, &index))
+}
+
+/// Tells one state of a group and version from another, without making the document.
+fn digest(kinds: &Registry, group: &str, version: &str) -> String {
+    let mut hash = Sha256::new();
+    for kind in in_version(kinds, group, version) {
+        hash.update(kind.plural());
+        if let Some(custom) = kind.custom() {
+            hash.update(custom.published.to_string());
+            hash.update([u8::from(custom.has_status), u8::from(custom.scale.is_some())]);
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+fn in_version<'a>(
+    kinds: &'a Registry,
+    group: &'a str,
+    version: &'a str,
+) -> impl Iterator<Item = &'a Arc<Kind>> {
+    kinds.all().filter(move |kind| kind.group() == group && kind.version() == version)
+}
+
+/// `/openapi/v3/apis/apps/v1`.
+pub(super) fn document(_: &Shared, kinds: &Registry, group: &str, version: &str) -> Outcome<Response<Body>> {
+    let found: Vec<&Arc<Kind>> = in_version(kinds, group, version).collect();
+    if found.is_empty() {
+        return Ok(text(StatusCode::NOT_FOUND, "404 page not found\n"));
+    }
+    let name = (group.to_owned(), version.to_owned());
+    let is_built_in = found.iter().all(|kind| kind.custom().is_none());
+    if is_built_in
+        && let Some(document) =
+            built_in_documents().lock().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
+    {
+        return Ok(json_body(StatusCode::OK, Body::whole(document)));
+    }
+    let parts: Vec<Vec<&str>> = found
+        .iter()
+        .map(|kind| kind.subresources().iter().map(|subresource| subresource.name).collect())
+        .collect();
+    let resources: Vec<ResourceDoc<'_>> = found
+        .iter()
+        .zip(&parts)
+        .map(|(kind, subresources)| ResourceDoc {
+            plural: kind.plural(),
+            kind: kind.kind(),
+            is_namespaced: kind.is_namespaced(),
+            subresources,
+            crd_schema: kind.custom().map(|custom| &custom.published),
+        })
+        .collect();
+    let document = Bytes::from(open_api_v3(group, version, &resources).to_string());
+    if is_built_in {
+        built_in_documents().lock().unwrap_or_else(PoisonError::into_inner).insert(name, document.clone());
+    }
+    Ok(json_body(StatusCode::OK, Body::whole(document)))
+}

@@ -1,0 +1,80 @@
+//! Options of writes and deletions, from the query string and from the body of a deletion.
+
+use serde_json::Value;
+
+use super::query::Query;
+use crate::schema::FieldError;
+use crate::status::{Failure, Outcome};
+use crate::verbs::{DeleteOptions, Propagation, Validation, WriteOptions};
+
+/// Names of managers are at most this long.
+const MANAGER_LENGTH_MAX: usize = 128;
+
+/// Options of a create, an update or a patch. The manager that is not named is the program that asks.
+pub(super) fn write(query: &Query, agent: &str, options_kind: &str) -> Outcome<WriteOptions> {
+    let manager = match query.get("fieldManager") {
+        Some(manager) if manager.len() > MANAGER_LENGTH_MAX => {
+            let cause = FieldError::too_long("fieldManager", MANAGER_LENGTH_MAX as u64);
+            return Err(Failure::invalid("meta.k8s.io", options_kind, "", &[cause]));
+        }
+        Some(manager) => manager.to_owned(),
+        None => agent.split('/').next().unwrap_or_default().chars().take(MANAGER_LENGTH_MAX).collect(),
+    };
+    let validation = match query.get("fieldValidation") {
+        None | Some("Warn") => Validation::Warn,
+        Some("Ignore") => Validation::Ignore,
+        Some("Strict") => Validation::Strict,
+        Some(other) => {
+            let known = ["Ignore", "Strict", "Warn"].map(Value::from);
+            let cause = FieldError::not_supported("fieldValidation", &Value::from(other), known.iter());
+            return Err(Failure::invalid("meta.k8s.io", options_kind, "", &[cause]));
+        }
+    };
+    let force = query.get("force").map(|_| query.flag("force"));
+    Ok(WriteOptions { dry_run: dry_run(query.all("dryRun"), options_kind)?, manager, validation, force })
+}
+
+fn dry_run<'a>(values: impl Iterator<Item = &'a str>, options_kind: &str) -> Outcome<bool> {
+    let mut dry = false;
+    for value in values {
+        if value != "All" {
+            let known = [Value::from("All")];
+            let shown = Value::Array(vec![Value::from(value)]);
+            let cause = FieldError::not_supported("dryRun", &shown, known.iter());
+            return Err(Failure::invalid("meta.k8s.io", options_kind, "", &[cause]));
+        }
+        dry = true;
+    }
+    Ok(dry)
+}
+
+/// Options of a deletion.
+pub(super) fn delete(query: &Query, body: Option<&Value>) -> Outcome<DeleteOptions> {
+    let none = Value::Null;
+    let body = body.unwrap_or(&none);
+    let in_body = body["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let dry = dry_run(query.all("dryRun").chain(in_body), "DeleteOptions")?;
+    let policy = body["propagationPolicy"].as_str().or(query.get("propagationPolicy"));
+    let orphan = body["orphanDependents"]
+        .as_bool()
+        .or(query.get("orphanDependents").map(|_| query.flag("orphanDependents")));
+    let propagation = match (policy, orphan) {
+        (Some("Background"), _) | (None, Some(false)) => Some(Propagation::Background),
+        (Some("Foreground"), _) => Some(Propagation::Foreground),
+        (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
+        (None, None) => None,
+        (Some(other), _) => {
+            let known = ["Background", "Foreground", "Orphan"].map(Value::from);
+            let cause = FieldError::not_supported("propagationPolicy", &Value::from(other), known.iter());
+            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &[cause]));
+        }
+    };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    Ok(DeleteOptions {
+        dry_run: dry,
+        grace_seconds: body["gracePeriodSeconds"].as_i64().or(query.number("gracePeriodSeconds")?),
+        propagation,
+        uid: text(&body["preconditions"]["uid"]),
+        resource_version: text(&body["preconditions"]["resourceVersion"]),
+    })
+}

@@ -1,0 +1,122 @@
+//! What a path is about.
+
+use super::query::decode;
+use crate::registry::Registry;
+use crate::verbs::Target;
+
+/// What a request asks for, by its path.
+#[derive(Debug)]
+pub(super) enum Route {
+    /// Objects, an object, or a part of one.
+    Objects(Target),
+    /// The core versions: `/api`.
+    CoreVersions,
+    /// The groups: `/apis`.
+    Groups,
+    /// One group: `/apis/apps`.
+    Group(String),
+    /// The resources of a group and version.
+    Resources(String, String),
+    /// The index of OpenAPI documents.
+    OpenApiIndex,
+    /// The OpenAPI document of a group and version.
+    OpenApi(String, String),
+    /// `/version`.
+    Version,
+    /// `/healthz`, `/livez`, `/readyz`.
+    Health,
+    /// A resource of a served group that is not served.
+    UnknownResource,
+    /// Nothing.
+    Unknown,
+}
+
+impl Route {
+    /// Reads a path.
+    pub(super) fn of(path: &str, kinds: &Registry) -> Route {
+        let segments: Vec<String> =
+            path.split('/').filter(|part| !part.is_empty()).map(|part| decode(part, false)).collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        match segments.as_slice() {
+            ["version"] => Route::Version,
+            ["healthz" | "livez" | "readyz", ..] => Route::Health,
+            ["api"] => Route::CoreVersions,
+            ["apis"] => Route::Groups,
+            ["openapi", "v3"] => Route::OpenApiIndex,
+            ["openapi", "v3", "api", version] => Route::OpenApi(String::new(), (*version).to_owned()),
+            ["openapi", "v3", "apis", group, version] => {
+                Route::OpenApi((*group).to_owned(), (*version).to_owned())
+            }
+            ["apis", group] => Route::Group((*group).to_owned()),
+            ["api", version, rest @ ..] => Route::in_version("", version, rest, kinds),
+            ["apis", group, version, rest @ ..] => Route::in_version(group, version, rest, kinds),
+            _ => Route::Unknown,
+        }
+    }
+
+    fn in_version(group: &str, version: &str, rest: &[&str], kinds: &Registry) -> Route {
+        if !kinds.all().any(|kind| kind.group() == group && kind.version() == version) {
+            return Route::Unknown;
+        }
+        let (namespace, plural, name, subresource) = match rest {
+            [] => return Route::Resources(group.to_owned(), version.to_owned()),
+            ["namespaces", name, part @ ("status" | "finalize")] if group.is_empty() => {
+                ("", "namespaces", *name, *part)
+            }
+            ["namespaces", namespace, plural] => (*namespace, *plural, "", ""),
+            ["namespaces", namespace, plural, name] => (*namespace, *plural, *name, ""),
+            ["namespaces", namespace, plural, name, part] => (*namespace, *plural, *name, *part),
+            [plural] => ("", *plural, "", ""),
+            [plural, name] => ("", *plural, *name, ""),
+            [plural, name, part] => ("", *plural, *name, *part),
+            _ => return Route::UnknownResource,
+        };
+        let Some(kind) = kinds.find(group, version, plural) else { return Route::UnknownResource };
+        let fits = match (kind.is_namespaced(), namespace.is_empty()) {
+            (true, false) | (false, true) => true,
+            // All namespaces together can be listed, nothing else.
+            (true, true) => name.is_empty(),
+            (false, false) => false,
+        };
+        if !fits || (!subresource.is_empty() && kind.subresource(subresource).is_none()) {
+            return Route::UnknownResource;
+        }
+        Route::Objects(Target {
+            kind: kind.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            subresource: subresource.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_understood() {
+        let kinds = Registry::default();
+        let told = |path: &str| match Route::of(path, &kinds) {
+            Route::Objects(target) => {
+                format!(
+                    "{} {} {} {}",
+                    target.kind.plural(),
+                    target.namespace,
+                    target.name,
+                    target.subresource
+                )
+            }
+            other => format!("{other:?}"),
+        };
+        assert_eq!(told("/api/v1/namespaces/a/pods/b/log"), "pods a b log");
+        assert_eq!(told("/api/v1/namespaces/a"), "namespaces  a ");
+        assert_eq!(told("/api/v1/namespaces/a/finalize"), "namespaces  a finalize");
+        assert_eq!(told("/apis/apps/v1/deployments"), "deployments   ");
+        assert_eq!(told("/api/v1/namespaces/a/nodes/b"), "UnknownResource");
+        assert_eq!(told("/api/v1/pods/b"), "UnknownResource");
+        assert_eq!(told("/api/v1/namespaces/a/pods/b/exec"), "UnknownResource");
+        assert_eq!(told("/apis/none/v1/things"), "Unknown");
+        assert_eq!(told("/"), "Unknown");
+    }
+}

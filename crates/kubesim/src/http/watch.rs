@@ -1,0 +1,259 @@
+//! Watch: the changes of a collection, one after the other. Every watch reads the cluster's log with a cursor of its own,
+//! when its connection has room; so one that never reads costs nothing, and learns that it is too late when it reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream;
+use hyper::body::Bytes;
+use hyper::{Response, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+
+use super::handle::{Asked, json_body};
+use super::list::{Selection, prefix_of, revision};
+use super::negotiate::{self, Form};
+use super::query::Query;
+use super::{Body, list, table};
+use crate::cluster::Shared;
+use crate::kinds::Kind;
+use crate::objects::{Event, EventType, Object};
+use crate::schema::FieldError;
+use crate::status::{Failure, Outcome};
+use crate::verbs::Target;
+
+/// A quiet watch is told this often how far it is.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// A watch that names no time-out ends after this long; the real server takes 30 to 60 minutes.
+const TIMEOUT: Duration = Duration::from_secs(45 * 60);
+/// Events are gathered up to about this size before they are sent.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Opens a watch.
+pub(super) fn watch(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body>> {
+    let form = negotiate::form(&asked.headers, false)?;
+    let selection = Selection::of(asked, target)?;
+    let query = &asked.query;
+    let from = revision(query.get("resourceVersion"))?;
+    let initial = initial_events(query, from)?;
+    let seconds = query
+        .number("timeoutSeconds")?
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .filter(|one| *one > 0);
+    let now = Instant::now();
+    let mut state = asked.cluster.write();
+    let present = state.objects.revision();
+    let changed = state.objects.watch_table(target.kind.table());
+    let backlog = if initial == Initial::None { Vec::new() } else { selection.select(&state, target) };
+    drop(state);
+    let watcher = Watcher {
+        cluster: asked.cluster.clone(),
+        kind: target.kind.clone(),
+        prefix: prefix_of(target),
+        selection,
+        form,
+        query: query.clone(),
+        cursor: if initial == Initial::None { from } else { present },
+        backlog: backlog.into_iter(),
+        ends_initial: initial == Initial::WithEnd,
+        bookmarks: query.flag("allowWatchBookmarks"),
+        next_bookmark: now + BOOKMARK_EVERY,
+        deadline: now + seconds.map_or(TIMEOUT, Duration::from_secs),
+        dropped: asked.cluster.faults.dropped(),
+        columns_sent: false,
+        over: false,
+        changed,
+    };
+    let events =
+        stream::unfold(
+            watcher,
+            |mut watcher| async move { watcher.next().await.map(|piece| (piece, watcher)) },
+        );
+    Ok(json_body(StatusCode::OK, Body::Stream(Box::pin(events))))
+}
+
+/// What a watch starts with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Initial {
+    /// Changes only.
+    None,
+    /// What is there, as if it were new.
+    Objects,
+    /// What is there, and a bookmark that says when that is all.
+    WithEnd,
+}
+
+fn initial_events(query: &Query, from: u64) -> Outcome<Initial> {
+    let refuse = |cause: FieldError| Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &[cause]));
+    let matching = query.get("resourceVersionMatch");
+    match query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents")) {
+        None if matching.is_some() => {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            refuse(FieldError::forbidden("resourceVersionMatch", why))
+        }
+        None if from == 0 => Ok(Initial::Objects),
+        None => Ok(Initial::None),
+        Some(_) if matching.is_none() => {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            refuse(FieldError::forbidden("resourceVersionMatch", why))
+        }
+        Some(_) if matching != Some("NotOlderThan") => {
+            let known = [json!("NotOlderThan")];
+            refuse(FieldError::not_supported("resourceVersionMatch", &json!(matching), known.iter()))
+        }
+        Some(true) => Ok(Initial::WithEnd),
+        Some(false) if from == 0 => Ok(Initial::None),
+        Some(false) => Ok(Initial::None),
+    }
+}
+
+struct Watcher {
+    cluster: Arc<Shared>,
+    kind: Arc<Kind>,
+    prefix: String,
+    selection: Selection,
+    form: Form,
+    query: Query,
+    /// Everything up to this revision was seen.
+    cursor: u64,
+    backlog: std::vec::IntoIter<Arc<Object>>,
+    ends_initial: bool,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    deadline: Instant,
+    changed: Receiver<u64>,
+    dropped: Receiver<u64>,
+    columns_sent: bool,
+    over: bool,
+}
+
+impl Watcher {
+    /// The next events, or nothing when the watch is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.over {
+                return None;
+            }
+            let piece = self.gather();
+            if !piece.is_empty() {
+                return Some(piece.into());
+            }
+            tokio::select! {
+                changed = self.changed.changed() => if changed.is_err() { return None },
+                _ = self.dropped.changed() => return None,
+                () = self.cluster.ended.cancelled() => return None,
+                () = tokio::time::sleep_until(self.deadline) => return None,
+                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
+                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                    self.cursor = self.cursor.max(self.cluster.read().objects.revision());
+                    return Some(self.bookmark(false).into());
+                }
+            }
+        }
+    }
+
+    /// What can be told without waiting.
+    fn gather(&mut self) -> Vec<u8> {
+        let now = self.cluster.clock.now();
+        let mut piece = Vec::new();
+        while let Some(object) = self.backlog.next() {
+            self.tell(&mut piece, "ADDED", &object, now);
+            if piece.len() > BATCH_BYTES {
+                return piece;
+            }
+        }
+        if self.ends_initial {
+            self.ends_initial = false;
+            piece.extend(self.bookmark(true));
+        }
+        self.changed.mark_unchanged();
+        let cluster = self.cluster.clone();
+        let state = cluster.read();
+        let present = state.objects.revision();
+        let Some(events) = state.objects.events_since(self.cursor) else {
+            self.over = true;
+            let message = format!("too old resource version: {} ({})", self.cursor, state.objects.oldest());
+            piece.extend(line("ERROR", Failure::expired(message).status().to_string().as_bytes()));
+            return piece;
+        };
+        let mut seen = self.cursor.max(present);
+        for event in events {
+            if *event.table == **self.kind.table() && event.key.starts_with(&self.prefix) {
+                self.consider(&mut piece, event, now);
+            }
+            if piece.len() > BATCH_BYTES {
+                seen = event.revision;
+                self.changed.mark_changed();
+                break;
+            }
+        }
+        self.cursor = seen;
+        piece
+    }
+
+    /// Tells of an event as this watcher sees it: an object that no longer matches is gone for it.
+    fn consider(&mut self, piece: &mut Vec<u8>, event: &Event, now: Timestamp) {
+        let matches = |object: &Object| self.selection.matches(object, &self.kind);
+        let before = event.previous.as_deref().is_some_and(matches);
+        let after = event.kind != EventType::Deleted && matches(&event.object);
+        match (before, after) {
+            (false, true) => self.tell(piece, "ADDED", &event.object, now),
+            (true, true) => self.tell(piece, "MODIFIED", &event.object, now),
+            (true, false) if event.kind == EventType::Deleted => {
+                self.tell(piece, "DELETED", &event.object, now);
+            }
+            (true, false) => {
+                if let Some(previous) = &event.previous {
+                    self.tell(piece, "DELETED", &previous.at_revision(event.revision), now);
+                }
+            }
+            (false, false) => {}
+        }
+    }
+
+    fn tell(&mut self, piece: &mut Vec<u8>, word: &str, object: &Object, now: Timestamp) {
+        let told = match self.form {
+            Form::Objects => list::text_of(&self.kind, object),
+            Form::Metadata => table::metadata_of(object).to_string().into(),
+            Form::Table => {
+                let mut table = table::table(&self.kind, &[object], now, &self.query, json!({}));
+                if self.columns_sent {
+                    table["columnDefinitions"] = Value::Null;
+                }
+                self.columns_sent = true;
+                table.to_string().into()
+            }
+        };
+        piece.extend(line(word, &told));
+    }
+
+    fn bookmark(&self, ends_initial: bool) -> Vec<u8> {
+        let mut metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
+        if ends_initial {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut object = json!({"metadata": metadata});
+        match self.form {
+            Form::Objects => self.kind.dress(&mut object),
+            Form::Metadata => {
+                object["kind"] = json!("PartialObjectMetadata");
+                object["apiVersion"] = json!("meta.k8s.io/v1");
+            }
+            Form::Table => {
+                self.kind.dress(&mut object);
+                let metadata = json!({"resourceVersion": self.cursor.to_string()});
+                object = json!({
+                    "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null,
+                    "rows": [{"cells": null, "object": object}],
+                });
+            }
+        }
+        line("BOOKMARK", object.to_string().as_bytes())
+    }
+}
+
+fn line(word: &str, object: &[u8]) -> Vec<u8> {
+    [format!("{{\"type\":\"{word}\",\"object\":").as_bytes(), object, b"}\n"].concat()
+}

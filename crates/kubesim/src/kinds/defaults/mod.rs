@@ -1,0 +1,108 @@
+//! What the server fills in when a field is left out, kind by kind. (What the published schema says about defaults is
+//! applied before; here is the rest, which the real server has in code.)
+
+mod pod;
+mod workload;
+
+use serde_json::{Value, json};
+
+pub(super) use pod::{pod, pod_spec};
+pub(super) use workload::{cron_job, daemon_set, deployment, job, replica_set, stateful_set};
+
+/// Sets a field that is missing.
+fn fill(object: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        let slot = fields.entry(field).or_insert(Value::Null);
+        if slot.is_null() {
+            *slot = value;
+        }
+    }
+}
+
+/// The object at `field`, made if it is missing.
+fn within<'a>(object: &'a mut Value, field: &str) -> &'a mut Value {
+    fill(object, field, json!({}));
+    &mut object[field]
+}
+
+/// The items of a list, none if it is missing.
+fn items<'a>(object: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+    object.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+pub(super) fn namespace(object: &mut Value) {
+    let name = object["metadata"]["name"].clone();
+    if name.is_string()
+        && let Some(labels) = within(within(object, "metadata"), "labels").as_object_mut()
+    {
+        labels.insert("kubernetes.io/metadata.name".into(), name);
+    }
+}
+
+pub(super) fn secret(object: &mut Value) {
+    fill(object, "type", json!("Opaque"));
+}
+
+pub(super) fn persistent_volume_claim(object: &mut Value) {
+    fill(within(object, "spec"), "volumeMode", json!("Filesystem"));
+}
+
+pub(super) fn service(object: &mut Value) {
+    let spec = within(object, "spec");
+    fill(spec, "sessionAffinity", json!("None"));
+    fill(spec, "type", json!("ClusterIP"));
+    if spec["sessionAffinity"] == "ClientIP" {
+        fill(within(within(spec, "sessionAffinityConfig"), "clientIP"), "timeoutSeconds", json!(10_800));
+    }
+    for port in items(spec, "ports") {
+        fill(port, "protocol", json!("TCP"));
+        let number = port["port"].clone();
+        if port["targetPort"] == 0 || port["targetPort"] == "" {
+            port["targetPort"] = Value::Null;
+        }
+        fill(port, "targetPort", number);
+    }
+    let kind = spec["type"].as_str().unwrap_or_default().to_owned();
+    if kind == "NodePort" || kind == "LoadBalancer" {
+        fill(spec, "externalTrafficPolicy", json!("Cluster"));
+    }
+    if kind == "LoadBalancer" {
+        fill(spec, "allocateLoadBalancerNodePorts", json!(true));
+    }
+    if kind != "ExternalName" {
+        fill(spec, "internalTrafficPolicy", json!("Cluster"));
+        fill(spec, "ipFamilies", json!(["IPv4"]));
+        fill(spec, "ipFamilyPolicy", json!("SingleStack"));
+    }
+}
+
+pub(super) fn role_binding(object: &mut Value) {
+    fill(within(object, "roleRef"), "apiGroup", json!("rbac.authorization.k8s.io"));
+    for subject in items(object, "subjects") {
+        if matches!(subject["kind"].as_str(), Some("User" | "Group")) {
+            fill(subject, "apiGroup", json!("rbac.authorization.k8s.io"));
+        }
+    }
+}
+
+pub(super) fn certificate_signing_request(object: &mut Value) {
+    fill(within(object, "spec"), "usages", json!(["digital signature", "key encipherment"]));
+}
+
+pub(super) fn custom_resource_definition(object: &mut Value) {
+    let spec = within(object, "spec");
+    let names = within(spec, "names");
+    if let Some(kind) = names["kind"].as_str().map(str::to_owned) {
+        fill(names, "singular", json!(kind.to_lowercase()));
+        fill(names, "listKind", json!(format!("{kind}List")));
+    }
+    fill(within(spec, "conversion"), "strategy", json!("None"));
+    for version in items(spec, "versions") {
+        for column in items(version, "additionalPrinterColumns") {
+            if column["priority"] == 0 {
+                // Zero is what is meant when it is left out, and is left out again.
+                column.as_object_mut().map(|fields| fields.remove("priority"));
+            }
+        }
+    }
+}

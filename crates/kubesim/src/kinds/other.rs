@@ -1,0 +1,92 @@
+//! The kinds of smaller groups.
+
+use super::row::{Row, STATUS, StatusRule, Subresource};
+use super::{columns, defaults, rules};
+use crate::names::NameRule;
+
+const APPROVAL: Subresource =
+    Subresource { name: "approval", sends: None, verbs: &["get", "patch", "update"] };
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Reviews are asked, never stored.
+const CREATE_ONLY: &[&str] = &["create"];
+
+/// The kinds of smaller groups.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        short: &["crd", "crds"],
+        categories: &["api-extensions"],
+        subresources: &[STATUS],
+        status: StatusRule::Cleared,
+        generation: true,
+        columns: columns::PLAIN,
+        default: defaults::custom_resource_definition,
+        validate: rules::custom_resource_definition,
+        ..Row::clustered(
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            "customresourcedefinition",
+        )
+    },
+    Row {
+        verbs: CREATE_ONLY,
+        ..Row::clustered(
+            "authorization.k8s.io",
+            "SelfSubjectAccessReview",
+            "selfsubjectaccessreviews",
+            "selfsubjectaccessreview",
+        )
+    },
+    Row {
+        verbs: CREATE_ONLY,
+        ..Row::clustered(
+            "authorization.k8s.io",
+            "SelfSubjectRulesReview",
+            "selfsubjectrulesreviews",
+            "selfsubjectrulesreview",
+        )
+    },
+    Row {
+        short: &["csr"],
+        subresources: &[APPROVAL, STATUS],
+        status: StatusRule::Cleared,
+        fields: &["spec.signerName"],
+        columns: columns::CERTIFICATE_SIGNING_REQUEST,
+        default: defaults::certificate_signing_request,
+        validate: rules::certificate_signing_request,
+        ..Row::clustered(
+            "certificates.k8s.io",
+            "CertificateSigningRequest",
+            "certificatesigningrequests",
+            "certificatesigningrequest",
+        )
+    },
+    Row { columns: columns::LEASE, ..Row::namespaced("coordination.k8s.io", "Lease", "leases", "lease") },
+    Row {
+        short: &["pdb"],
+        subresources: &[STATUS],
+        status: StatusRule::Cleared,
+        generation: true,
+        columns: columns::POD_DISRUPTION_BUDGET,
+        prepare: rules::prepare_pod_disruption_budget,
+        validate: rules::pod_disruption_budget,
+        ..Row::namespaced("policy", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget")
+    },
+    Row {
+        names: NameRule::PathSegment,
+        columns: columns::ROLE_BINDING,
+        default: defaults::role_binding,
+        ..Row::clustered(RBAC, "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
+    },
+    Row {
+        names: NameRule::PathSegment,
+        ..Row::clustered(RBAC, "ClusterRole", "clusterroles", "clusterrole")
+    },
+    Row {
+        names: NameRule::PathSegment,
+        columns: columns::ROLE_BINDING,
+        default: defaults::role_binding,
+        ..Row::namespaced(RBAC, "RoleBinding", "rolebindings", "rolebinding")
+    },
+    Row { names: NameRule::PathSegment, ..Row::namespaced(RBAC, "Role", "roles", "role") },
+];

@@ -1,0 +1,127 @@
+//! One row of the table of built-in kinds.
+
+use serde_json::Value;
+
+use super::columns::{self, Column};
+use super::{VERBS, rules};
+use crate::names::NameRule;
+use crate::schema::FieldError;
+
+/// A built-in kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The API group, empty for the core group.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// The resource.
+    pub plural: &'static str,
+    /// One of it.
+    pub singular: &'static str,
+    /// Short names.
+    pub short: &'static [&'static str],
+    /// Categories.
+    pub categories: &'static [&'static str],
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// The verbs.
+    pub verbs: &'static [&'static str],
+    /// The subresources.
+    pub subresources: &'static [Subresource],
+    /// The rule for names.
+    pub names: NameRule,
+    /// What becomes of `status`.
+    pub status: StatusRule,
+    /// Whether `metadata.generation` counts changes of what is desired.
+    pub generation: bool,
+    /// Whether a deletion is answered with the object rather than with a Status.
+    pub returns_deleted: bool,
+    /// Fields, besides name and namespace, by which objects can be selected.
+    pub fields: &'static [&'static str],
+    /// What `kubectl get` shows.
+    pub columns: &'static [Column],
+    /// Fills in what was left out.
+    pub default: fn(&mut Value),
+    /// What the server itself sets when an object is created.
+    pub prepare: fn(&mut Value),
+    /// What is refused, given the object and, on an update, the one before.
+    pub validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
+}
+
+/// What becomes of an object's `status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusRule {
+    /// A field like any other, or none at all.
+    Plain,
+    /// Written through the `status` subresource only; dropped on creation.
+    Cleared,
+    /// Written through the `status` subresource, or given on creation.
+    KeptOnCreate,
+}
+
+/// A subresource.
+#[derive(Debug, Clone, Copy)]
+pub struct Subresource {
+    /// Its name, such as `status`.
+    pub name: &'static str,
+    /// The group, version and kind of what is sent, when it is not the kind itself.
+    pub sends: Option<(&'static str, &'static str, &'static str)>,
+    /// The verbs.
+    pub verbs: &'static [&'static str],
+}
+
+/// Reading and writing the status.
+pub(super) const STATUS: Subresource =
+    Subresource { name: "status", sends: None, verbs: &["get", "patch", "update"] };
+/// Reading and writing the number of replicas.
+pub(super) const SCALE: Subresource = Subresource {
+    name: "scale",
+    sends: Some(("autoscaling", "v1", "Scale")),
+    verbs: &["get", "patch", "update"],
+};
+
+impl Row {
+    /// A kind whose objects live in namespaces, with everything else as most kinds have it.
+    pub const fn namespaced(
+        group: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+    ) -> Row {
+        Row {
+            group,
+            version: "v1",
+            kind,
+            plural,
+            singular,
+            short: &[],
+            categories: &[],
+            namespaced: true,
+            verbs: VERBS,
+            subresources: &[],
+            names: NameRule::Subdomain,
+            status: StatusRule::Plain,
+            generation: false,
+            returns_deleted: false,
+            fields: &[],
+            columns: columns::PLAIN,
+            default: rules::nothing,
+            prepare: rules::nothing,
+            validate: rules::anything,
+        }
+    }
+
+    /// A kind without namespaces.
+    pub const fn clustered(
+        group: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+    ) -> Row {
+        let mut row = Row::namespaced(group, kind, plural, singular);
+        row.namespaced = false;
+        row
+    }
+}

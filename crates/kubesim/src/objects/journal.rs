@@ -1,0 +1,170 @@
+//! The journal of one cluster: a file to which every change is written before it is answered, one line each. A process that
+//! is killed continues from it. The last line may be torn; that change was never answered, and is forgotten.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Event, EventType, Object, TableName};
+
+/// A journal smaller than this is never compacted: it costs nothing to read.
+const COMPACT_FROM_BYTES: u64 = 1 << 20;
+/// Compacted when it has grown to this many times its size after the last compaction.
+const COMPACT_GROWTH: u64 = 4;
+
+/// The journal cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The file system refused.
+    #[error("the journal {} could not be {doing}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A line that is not the last is damaged.
+    #[error("the journal {} is damaged at line {line}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// One line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    /// The revision of the change.
+    pub revision: u64,
+    /// The table.
+    pub table: String,
+    /// The key of an object that is gone; empty otherwise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key: String,
+    /// The object, unless it is gone.
+    #[serde(default)]
+    pub object: Option<Value>,
+}
+
+/// An open journal.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    length_compacted: u64,
+}
+
+impl Journal {
+    /// Opens or creates the journal and reads what it tells.
+    pub fn open(path: &Path) -> Result<(Journal, Vec<Record>), JournalError> {
+        let io = |doing| move |source| JournalError::Io { path: path.to_owned(), doing, source };
+        let file =
+            OpenOptions::new().read(true).append(true).create(true).open(path).map_err(io("opened"))?;
+        let mut records = Vec::new();
+        let mut length = 0_u64;
+        let mut reader = BufReader::new(&file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line).map_err(io("read"))?;
+            if read == 0 || line.last() != Some(&b'\n') {
+                break;
+            }
+            let record = serde_json::from_slice(&line);
+            records.push(record.map_err(|source| JournalError::Damaged {
+                path: path.to_owned(),
+                line: records.len() + 1,
+                source,
+            })?);
+            length += read as u64;
+        }
+        file.set_len(length).map_err(io("cut"))?;
+        let journal =
+            Journal { path: path.to_owned(), file, length, length_compacted: length.min(COMPACT_FROM_BYTES) };
+        Ok((journal, records))
+    }
+
+    /// Writes the events. When it fails, nothing of them is left in the file.
+    pub fn append(&mut self, events: &[Event]) -> Result<(), JournalError> {
+        let mut lines = Vec::new();
+        for event in events {
+            match event.kind {
+                EventType::Deleted => write_removal(&mut lines, event),
+                EventType::Added | EventType::Modified => {
+                    write_object(&mut lines, &event.table, &event.object);
+                }
+            }
+        }
+        if let Err(source) = self.file.write_all(&lines) {
+            // A torn line in the middle would make the whole journal unreadable.
+            let _ = self.file.set_len(self.length);
+            return Err(JournalError::Io { path: self.path.clone(), doing: "written", source });
+        }
+        self.length += lines.len() as u64;
+        Ok(())
+    }
+
+    /// Whether most of what it holds is past.
+    pub fn is_mostly_past(&self) -> bool {
+        self.length > COMPACT_FROM_BYTES.max(self.length_compacted) * COMPACT_GROWTH
+    }
+
+    /// Writes the journal anew, with what is there now only.
+    pub fn rewrite<'a>(
+        &mut self,
+        revision: u64,
+        live: impl Iterator<Item = (&'a TableName, &'a Arc<Object>)>,
+    ) -> Result<(), JournalError> {
+        let path = self.path.clone();
+        let io = |doing| move |source| JournalError::Io { path: path.clone(), doing, source };
+        let fresh = self.path.with_extension("new");
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&fresh);
+        let mut writer = BufWriter::new(file.map_err(io.clone()("rewritten"))?);
+        let mut line = Vec::new();
+        // The removal of what never was keeps the revision, should the newest change be a removal.
+        let marker = Record { revision, table: String::new(), key: String::new(), object: None };
+        serde_json::to_writer(&mut line, &marker).map_err(|error| io.clone()("rewritten")(error.into()))?;
+        line.push(b'\n');
+        for (table, object) in live {
+            write_object(&mut line, table, object);
+            writer.write_all(&line).map_err(io.clone()("rewritten"))?;
+            line.clear();
+        }
+        writer.write_all(&line).map_err(io.clone()("rewritten"))?;
+        let mut file = writer.into_inner().map_err(|error| io.clone()("rewritten")(error.into_error()))?;
+        file.sync_data().map_err(io.clone()("rewritten"))?;
+        let length = file.seek(SeekFrom::End(0)).map_err(io.clone()("rewritten"))?;
+        std::fs::rename(&fresh, &self.path).map_err(io.clone()("replaced"))?;
+        self.file = OpenOptions::new().append(true).open(&self.path).map_err(io("opened"))?;
+        self.length = length;
+        self.length_compacted = length;
+        Ok(())
+    }
+}
+
+fn write_object(lines: &mut Vec<u8>, table: &str, object: &Object) {
+    let head = format!("{{\"revision\":{},\"table\":{},\"object\":", object.revision(), Value::from(table));
+    lines.extend_from_slice(head.as_bytes());
+    lines.extend_from_slice(object.json());
+    lines.extend_from_slice(b"}\n");
+}
+
+fn write_removal(lines: &mut Vec<u8>, event: &Event) {
+    let (table, key) = (Value::from(&*event.table), Value::from(&*event.key));
+    let line =
+        format!("{{\"revision\":{},\"table\":{table},\"key\":{key},\"object\":null}}\n", event.revision);
+    lines.extend_from_slice(line.as_bytes());
+}

@@ -1,0 +1,84 @@
+//! What changed last: a bounded log that every watch reads with a cursor of its own. A watcher that is slow costs nothing;
+//! one that falls out of the log is told so.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{Object, TableName};
+
+/// At most this many events are kept: some minutes of a simulated cluster.
+const EVENTS_MAX: usize = 1_000;
+/// At most this much is kept, so that large objects that change often do not fill the memory...
+const SIZE_BYTES_MAX: usize = 2 << 20;
+/// ...but always this many events, so that a watcher of large objects has a chance to follow.
+const EVENTS_MIN: usize = 100;
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventType {
+    /// It is new.
+    Added,
+    /// It was replaced.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// One change of one object.
+#[derive(Debug)]
+pub struct Event {
+    /// The revision that the change made.
+    pub revision: u64,
+    /// What happened.
+    pub kind: EventType,
+    /// The table.
+    pub table: TableName,
+    /// The key in the table.
+    pub key: Arc<str>,
+    /// The object after the change; for a removed one, as it was last.
+    pub object: Arc<Object>,
+    /// The object before the change.
+    pub previous: Option<Arc<Object>>,
+}
+
+/// The last changes.
+#[derive(Debug)]
+pub struct Log {
+    events: VecDeque<Arc<Event>>,
+    size_bytes: usize,
+    start: u64,
+}
+
+impl Log {
+    /// An empty log that is whole after `revision`.
+    pub fn starting_at(revision: u64) -> Log {
+        Log { events: VecDeque::new(), size_bytes: 0, start: revision }
+    }
+
+    /// The log is whole after this revision.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Adds an event and drops the oldest beyond the bounds.
+    pub fn push(&mut self, event: Event) {
+        self.size_bytes += event.object.size_bytes();
+        self.events.push_back(Arc::new(event));
+        while self.events.len() > EVENTS_MAX
+            || (self.size_bytes > SIZE_BYTES_MAX && self.events.len() > EVENTS_MIN)
+        {
+            let Some(dropped) = self.events.pop_front() else { break };
+            self.size_bytes -= dropped.object.size_bytes();
+            self.start = dropped.revision;
+        }
+    }
+
+    /// The events after `revision`, or nothing when some of them are gone.
+    pub fn since(&self, revision: u64) -> Option<impl DoubleEndedIterator<Item = &Arc<Event>>> {
+        if revision < self.start {
+            return None;
+        }
+        let from = self.events.partition_point(|event| event.revision <= revision);
+        Some(self.events.range(from..))
+    }
+}

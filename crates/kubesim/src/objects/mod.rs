@@ -1,0 +1,279 @@
+//! Everything one cluster holds, in memory: objects by table and key, one revision for all of them, and a bounded log of
+//! what changed. It knows nothing of kinds, defaults or HTTP. An object is kept as its JSON text, without `kind` and
+//! `apiVersion` (its table tells them): a third of the memory of a parsed one, and ready to be sent.
+
+mod journal;
+mod log;
+mod object;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+pub use journal::{Journal, JournalError};
+pub use log::{Event, EventType, Log};
+pub use object::{Labels, Object, key_of};
+
+/// The name of a table: `group/plural`, `/pods` for the core group.
+pub type TableName = Arc<str>;
+
+/// A table and a key in it.
+pub type Place = (TableName, Arc<str>);
+
+/// One change. Several are written together.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// The object is created or replaced.
+    Put(TableName, Value),
+    /// The object at this key is gone.
+    Remove(TableName, Arc<str>),
+}
+
+/// The objects of one cluster.
+#[derive(Debug)]
+pub struct Objects {
+    revision: u64,
+    tables: HashMap<TableName, Table>,
+    log: Log,
+    journal: Option<Journal>,
+    /// Objects by the uid of each of their owners.
+    dependents: HashMap<Arc<str>, BTreeSet<Place>>,
+    /// Told of every revision: what drives the controllers.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Table {
+    objects: BTreeMap<Arc<str>, Arc<Object>>,
+    changed: watch::Sender<u64>,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table { objects: BTreeMap::new(), changed: watch::Sender::new(0) }
+    }
+}
+
+impl Objects {
+    /// A cluster that is gone when the process ends.
+    pub fn in_memory() -> Objects {
+        Objects {
+            revision: 1,
+            tables: HashMap::new(),
+            log: Log::starting_at(1),
+            journal: None,
+            dependents: HashMap::new(),
+            changed: watch::Sender::new(1),
+        }
+    }
+
+    /// What the journal at `path` tells, going on with it.
+    pub fn open(path: &Path) -> Result<Objects, JournalError> {
+        let mut objects = Objects::in_memory();
+        let (journal, records) = Journal::open(path)?;
+        for record in records {
+            objects.revision = objects.revision.max(record.revision);
+            let table: TableName = record.table.as_str().into();
+            match record.object {
+                Some(value) => objects.lay_down(&table, Arc::new(Object::new(value, record.revision))),
+                None => {
+                    objects.take_away(&table, &record.key);
+                }
+            }
+        }
+        objects.log = Log::starting_at(objects.revision);
+        objects.journal = Some(journal);
+        Ok(objects)
+    }
+
+    /// The revision of the last change.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The object at a key.
+    pub fn get(&self, table: &str, key: &str) -> Option<&Arc<Object>> {
+        self.tables.get(table)?.objects.get(key)
+    }
+
+    /// The objects of a table whose key starts with `prefix`, from `start` on, in the order of their keys.
+    pub fn range<'a>(
+        &'a self,
+        table: &str,
+        prefix: &'a str,
+        start: &'a str,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Object>)> + 'a {
+        let from = if start > prefix { start } else { prefix };
+        self.tables
+            .get(table)
+            .into_iter()
+            .flat_map(move |table| table.objects.range::<str, _>((Bound::Included(from), Bound::Unbounded)))
+            .take_while(move |(key, _)| key.starts_with(prefix))
+    }
+
+    /// Like [`Objects::range`], as it was at `revision`; nothing when that is no longer remembered.
+    pub fn range_at(
+        &self,
+        table: &str,
+        prefix: &str,
+        start: &str,
+        revision: u64,
+    ) -> Option<Vec<Arc<Object>>> {
+        if revision == self.revision {
+            return Some(self.range(table, prefix, start).map(|(_, object)| object.clone()).collect());
+        }
+        let mut then: BTreeMap<Arc<str>, Arc<Object>> =
+            self.range(table, prefix, start).map(|(key, object)| (key.clone(), object.clone())).collect();
+        for event in self.log.since(revision)?.rev() {
+            if &*event.table != table || !event.key.starts_with(prefix) || &*event.key < start {
+                continue;
+            }
+            match &event.previous {
+                Some(previous) => then.insert(event.key.clone(), previous.clone()),
+                None => then.remove(&event.key),
+            };
+        }
+        Some(then.into_values().collect())
+    }
+
+    /// How many objects a table holds.
+    pub fn count(&self, table: &str) -> usize {
+        self.tables.get(table).map_or(0, |table| table.objects.len())
+    }
+
+    /// The events after `revision`, or nothing when the log no longer reaches back that far.
+    pub fn events_since(&self, revision: u64) -> Option<impl DoubleEndedIterator<Item = &Arc<Event>>> {
+        self.log.since(revision)
+    }
+
+    /// The oldest revision after which the log is whole.
+    pub fn oldest(&self) -> u64 {
+        self.log.start()
+    }
+
+    /// Objects that name `uid` as an owner.
+    pub fn dependents(&self, uid: &str) -> Vec<Place> {
+        self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Every uid that is named as an owner.
+    pub fn owners(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.dependents.keys()
+    }
+
+    /// Tells of changes in one table.
+    pub fn watch_table(&mut self, table: &TableName) -> watch::Receiver<u64> {
+        self.tables.entry(table.clone()).or_default().changed.subscribe()
+    }
+
+    /// Tells of every change.
+    pub fn watch_all(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Writes the changes, each under a revision of its own, to the journal first. Answers with the objects as they are
+    /// now; a removed one as it was last, with the revision of its removal.
+    pub fn commit(&mut self, changes: Vec<Change>) -> Result<Vec<Arc<Object>>, JournalError> {
+        let mut events = Vec::with_capacity(changes.len());
+        let mut revision = self.revision;
+        for change in changes {
+            match change {
+                Change::Put(table, value) => {
+                    revision += 1;
+                    let object = Arc::new(Object::new(value, revision));
+                    let key = object.key();
+                    let previous = self.get(&table, &key).cloned();
+                    let kind = if previous.is_some() { EventType::Modified } else { EventType::Added };
+                    events.push(Event { revision, kind, table, key, object, previous });
+                }
+                Change::Remove(table, key) => {
+                    let Some(previous) = self.get(&table, &key).cloned() else { continue };
+                    revision += 1;
+                    let object = Arc::new(previous.at_revision(revision));
+                    events.push(Event {
+                        revision,
+                        kind: EventType::Deleted,
+                        table,
+                        key,
+                        object,
+                        previous: Some(previous),
+                    });
+                }
+            }
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.append(&events)?;
+        }
+        self.revision = revision;
+        let objects = events.iter().map(|event| event.object.clone()).collect();
+        for event in events {
+            match event.kind {
+                EventType::Deleted => {
+                    self.take_away(&event.table, &event.key);
+                }
+                EventType::Added | EventType::Modified => self.lay_down(&event.table, event.object.clone()),
+            }
+            if let Some(table) = self.tables.get(&event.table) {
+                table.changed.send_replace(event.revision);
+            }
+            self.log.push(event);
+        }
+        self.changed.send_replace(self.revision);
+        self.compact_when_due();
+        Ok(objects)
+    }
+
+    fn lay_down(&mut self, table: &TableName, object: Arc<Object>) {
+        let key = object.key();
+        let place = (table.clone(), key.clone());
+        let replaced = self.tables.entry(table.clone()).or_default().objects.insert(key, object.clone());
+        if let Some(replaced) = replaced {
+            self.forget_owners(&replaced, &place);
+        }
+        for owner in object.owners() {
+            self.dependents.entry(owner.clone()).or_default().insert(place.clone());
+        }
+    }
+
+    fn take_away(&mut self, table: &TableName, key: &str) -> Option<Arc<Object>> {
+        let removed = self.tables.get_mut(table)?.objects.remove(key)?;
+        self.forget_owners(&removed, &(table.clone(), removed.key()));
+        Some(removed)
+    }
+
+    fn forget_owners(&mut self, object: &Object, place: &Place) {
+        for owner in object.owners() {
+            if let Some(places) = self.dependents.get_mut(owner) {
+                places.remove(place);
+                if places.is_empty() {
+                    self.dependents.remove(owner);
+                }
+            }
+        }
+    }
+
+    /// A journal that holds mostly what is gone is written anew. If that fails, the old one still holds all.
+    fn compact_when_due(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        if !journal.is_mostly_past() {
+            return;
+        }
+        let live = self
+            .tables
+            .iter()
+            .flat_map(|(name, table)| table.objects.values().map(move |object| (name, object)));
+        if let Err(error) = journal.rewrite(self.revision, live) {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "The journal could not be compacted; it grows on"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

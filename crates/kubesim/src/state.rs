@@ -1,0 +1,70 @@
+//! One cluster's state: its objects and the kinds it serves. Whoever changes it holds it alone, from the first read to the
+//! last write; there is nothing to wait for in between.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kinds::Kind;
+use crate::objects::{Change, Object, Objects, key_of};
+use crate::registry::{DEFINITIONS, Registry};
+use crate::status::{Failure, Outcome};
+
+/// The state of one cluster.
+#[derive(Debug)]
+pub struct State {
+    /// The objects.
+    pub objects: Objects,
+    /// The kinds.
+    pub kinds: Arc<Registry>,
+}
+
+impl State {
+    /// The state that `objects` make.
+    pub fn new(objects: Objects) -> State {
+        let kinds = Arc::new(Registry::of(&objects));
+        State { objects, kinds }
+    }
+
+    /// The object of this kind and name.
+    pub fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<&Arc<Object>> {
+        self.objects.get(kind.table(), &key_of(namespace, name))
+    }
+
+    /// The object, parsed, with `kind` and `apiVersion`.
+    pub fn read(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value> {
+        let mut value = self.get(kind, namespace, name)?.value();
+        kind.dress(&mut value);
+        Some(value)
+    }
+
+    /// Writes the changes and keeps the kinds up to date.
+    pub fn commit(&mut self, changes: Vec<Change>) -> Outcome<Vec<Arc<Object>>> {
+        let defines = changes.iter().any(|change| match change {
+            Change::Put(table, _) | Change::Remove(table, _) => &**table == DEFINITIONS,
+        });
+        let objects = self.objects.commit(changes).map_err(|error| {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "A change could not be written to the journal"
+            );
+            Failure::internal(&error)
+        })?;
+        if defines {
+            self.kinds = Arc::new(Registry::of(&self.objects));
+        }
+        Ok(objects)
+    }
+
+    /// Writes one object.
+    pub fn put(&mut self, kind: &Kind, value: Value) -> Outcome<Arc<Object>> {
+        let mut objects = self.commit(vec![Change::Put(kind.table().clone(), value)])?;
+        objects.pop().ok_or_else(|| Failure::internal("nothing was written"))
+    }
+}
+
+/// A time as objects carry it: whole seconds.
+pub fn time(now: Timestamp) -> String {
+    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}

@@ -1,0 +1,182 @@
+//! What the API server answers instead of an object: a `Status`, in the words that the real server uses, since people and
+//! programs read them.
+
+use serde_json::{Value, json};
+
+use crate::kinds::Kind;
+use crate::schema::FieldError;
+
+/// A refusal: an HTTP status code with the `Status` object that explains it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The machine-readable reason, such as `NotFound`; empty where the real server gives none.
+    pub reason: &'static str,
+    /// What a person reads.
+    pub message: String,
+    /// `details` of the Status, or null.
+    pub details: Value,
+    /// Seconds for a `Retry-After` header.
+    pub retry_after: Option<u32>,
+    /// A token to go on with, for a list whose snapshot is gone.
+    pub resume: Option<String>,
+}
+
+/// The outcome of whatever a request asks for.
+pub type Outcome<T> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure without details.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Failure {
+        Failure {
+            code,
+            reason,
+            message: message.into(),
+            details: Value::Null,
+            retry_after: None,
+            resume: None,
+        }
+    }
+
+    /// 400, with what is wrong about the request.
+    pub fn bad_request(message: impl Into<String>) -> Failure {
+        Failure::new(400, "BadRequest", message)
+    }
+
+    /// 404 for an object.
+    pub fn not_found(kind: &Kind, name: &str) -> Failure {
+        Failure::new(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified())).about(
+            kind.group(),
+            kind.plural(),
+            name,
+        )
+    }
+
+    /// 404 for a resource that is not served.
+    pub fn no_such_resource() -> Failure {
+        let mut failure = Failure::new(404, "NotFound", "the server could not find the requested resource");
+        failure.details = json!({});
+        failure
+    }
+
+    /// 405.
+    pub fn method_not_allowed() -> Failure {
+        let mut failure = Failure::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        );
+        failure.details = json!({});
+        failure
+    }
+
+    /// 501 for what the real server can do and this one cannot.
+    pub fn not_implemented(what: &str) -> Failure {
+        Failure::new(501, "NotImplemented", format!("{what} is not implemented by this simulated API server"))
+    }
+
+    /// 409: the name is taken.
+    pub fn already_exists(kind: &Kind, name: &str) -> Failure {
+        Failure::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified())).about(
+            kind.group(),
+            kind.plural(),
+            name,
+        )
+    }
+
+    /// 409: the object is not as the caller thinks.
+    pub fn conflict(kind: &Kind, name: &str, why: &str) -> Failure {
+        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
+        Failure::new(409, "Conflict", message).about(kind.group(), kind.plural(), name)
+    }
+
+    /// 409 on a subresource.
+    pub fn conflict_on(kind: &Kind, resource: &str, name: &str, why: &str) -> Failure {
+        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
+        Failure::new(409, "Conflict", message).about(kind.group(), resource, name)
+    }
+
+    /// 409 because of a newer resourceVersion.
+    pub fn modified(kind: &Kind, name: &str) -> Failure {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Failure::conflict(kind, name, why)
+    }
+
+    /// 403 for one object.
+    pub fn forbidden(kind: &Kind, name: &str, why: &str) -> Failure {
+        Failure::new(403, "Forbidden", format!("{} \"{name}\" is forbidden: {why}", kind.qualified())).about(
+            kind.group(),
+            kind.plural(),
+            name,
+        )
+    }
+
+    /// 422 with every reason.
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: &[FieldError]) -> Failure {
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let texts: Vec<String> = causes.iter().map(ToString::to_string).collect();
+        let summary = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let mut failure =
+            Failure::new(422, "Invalid", format!("{qualified} \"{name}\" is invalid: {summary}"))
+                .about(group, kind, name);
+        failure.details["causes"] = causes
+            .iter()
+            .map(|cause| json!({"reason": cause.reason.as_str(), "message": cause.message, "field": cause.field}))
+            .collect();
+        failure
+    }
+
+    /// 410: what was asked for is no longer remembered.
+    pub fn expired(message: impl Into<String>) -> Failure {
+        Failure::new(410, "Expired", message)
+    }
+
+    /// 500.
+    pub fn internal(message: impl std::fmt::Display) -> Failure {
+        let mut failure = Failure::new(500, "InternalError", format!("Internal error occurred: {message}"));
+        failure.details = json!({"causes": [{"message": message.to_string()}]});
+        failure
+    }
+
+    /// 401.
+    pub fn unauthorized() -> Failure {
+        Failure::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// Says which object it is about.
+    #[must_use]
+    pub fn about(mut self, group: &str, kind: &str, name: &str) -> Failure {
+        let mut details = serde_json::Map::new();
+        for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
+            if !value.is_empty() {
+                details.insert(key.into(), value.into());
+            }
+        }
+        self.details = Value::Object(details);
+        self
+    }
+
+    /// The `Status` object.
+    pub fn status(&self) -> Value {
+        let mut metadata = json!({});
+        if let Some(token) = &self.resume {
+            metadata["continue"] = json!(token);
+        }
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
+            "message": self.message, "code": self.code,
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
+        if !self.details.is_null() {
+            status["details"] = self.details.clone();
+        }
+        status
+    }
+}

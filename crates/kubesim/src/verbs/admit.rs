@@ -1,0 +1,117 @@
+//! The way of an object from a body to what may be stored: known, typed, pruned, defaulted, validated.
+
+use serde_json::Value;
+
+use super::{Validation, WriteOptions, metadata};
+use crate::kinds::Kind;
+use crate::status::{Failure, Outcome};
+
+/// Checks that a body is an object of this kind.
+pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> Outcome<()> {
+    let Some(fields) = value.as_object_mut() else {
+        let group_version = kind.api_version();
+        return Err(Failure::bad_request(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }} (expected {group_version} {})",
+            shape(value),
+            kind.kind()
+        )));
+    };
+    let text = |field: &str| fields.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (given_version, given_kind) = (text("apiVersion"), text("kind"));
+    let expected = kind.api_version();
+    if !given_kind.is_empty() && given_kind != kind.kind() {
+        let version = if given_version.is_empty() { &expected } else { &given_version };
+        return Err(Failure::bad_request(format!(
+            "{given_kind} in version \"{}\" cannot be handled as a {}: converting ({given_kind}) to ({}): unknown conversion",
+            version.rsplit('/').next().unwrap_or_default(),
+            kind.kind(),
+            kind.kind(),
+        )));
+    }
+    if !given_version.is_empty() && given_version != expected {
+        return Err(Failure::bad_request(format!(
+            "the API version in the data ({given_version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if kind.custom().is_some() && (given_kind.is_empty() || given_version.is_empty()) {
+        let missing = if given_kind.is_empty() { "kind" } else { "apiVersion" };
+        return Err(Failure::bad_request(format!("Object '{}' is missing in '{value}'", capital(missing))));
+    }
+    kind.dress(value);
+    Ok(())
+}
+
+fn shape(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Types, unknown fields, defaults. What the caller should know of comes back as warnings.
+pub(super) fn settle(kind: &Kind, value: &mut Value, options: &WriteOptions) -> Outcome<Vec<String>> {
+    let mut warnings = Vec::new();
+    if let Some(schema) = kind.schema() {
+        schema.check_types(value).map_err(|error| {
+            let (version, name) = (kind.version(), kind.kind());
+            Failure::bad_request(format!(
+                "{name} in version \"{version}\" cannot be handled as a {name}: {error}"
+            ))
+        })?;
+        if options.validation != Validation::Ignore {
+            let unknown: Vec<String> = schema
+                .unknown_fields(value)
+                .into_iter()
+                .map(|field| format!("unknown field \"{field}\""))
+                .collect();
+            if options.validation == Validation::Strict && !unknown.is_empty() {
+                let message = format!("strict decoding error: {}", unknown.join(", "));
+                return Err(match kind.custom() {
+                    Some(_) => Failure::bad_request(message),
+                    None => Failure::bad_request(format!(
+                        "{} in version \"{}\" cannot be handled as a {}: {message}",
+                        kind.kind(),
+                        kind.version(),
+                        kind.kind()
+                    )),
+                });
+            }
+            warnings.extend(unknown);
+        }
+        schema.prune(value);
+        schema.default(value);
+    }
+    (kind.row().default)(value);
+    metadata::tidy(value);
+    if kind.custom().is_some_and(|custom| custom.has_unenforced_rules) {
+        warnings.push(
+            "validation rules (CEL) of this kind are not enforced by this simulated API server".to_owned(),
+        );
+    }
+    Ok(warnings)
+}
+
+/// Everything that is wrong with an object, as one refusal.
+pub(super) fn validate(kind: &Kind, value: &Value, old: Option<&Value>) -> Outcome<()> {
+    let mut causes = metadata::refused(kind, value);
+    if kind.custom().is_some()
+        && let Some(schema) = kind.schema()
+    {
+        causes.extend(schema.validate(value));
+    }
+    causes.extend((kind.row().validate)(value, old));
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let name = value["metadata"]["name"].as_str().unwrap_or_default();
+    Err(Failure::invalid(kind.group(), kind.kind(), name, &causes))
+}

@@ -1,0 +1,64 @@
+//! Addresses and ports of services.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::kinds;
+use crate::state::State;
+use crate::status::{Failure, Outcome};
+
+/// The first node port.
+const NODE_PORT_MIN: i64 = 30_000;
+/// The last node port.
+const NODE_PORT_MAX: i64 = 32_767;
+
+/// Gives a service the address and the ports that it asks for without naming them.
+pub(super) fn service(state: &State, value: &mut Value) -> Outcome<()> {
+    let kind = value["spec"]["type"].as_str().unwrap_or_default().to_owned();
+    if kind == "ExternalName" {
+        return Ok(());
+    }
+    let others: Vec<Value> = kinds::of("", "Service")
+        .map(|kind| state.objects.range(kind.table(), "", "").map(|(_, service)| service.value()).collect())
+        .unwrap_or_default();
+    let spec = &mut value["spec"];
+    let given = spec["clusterIP"].as_str().or(spec["clusterIPs"][0].as_str()).filter(|ip| !ip.is_empty());
+    let address = match given {
+        Some(address) => address.to_owned(),
+        None => free_address(&others)?,
+    };
+    spec["clusterIP"] = json!(address);
+    spec["clusterIPs"] = json!([address]);
+    if kind == "NodePort" || (kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false) {
+        assign_node_ports(spec, &others)?;
+    }
+    Ok(())
+}
+
+fn free_address(others: &[Value]) -> Outcome<String> {
+    let taken: HashSet<&str> =
+        others.iter().filter_map(|service| service["spec"]["clusterIP"].as_str()).collect();
+    (1_u32..65_534)
+        .map(|host| format!("10.0.{}.{}", host >> 8, host & 255))
+        .find(|address| !taken.contains(address.as_str()))
+        .ok_or_else(|| Failure::internal("failed to allocate a serviceIP: range is full"))
+}
+
+fn assign_node_ports(spec: &mut Value, others: &[Value]) -> Outcome<()> {
+    let mut taken: HashSet<i64> = others
+        .iter()
+        .flat_map(|service| service["spec"]["ports"].as_array().into_iter().flatten())
+        .filter_map(|port| port["nodePort"].as_i64())
+        .collect();
+    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        if port["nodePort"].as_i64().unwrap_or(0) == 0 {
+            let free = (NODE_PORT_MIN..=NODE_PORT_MAX).find(|port| !taken.contains(port));
+            let free =
+                free.ok_or_else(|| Failure::internal("failed to allocate a nodePort: range is full"))?;
+            taken.insert(free);
+            port["nodePort"] = json!(free);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Create.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Caller, Target, WriteOptions, Written, admit, allocate, metadata};
+use crate::apply;
+use crate::kinds::{self, StatusRule};
+use crate::objects::Object;
+use crate::state::State;
+use crate::status::{Failure, Outcome};
+
+/// A generated name that is taken is generated anew this often.
+const NAME_ATTEMPTS_MAX: usize = 8;
+
+/// Creates the object in `value`.
+pub fn create(
+    state: &mut State,
+    target: &Target,
+    value: Value,
+    options: &WriteOptions,
+    caller: &Caller,
+) -> Outcome<Written> {
+    let mut value = value;
+    admit::expect_kind(&target.kind, &mut value)?;
+    let warnings = admit::settle(&target.kind, &mut value, options)?;
+    store_new(state, target, value, options, caller, Tracking::Update)
+        .map(|written| Written { warnings, ..written })
+}
+
+/// Whether the new object's fields are already ascribed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tracking {
+    /// They are ascribed to an update by the manager.
+    Update,
+    /// An apply has done it.
+    Done,
+}
+
+/// The part of creation that an apply shares: the value is settled already.
+pub(super) fn store_new(
+    state: &mut State,
+    target: &Target,
+    mut value: Value,
+    options: &WriteOptions,
+    caller: &Caller,
+    tracking: Tracking,
+) -> Outcome<Written> {
+    let kind = &target.kind;
+    if value["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
+        return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created"));
+    }
+    metadata::settle_name(target, &mut value)?;
+    expect_namespace(state, target, &value)?;
+    metadata::stamp(kind, &mut value, caller)?;
+    if kind.status_rule() == StatusRule::Cleared
+        && let Some(fields) = value.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    if kind.kind() == "Namespace" {
+        (kind.row().default)(&mut value);
+    }
+    (kind.row().prepare)(&mut value);
+    prepare_with_state(state, target, &mut value, caller)?;
+    admit::validate(kind, &value, None)?;
+    take_free_name(state, target, &mut value)?;
+    if tracking == Tracking::Update {
+        apply::track_update(None, &mut value, &options.manager, None, kind.schema(), caller.now);
+    }
+    metadata::tidy(&mut value);
+    let object =
+        if options.dry_run { Arc::new(Object::unnumbered(value)) } else { state.put(kind, value)? };
+    Ok(Written { object, is_new: true, warnings: Vec::new() })
+}
+
+/// A namespaced object needs its namespace, and one that is not ending.
+fn expect_namespace(state: &State, target: &Target, value: &Value) -> Outcome<()> {
+    if !target.kind.is_namespaced() {
+        return Ok(());
+    }
+    let Some(kind) = kinds::of("", "Namespace") else { return Ok(()) };
+    let Some(namespace) = state.read(kind, "", &target.namespace) else {
+        return Err(Failure::not_found(kind, &target.namespace));
+    };
+    if namespace["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let name = value["metadata"]["name"].as_str().unwrap_or_default();
+    let namespace = &target.namespace;
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut failure = Failure::forbidden(&target.kind, name, &why);
+    failure.details["causes"] = json!([{
+        "reason": "NamespaceTerminating",
+        "message": format!("namespace {namespace} is being terminated"),
+        "field": "metadata.namespace",
+    }]);
+    Err(failure)
+}
+
+/// What cannot be decided by looking at the object alone.
+fn prepare_with_state(state: &State, target: &Target, value: &mut Value, caller: &Caller) -> Outcome<()> {
+    match (target.kind.group(), target.kind.kind()) {
+        ("", "Service") => allocate::service(state, value),
+        ("", "Pod") => expect_service_account(state, target, value),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            value["spec"]["username"] = json!(&*caller.user);
+            value["spec"]["groups"] = json!(&*caller.groups);
+            value["status"] = json!({});
+            Ok(())
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            super::special::establish(state, value, caller)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn expect_service_account(state: &State, target: &Target, value: &Value) -> Outcome<()> {
+    let account = value["spec"]["serviceAccountName"].as_str().unwrap_or_default();
+    let Some(kind) = kinds::of("", "ServiceAccount") else { return Ok(()) };
+    if account.is_empty() || state.get(kind, &target.namespace, account).is_some() {
+        return Ok(());
+    }
+    let (namespace, name) = (&target.namespace, value["metadata"]["name"].as_str().unwrap_or_default());
+    let why = format!(
+        "error looking up service account {namespace}/{account}: serviceaccount \"{account}\" not found"
+    );
+    Err(Failure::forbidden(&target.kind, name, &why))
+}
+
+/// A name that was given must be free; one that was generated is generated until it is.
+fn take_free_name(state: &State, target: &Target, value: &mut Value) -> Outcome<()> {
+    let kind = &target.kind;
+    for _ in 0..NAME_ATTEMPTS_MAX {
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if state.get(kind, &target.namespace, &name).is_none() {
+            return Ok(());
+        }
+        let prefix = value["metadata"]["generateName"].as_str().unwrap_or_default();
+        if prefix.is_empty()
+            || name.len() != prefix.len().min(58) + 5
+            || !name.starts_with(&prefix[..prefix.len().min(58)])
+        {
+            return Err(Failure::already_exists(kind, &name));
+        }
+        value["metadata"]["name"] = json!("");
+        metadata::settle_name(target, value)?;
+    }
+    let name = value["metadata"]["name"].as_str().unwrap_or_default();
+    Err(Failure::already_exists(kind, name))
+}

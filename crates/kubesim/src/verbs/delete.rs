@@ -1,0 +1,232 @@
+//! Delete: at once, with grace, behind finalizers; one object or a collection.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{Caller, Target, Written};
+use crate::kinds::Kind;
+use crate::objects::{Change, Object, key_of};
+use crate::state::{State, time};
+use crate::status::{Failure, Outcome};
+
+/// The finalizer of an object that waits for its dependents.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of an object whose dependents are to be let go.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// How a deletion is to be done.
+#[derive(Debug, Clone, Default)]
+pub struct DeleteOptions {
+    /// Everything but the write itself.
+    pub dry_run: bool,
+    /// Seconds to end in; the kind decides when missing.
+    pub grace_seconds: Option<i64>,
+    /// What becomes of dependents.
+    pub propagation: Option<Propagation>,
+    /// The uid that the object must have.
+    pub uid: Option<String>,
+    /// The resourceVersion that the object must have.
+    pub resource_version: Option<String>,
+}
+
+/// What becomes of an object's dependents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// What became of a deletion.
+#[derive(Debug)]
+pub struct Deleted {
+    /// The object: as it was last, or as it is while it ends.
+    pub written: Written,
+    /// Whether it is gone.
+    pub is_gone: bool,
+}
+
+/// Deletes one object.
+pub fn delete(
+    state: &mut State,
+    target: &Target,
+    options: &DeleteOptions,
+    caller: &Caller,
+) -> Outcome<Deleted> {
+    let kind = &target.kind;
+    let Some(present) = state.get(kind, &target.namespace, &target.name).cloned() else {
+        return Err(Failure::not_found(kind, &target.name));
+    };
+    let old = state.read(kind, &target.namespace, &target.name).unwrap_or_default();
+    expect_preconditions(kind, &old, options)?;
+    let mut warnings = Vec::new();
+    let propagation = options.propagation.or_else(|| default_propagation(kind, &old, &mut warnings));
+    let new = marked(kind, &old, options, propagation, caller);
+    let is_gone = is_finished(kind, &new);
+    let object = match (options.dry_run, is_gone) {
+        (true, true) => present,
+        (true, false) => Arc::new(Object::new(new, present.revision())),
+        (false, true) => {
+            remove(state, kind, &target.namespace, &target.name)?;
+            present
+        }
+        (false, false) if new == old => present,
+        (false, false) => state.put(kind, new)?,
+    };
+    Ok(Deleted { written: Written { object, is_new: false, warnings }, is_gone })
+}
+
+/// Deletes the objects at these keys, each as if it were alone; those that are gone already do not matter.
+pub fn delete_collection(
+    state: &mut State,
+    target: &Target,
+    names: &[(String, String)],
+    options: &DeleteOptions,
+    caller: &Caller,
+) -> Outcome<Vec<Arc<Object>>> {
+    let mut deleted = Vec::new();
+    for (namespace, name) in names {
+        let one = Target { namespace: namespace.clone(), name: name.clone(), ..target.clone() };
+        match delete(state, &one, options, caller) {
+            Ok(outcome) => deleted.push(outcome.written.object),
+            Err(failure) if failure.code == 404 => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(deleted)
+}
+
+/// Removes an object, whatever it waits for.
+pub fn remove(state: &mut State, kind: &Kind, namespace: &str, name: &str) -> Outcome<()> {
+    let mut changes = vec![Change::Remove(kind.table().clone(), key_of(namespace, name).into())];
+    if kind.kind() == "CustomResourceDefinition" {
+        // Its objects go with it.
+        if let Some((plural, group)) = name.split_once('.') {
+            let table = format!("{group}/{plural}");
+            let keys: Vec<_> = state.objects.range(&table, "", "").map(|(key, _)| key.clone()).collect();
+            let table: crate::objects::TableName = table.into();
+            changes.splice(0..0, keys.into_iter().map(|key| Change::Remove(table.clone(), key)));
+        }
+    }
+    state.commit(changes).map(drop)
+}
+
+/// Whether nothing keeps a deleted object any longer.
+pub(super) fn is_finished(kind: &Kind, value: &Value) -> bool {
+    let metadata = &value["metadata"];
+    let no_finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
+    let no_grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
+    let is_namespace = kind.group().is_empty() && kind.kind() == "Namespace";
+    let kept = is_namespace
+        && value["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
+    !metadata["deletionTimestamp"].is_null() && no_finalizers && no_grace && !kept
+}
+
+fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOptions) -> Outcome<()> {
+    let name = old["metadata"]["name"].as_str().unwrap_or_default();
+    let checks =
+        [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)];
+    for (word, field, wanted) in checks {
+        let found = old["metadata"][field].as_str().unwrap_or_default();
+        if let Some(wanted) = wanted
+            && wanted != found
+        {
+            let why = format!(
+                "Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
+            );
+            return Err(Failure::conflict(kind, name, &why));
+        }
+    }
+    Ok(())
+}
+
+/// A job keeps its pods unless told otherwise, for reasons of history; the caller is told.
+fn default_propagation(kind: &Kind, old: &Value, warnings: &mut Vec<String>) -> Option<Propagation> {
+    let finalizers = old["metadata"]["finalizers"].as_array();
+    let has = |name: &str| finalizers.into_iter().flatten().any(|finalizer| finalizer == name);
+    if has(ORPHAN) {
+        return Some(Propagation::Orphan);
+    }
+    if has(FOREGROUND) {
+        return Some(Propagation::Foreground);
+    }
+    if kind.group() == "batch" && kind.kind() == "Job" {
+        warnings.push(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning"
+                .to_owned(),
+        );
+        return Some(Propagation::Orphan);
+    }
+    None
+}
+
+/// The object as a deletion leaves it: marked, with the finalizers of its propagation.
+fn marked(
+    kind: &Kind,
+    old: &Value,
+    options: &DeleteOptions,
+    propagation: Option<Propagation>,
+    caller: &Caller,
+) -> Value {
+    let mut new = old.clone();
+    let metadata = &mut new["metadata"];
+    let mut finalizers = metadata["finalizers"].as_array().cloned().unwrap_or_default();
+    finalizers.retain(|finalizer| {
+        (finalizer != FOREGROUND || propagation == Some(Propagation::Foreground))
+            && (finalizer != ORPHAN || propagation == Some(Propagation::Orphan))
+    });
+    let wanted = match propagation {
+        Some(Propagation::Foreground) => Some(FOREGROUND),
+        Some(Propagation::Orphan) => Some(ORPHAN),
+        Some(Propagation::Background) | None => None,
+    };
+    if let Some(wanted) = wanted
+        && !finalizers.iter().any(|finalizer| finalizer == wanted)
+    {
+        finalizers.push(json!(wanted));
+    }
+    if let Some(fields) = metadata.as_object_mut() {
+        match finalizers.is_empty() {
+            true => fields.remove("finalizers"),
+            false => fields.insert("finalizers".into(), Value::Array(finalizers)),
+        };
+    }
+    let grace = grace_of(kind, old, options);
+    let left = metadata["deletionGracePeriodSeconds"].as_i64();
+    let first = metadata["deletionTimestamp"].is_null();
+    if first || left.is_some_and(|left| grace < left) {
+        let end = caller.now.saturating_add(SignedDuration::from_secs(grace)).unwrap_or(caller.now);
+        metadata["deletionTimestamp"] = json!(time(end));
+        metadata["deletionGracePeriodSeconds"] = json!(grace);
+        if first && let Some(generation) = metadata["generation"].as_i64() {
+            metadata["generation"] = json!(generation + 1);
+        }
+    }
+    if kind.group().is_empty() && kind.kind() == "Namespace" {
+        new["status"]["phase"] = json!("Terminating");
+        if let Some(fields) = new["metadata"].as_object_mut() {
+            fields.remove("deletionGracePeriodSeconds");
+        }
+    }
+    new
+}
+
+/// The seconds that an object gets to end in: only pods get any.
+fn grace_of(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
+    if !kind.group().is_empty() || kind.kind() != "Pod" {
+        return 0;
+    }
+    let ended = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let unbound = old["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    if ended || unbound {
+        return 0;
+    }
+    let own = old["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    let grace = options.grace_seconds.unwrap_or(own);
+    if grace < 0 { 1 } else { grace }
+}

@@ -1,0 +1,117 @@
+//! Eviction: a deletion that respects PodDisruptionBudgets.
+
+use serde_json::{Value, json};
+
+use super::delete::{DeleteOptions, delete};
+use super::{Caller, Target};
+use crate::kinds::{self, Kind};
+use crate::selector::LabelSelector;
+use crate::state::{State, time};
+use crate::status::{Failure, Outcome};
+
+/// Seconds after which a caller may try again when the budget is not up to date.
+const RETRY_SECONDS: u32 = 10;
+
+/// Evicts a pod, or says which budget forbids it.
+pub fn evict(state: &mut State, target: &Target, options: &DeleteOptions, caller: &Caller) -> Outcome<()> {
+    let kind = &target.kind;
+    let Some(pod) = state.read(kind, &target.namespace, &target.name) else {
+        return Err(Failure::not_found(kind, &target.name));
+    };
+    let Some(budgets) = kinds::of("policy", "PodDisruptionBudget") else {
+        return Err(Failure::no_such_resource());
+    };
+    let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+    let ending = !pod["metadata"]["deletionTimestamp"].is_null();
+    if !(ending || matches!(phase, "Succeeded" | "Failed" | "Pending")) {
+        let matching = matching_budgets(state, budgets, &pod);
+        match matching.as_slice() {
+            [] => {}
+            [budget] => spend(state, budgets, budget, &pod, options.dry_run, caller)?,
+            _ => {
+                return Err(Failure::internal(
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                ));
+            }
+        }
+    }
+    delete(state, target, options, caller).map(drop)
+}
+
+fn matching_budgets(state: &State, kind: &Kind, pod: &Value) -> Vec<Value> {
+    let prefix = format!("{}/", pod["metadata"]["namespace"].as_str().unwrap_or_default());
+    let labels = pod["metadata"]["labels"].as_object();
+    if labels.is_none_or(serde_json::Map::is_empty) {
+        return Vec::new();
+    }
+    state
+        .objects
+        .range(kind.table(), &prefix, "")
+        .map(|(_, budget)| budget.value())
+        .filter(|budget| {
+            LabelSelector::of_object(budget["spec"].get("selector"))
+                .is_some_and(|one| one.matches_object(pod))
+        })
+        .collect()
+}
+
+/// Takes one disruption from the budget, or refuses.
+fn spend(
+    state: &mut State,
+    kind: &Kind,
+    budget: &Value,
+    pod: &Value,
+    dry_run: bool,
+    caller: &Caller,
+) -> Outcome<()> {
+    let name = budget["metadata"]["name"].as_str().unwrap_or_default();
+    let status = &budget["status"];
+    let ready = pod["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    let number = |field: &str| status[field].as_i64().unwrap_or(0);
+    if !ready {
+        let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
+        let healthy = number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0;
+        if always || healthy {
+            return Ok(());
+        }
+    }
+    let observed = status["observedGeneration"].as_i64().unwrap_or(0);
+    if observed < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
+        let why = format!("The disruption budget {name} is still being processed by the server.");
+        return Err(refused(&why, Some(RETRY_SECONDS)));
+    }
+    let allowed = number("disruptionsAllowed");
+    if allowed <= 0 {
+        let (wanted, healthy) = (number("desiredHealthy"), number("currentHealthy"));
+        let why =
+            format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently");
+        return Err(refused(&why, None));
+    }
+    if dry_run {
+        return Ok(());
+    }
+    let mut spent = budget.clone();
+    kind.dress(&mut spent);
+    spent["status"]["disruptionsAllowed"] = json!(allowed - 1);
+    let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
+    spent["status"]["disruptedPods"][pod] = json!(time(caller.now));
+    state.put(kind, spent).map(drop)
+}
+
+fn refused(why: &str, retry_after: Option<u32>) -> Failure {
+    let mut failure = Failure::new(
+        429,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+    );
+    failure.details = json!({"causes": [{"reason": "DisruptionBudget", "message": why}]});
+    if let Some(seconds) = retry_after {
+        failure.details["retryAfterSeconds"] = json!(seconds);
+        failure.retry_after = Some(seconds);
+    }
+    failure
+}

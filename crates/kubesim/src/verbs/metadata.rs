@@ -1,0 +1,180 @@
+//! What the server itself writes into `metadata`, and what it refuses there.
+
+use serde_json::{Map, Value, json};
+
+use super::{Caller, Target};
+use crate::kinds::Kind;
+use crate::names;
+use crate::random;
+use crate::schema::FieldError;
+use crate::state::time;
+use crate::status::{Failure, Outcome};
+
+/// The generated part of a name is cut to leave room for what is added.
+const GENERATED_NAME_MAX: usize = 63;
+/// All annotations of an object together.
+const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
+
+/// The metadata of an object, made if it has none.
+pub(super) fn of(value: &mut Value) -> Outcome<&mut Map<String, Value>> {
+    let Some(fields) = value.as_object_mut() else {
+        return Err(Failure::bad_request("the body of the request must be an object"));
+    };
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    if metadata.is_null() {
+        *metadata = json!({});
+    }
+    metadata.as_object_mut().ok_or_else(|| Failure::bad_request("metadata must be an object"))
+}
+
+/// Checks and fills the namespace and the name of an object that is to be created.
+pub(super) fn settle_name(target: &Target, value: &mut Value) -> Outcome<()> {
+    let metadata = of(value)?;
+    if target.kind.is_namespaced() {
+        match metadata.get("namespace").and_then(Value::as_str).filter(|namespace| !namespace.is_empty()) {
+            Some(given) if given != target.namespace => {
+                let why =
+                    "the namespace of the provided object does not match the namespace sent on the request";
+                return Err(Failure::bad_request(why));
+            }
+            _ => metadata.insert("namespace".into(), target.namespace.clone().into()),
+        };
+    } else {
+        metadata.remove("namespace");
+    }
+    let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
+    if name.is_empty()
+        && let Some(prefix) =
+            metadata.get("generateName").and_then(Value::as_str).filter(|prefix| !prefix.is_empty())
+    {
+        let mut end = prefix.len().min(GENERATED_NAME_MAX - 5);
+        while !prefix.is_char_boundary(end) {
+            end -= 1;
+        }
+        let name = format!("{}{}", &prefix[..end], random::suffix());
+        metadata.insert("name".into(), name.into());
+    }
+    Ok(())
+}
+
+/// What the server sets on a new object.
+pub(super) fn stamp(kind: &Kind, value: &mut Value, caller: &Caller) -> Outcome<()> {
+    let metadata = of(value)?;
+    for field in
+        ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"]
+    {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".into(), random::uid().into());
+    metadata.insert("creationTimestamp".into(), time(caller.now).into());
+    if kind.row().generation {
+        metadata.insert("generation".into(), json!(1));
+    }
+    Ok(())
+}
+
+/// What no update changes.
+pub(super) fn carry_over(old: &Value, new: &mut Value) -> Outcome<()> {
+    let metadata = of(new)?;
+    for field in [
+        "name",
+        "namespace",
+        "generateName",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+    ] {
+        match &old["metadata"][field] {
+            Value::Null => metadata.remove(field),
+            value => metadata.insert(field.into(), value.clone()),
+        };
+    }
+    metadata.remove("selfLink");
+    Ok(())
+}
+
+/// Empty maps and lists are not written.
+pub(super) fn tidy(value: &mut Value) {
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|_, value| match value {
+            Value::Null => false,
+            Value::Object(fields) => !fields.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            _ => true,
+        });
+    }
+}
+
+/// What is wrong with the metadata.
+pub(super) fn refused(kind: &Kind, value: &Value) -> Vec<FieldError> {
+    let metadata = &value["metadata"];
+    let mut causes = Vec::new();
+    match metadata["name"].as_str().unwrap_or_default() {
+        "" => causes.push(FieldError::required("metadata.name", "name or generateName is required")),
+        name => {
+            for error in kind.name_rule().refuses(name) {
+                causes.push(FieldError::invalid("metadata.name", &json!(name), &error));
+            }
+        }
+    }
+    for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+        for error in names::qualified(key) {
+            causes.push(FieldError::invalid("metadata.labels", &json!(key), &error));
+        }
+        for error in names::label_value(value.as_str().unwrap_or_default()) {
+            causes.push(FieldError::invalid("metadata.labels", value, &error));
+        }
+    }
+    let mut size = 0;
+    for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
+        for error in names::qualified(&key.to_lowercase()) {
+            causes.push(FieldError::invalid("metadata.annotations", &json!(key), &error));
+        }
+        size += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if size > ANNOTATIONS_BYTES_MAX {
+        causes.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX as u64));
+    }
+    for (index, finalizer) in metadata["finalizers"].as_array().into_iter().flatten().enumerate() {
+        let finalizer = finalizer.as_str().unwrap_or_default();
+        for error in names::qualified(finalizer) {
+            causes.push(FieldError::invalid("metadata.finalizers", &json!(finalizer), &error));
+        }
+        if names::qualified(finalizer).is_empty()
+            && !finalizer.contains('/')
+            && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
+        {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            causes.push(FieldError::invalid(format!("metadata.finalizers[{index}]"), &json!(finalizer), why));
+        }
+    }
+    causes.extend(owner_references(metadata));
+    causes
+}
+
+fn owner_references(metadata: &Value) -> Vec<FieldError> {
+    let mut causes = Vec::new();
+    let mut controllers = 0;
+    for (index, owner) in metadata["ownerReferences"].as_array().into_iter().flatten().enumerate() {
+        let at = |field: &str| format!("metadata.ownerReferences[{index}].{field}");
+        for (field, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
+            if owner[field].as_str().unwrap_or_default().is_empty() {
+                causes.push(FieldError::invalid(at(field), &json!(""), why));
+            }
+        }
+        controllers += usize::from(owner["controller"] == true);
+    }
+    if controllers > 1 {
+        let why = "Only one reference can have Controller set to true.";
+        causes.push(FieldError::invalid("metadata.ownerReferences", &metadata["ownerReferences"], why));
+    }
+    causes
+}

@@ -1,0 +1,102 @@
+//! The subresource `scale`: the number of replicas, read and written without knowing the kind.
+
+use serde_json::{Value, json};
+
+use super::create::Tracking;
+use super::update::replace;
+use super::{Caller, Target, WriteOptions, Written};
+use crate::selector::LabelSelector;
+use crate::state::State;
+use crate::status::{Failure, Outcome};
+
+/// The `Scale` of an object.
+pub fn read_scale(state: &State, target: &Target) -> Outcome<Value> {
+    let kind = &target.kind;
+    let object = state
+        .read(kind, &target.namespace, &target.name)
+        .ok_or_else(|| Failure::not_found(kind, &target.name))?;
+    let (wanted, present, selector) = match kind.custom() {
+        Some(custom) => {
+            let scale = custom.scale.as_ref().ok_or_else(Failure::no_such_resource)?;
+            let selector =
+                scale.selector.as_ref().and_then(|path| object.pointer(path)).and_then(Value::as_str);
+            (
+                object.pointer(&scale.wanted).cloned().unwrap_or(json!(0)),
+                object.pointer(&scale.present).cloned().unwrap_or(json!(0)),
+                selector.map(str::to_owned),
+            )
+        }
+        None => {
+            let selector = LabelSelector::of_object(object["spec"].get("selector"));
+            (
+                object["spec"]["replicas"].clone(),
+                object["status"]["replicas"].clone(),
+                selector.map(|one| one.to_string()),
+            )
+        }
+    };
+    let metadata: serde_json::Map<String, Value> =
+        ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
+            .into_iter()
+            .filter(|field| !object["metadata"][field].is_null())
+            .map(|field| (field.to_owned(), object["metadata"][field].clone()))
+            .collect();
+    let mut scale = json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
+        "spec": {}, "status": {"replicas": present.as_i64().unwrap_or(0)},
+    });
+    if wanted.as_i64().unwrap_or(0) != 0 {
+        scale["spec"]["replicas"] = wanted;
+    }
+    if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
+        scale["status"]["selector"] = json!(selector);
+    }
+    Ok(scale)
+}
+
+/// Writes the wanted number of replicas that `scale` tells.
+pub fn scaled(
+    state: &mut State,
+    target: &Target,
+    scale: &Value,
+    options: &WriteOptions,
+    caller: &Caller,
+) -> Outcome<Written> {
+    let kind = &target.kind;
+    let mut object = state
+        .read(kind, &target.namespace, &target.name)
+        .ok_or_else(|| Failure::not_found(kind, &target.name))?;
+    let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+    if replicas < 0 {
+        let cause = crate::schema::FieldError::invalid(
+            "spec.replicas",
+            &json!(replicas),
+            "must be greater than or equal to 0",
+        );
+        return Err(Failure::invalid("autoscaling", "Scale", &target.name, &[cause]));
+    }
+    let given = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if !given.is_empty() && object["metadata"]["resourceVersion"] != given {
+        return Err(Failure::modified(kind, &target.name));
+    }
+    let path = match kind.custom().map(|custom| custom.scale.as_ref()) {
+        Some(Some(scale)) => scale.wanted.clone(),
+        Some(None) => return Err(Failure::no_such_resource()),
+        None => "/spec/replicas".to_owned(),
+    };
+    set(&mut object, &path, json!(replicas));
+    let whole = Target { subresource: String::new(), ..target.clone() };
+    replace(state, &whole, object, options, caller, Tracking::Update)
+}
+
+/// Sets the value at a JSON pointer, making objects on the way.
+fn set(object: &mut Value, pointer: &str, value: Value) {
+    let mut place = object;
+    for field in pointer.split('/').filter(|field| !field.is_empty()) {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        place = &mut place[field];
+    }
+    *place = value;
+}

@@ -1,0 +1,228 @@
+//! Verbs of single kinds: binding a pod, finishing a namespace, approving a certificate, asking for permission,
+//! establishing a definition.
+
+use serde_json::{Value, json};
+
+use super::{Caller, Target, WriteOptions, Written, at, delete, update};
+use crate::kinds::Kind;
+use crate::schema;
+use crate::schema::FieldError;
+use crate::state::{State, time};
+use crate::status::{Failure, Outcome};
+
+/// Binds a pod to the node that the binding names.
+pub fn bind(
+    state: &mut State,
+    target: &Target,
+    binding: &Value,
+    options: &WriteOptions,
+    caller: &Caller,
+) -> Outcome<()> {
+    let kind = &target.kind;
+    let Some(mut pod) = state.read(kind, &target.namespace, &target.name) else {
+        return Err(Failure::not_found(kind, &target.name));
+    };
+    let node = at(binding, &["target", "name"]).as_str().unwrap_or_default();
+    if node.is_empty() {
+        let cause = FieldError::required("target.name", "");
+        return Err(Failure::invalid("", "Binding", &target.name, &[cause]));
+    }
+    if !pod["metadata"]["deletionTimestamp"].is_null() {
+        let why = format!("pod {} is being deleted, cannot be assigned to a host", target.name);
+        return Err(Failure::conflict_on(kind, "pods/binding", &target.name, &why));
+    }
+    if let Some(bound) = pod["spec"]["nodeName"].as_str().filter(|bound| !bound.is_empty()) {
+        let why = format!("pod {} is already assigned to node \"{bound}\"", target.name);
+        return Err(Failure::conflict_on(kind, "pods/binding", &target.name, &why));
+    }
+    if options.dry_run {
+        return Ok(());
+    }
+    pod["spec"]["nodeName"] = json!(node);
+    for (key, value) in at(binding, &["metadata", "annotations"]).as_object().into_iter().flatten() {
+        pod["metadata"]["annotations"][key] = value.clone();
+    }
+    set_condition(
+        &mut pod,
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time(caller.now)}),
+    );
+    state.put(kind, pod).map(drop)
+}
+
+/// Sets the condition of its type in an object's status.
+pub(crate) fn set_condition(object: &mut Value, condition: Value) {
+    let conditions = &mut object["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    if let Some(conditions) = conditions.as_array_mut() {
+        match conditions.iter_mut().find(|one| one["type"] == condition["type"]) {
+            Some(found) => {
+                let mut condition = condition;
+                if found["status"] == condition["status"] && !found["lastTransitionTime"].is_null() {
+                    condition["lastTransitionTime"] = found["lastTransitionTime"].clone();
+                }
+                *found = condition;
+            }
+            None => conditions.push(condition),
+        }
+    }
+}
+
+/// Replaces the finalizers in a namespace's spec; without any, an ended namespace goes.
+pub fn finalize(
+    state: &mut State,
+    target: &Target,
+    value: &Value,
+    options: &WriteOptions,
+) -> Outcome<Written> {
+    let kind = &target.kind;
+    let Some(mut namespace) = state.read(kind, "", &target.name) else {
+        return Err(Failure::not_found(kind, &target.name));
+    };
+    let given = value["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if !given.is_empty() && namespace["metadata"]["resourceVersion"] != given {
+        return Err(Failure::modified(kind, &target.name));
+    }
+    let finalizers = value["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
+    namespace["spec"] = if finalizers.is_empty() { json!({}) } else { json!({"finalizers": finalizers}) };
+    let revision = state.get(kind, "", &target.name).map_or(0, |object| object.revision());
+    let object = if options.dry_run {
+        std::sync::Arc::new(crate::objects::Object::new(namespace, revision))
+    } else if delete::is_finished(kind, &namespace) {
+        delete::remove(state, kind, "", &target.name)?;
+        std::sync::Arc::new(crate::objects::Object::new(namespace, revision))
+    } else {
+        state.put(kind, namespace)?
+    };
+    Ok(Written { object, is_new: false, warnings: Vec::new() })
+}
+
+/// Replaces the decision about a certificate.
+pub fn approve(
+    state: &mut State,
+    target: &Target,
+    mut value: Value,
+    options: &WriteOptions,
+    caller: &Caller,
+) -> Outcome<Written> {
+    // Times that the caller leaves out are the server's.
+    for condition in value["status"]["conditions"].as_array_mut().into_iter().flatten() {
+        for field in ["lastUpdateTime", "lastTransitionTime"] {
+            if condition[field].is_null() {
+                condition[field] = json!(time(caller.now));
+            }
+        }
+    }
+    if value["status"].is_null() {
+        value["status"] = json!({});
+    }
+    if let Some(old) = state.read(&target.kind, "", &target.name) {
+        match &old["status"]["certificate"] {
+            Value::Null => {}
+            certificate => value["status"]["certificate"] = certificate.clone(),
+        }
+    }
+    update::update(state, target, value, options, caller)
+}
+
+/// The answer to whoever asks what they may do: everything.
+pub fn review(kind: &Kind, mut value: Value) -> Value {
+    kind.dress(&mut value);
+    if value["metadata"].is_null() {
+        value["metadata"] = json!({});
+    }
+    value["status"] = if kind.kind() == "SelfSubjectRulesReview" {
+        json!({
+            "incomplete": false,
+            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        })
+    } else {
+        json!({"allowed": true})
+    };
+    value
+}
+
+/// Accepts a definition's names, or says with whom they collide, and refuses a schema that cannot be used.
+pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Outcome<()> {
+    let mut causes = Vec::new();
+    for (index, version) in value["spec"]["versions"].as_array().into_iter().flatten().enumerate() {
+        let given = &version["schema"]["openAPIV3Schema"];
+        if given.is_object()
+            && let Err(errors) = schema::of_crd(given)
+        {
+            let prefix = format!("spec.versions[{index}].schema.openAPIV3Schema");
+            causes.extend(
+                errors.into_iter().map(|error| FieldError { field: beneath(&prefix, &error.field), ..error }),
+            );
+        }
+    }
+    let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    if !causes.is_empty() {
+        return Err(Failure::invalid("apiextensions.k8s.io", "CustomResourceDefinition", &name, &causes));
+    }
+    let taken = taken_name(state, value, &name);
+    let storage: Vec<Value> = value["spec"]["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|version| version["storage"] == true)
+        .map(|version| version["name"].clone())
+        .collect();
+    let mut stored = value["status"]["storedVersions"].as_array().cloned().unwrap_or_default();
+    for version in storage {
+        if !stored.contains(&version) {
+            stored.push(version);
+        }
+    }
+    let conditions = value["status"]["conditions"].clone();
+    value["status"] =
+        json!({"conditions": conditions, "storedVersions": stored, "acceptedNames": value["spec"]["names"]});
+    if value["status"]["conditions"].is_null() {
+        value["status"]["conditions"] = json!([]);
+    }
+    let now = time(caller.now);
+    let mut say = |kind: &str, status: &str, reason: &str, message: &str| {
+        let condition = json!({
+            "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
+        });
+        set_condition(value, condition);
+    };
+    match taken {
+        None => {
+            say("NamesAccepted", "True", "NoConflicts", "no conflicts found");
+            say("Established", "True", "InitialNamesAccepted", "the initial names have been accepted");
+        }
+        Some((reason, message)) => {
+            say("NamesAccepted", "False", reason, &message);
+            say("Established", "False", "NotAccepted", "not all names are accepted");
+        }
+    }
+    Ok(())
+}
+
+fn beneath(prefix: &str, field: &str) -> String {
+    match field {
+        "" | "<nil>" => prefix.to_owned(),
+        field if field.starts_with('[') => format!("{prefix}{field}"),
+        field => format!("{prefix}.{field}"),
+    }
+}
+
+/// Another definition of the group that has one of the names already.
+fn taken_name(state: &State, value: &Value, name: &str) -> Option<(&'static str, String)> {
+    let group = value["spec"]["group"].as_str().unwrap_or_default();
+    let (names, definition) =
+        (&value["spec"]["names"], |other: &Kind| format!("{}.{}", other.plural(), other.group()));
+    let others = state.kinds.all().filter(|other| other.group() == group && definition(other) != name);
+    for other in others {
+        if names["kind"] == other.kind() {
+            return Some(("KindConflict", format!("\"{}\" is already in use", other.kind())));
+        }
+        if names["plural"] == other.plural() {
+            return Some(("PluralConflict", format!("\"{}\" is already in use", other.plural())));
+        }
+    }
+    None
+}

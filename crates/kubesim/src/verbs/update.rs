@@ -1,0 +1,269 @@
+//! Replace, of an object or of its status: what a PUT does and what a patch ends in.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::create::{Tracking, store_new};
+use super::{Caller, Target, WriteOptions, Written, admit, allocate, delete, metadata};
+use crate::apply;
+use crate::kinds::{Kind, StatusRule};
+use crate::objects::Object;
+use crate::schema::FieldError;
+use crate::state::State;
+use crate::status::{Failure, Outcome};
+
+/// Replaces the object, or the part of it that the subresource is about.
+pub fn update(
+    state: &mut State,
+    target: &Target,
+    mut value: Value,
+    options: &WriteOptions,
+    caller: &Caller,
+) -> Outcome<Written> {
+    admit::expect_kind(&target.kind, &mut value)?;
+    let given = metadata::of(&mut value)?.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if given.is_empty() {
+        metadata::of(&mut value)?.insert("name".into(), target.name.clone().into());
+    } else if given != target.name {
+        let wanted = &target.name;
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({wanted})"
+        )));
+    }
+    let namespace = metadata::of(&mut value)?.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    if target.kind.is_namespaced() && !namespace.is_empty() && namespace != target.namespace {
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Failure::bad_request(why));
+    }
+    let warnings = admit::settle(&target.kind, &mut value, options)?;
+    let written = replace(state, target, value, options, caller, Tracking::Update)?;
+    Ok(Written { warnings, ..written })
+}
+
+/// The part that a patch shares: the value is settled already.
+pub(super) fn replace(
+    state: &mut State,
+    target: &Target,
+    value: Value,
+    options: &WriteOptions,
+    caller: &Caller,
+    tracking: Tracking,
+) -> Outcome<Written> {
+    let kind = &target.kind;
+    let Some(old) = state.read(kind, &target.namespace, &target.name) else {
+        if target.subresource.is_empty() && is_created_on_update(kind) {
+            let mut value = value;
+            metadata::of(&mut value)?.remove("resourceVersion");
+            return store_new(state, target, value, options, caller, tracking);
+        }
+        return Err(Failure::not_found(kind, &target.name));
+    };
+    expect_unchanged(kind, &old, &value)?;
+    let mut new = merge_part(target, &old, value)?;
+    metadata::carry_over(&old, &mut new)?;
+    if target.subresource.is_empty() {
+        prepare_update(state, kind, &old, &mut new)?;
+    }
+    if kind.kind() == "CustomResourceDefinition" && target.subresource.is_empty() {
+        super::special::establish(state, &mut new, caller)?;
+    }
+    metadata::tidy(&mut new);
+    count_generation(kind, &old, &mut new);
+    admit::validate(kind, &new, Some(&old))?;
+    refuse_new_finalizers(kind, &old, &new)?;
+    if tracking == Tracking::Update {
+        let subresource = Some(target.subresource.as_str()).filter(|name| !name.is_empty());
+        apply::track_update(Some(&old), &mut new, &options.manager, subresource, kind.schema(), caller.now);
+        metadata::tidy(&mut new);
+    }
+    store(state, target, &old, new, options)
+}
+
+/// Writes what changed; an object that only waited for its finalizers goes.
+fn store(
+    state: &mut State,
+    target: &Target,
+    old: &Value,
+    new: Value,
+    options: &WriteOptions,
+) -> Outcome<Written> {
+    let kind = &target.kind;
+    let present = state.get(kind, &target.namespace, &target.name).cloned();
+    let finished = delete::is_finished(kind, &new);
+    let object = match present {
+        Some(present) if new == *old && !finished => present,
+        Some(present) if options.dry_run => Arc::new(Object::new(new, present.revision())),
+        _ if options.dry_run => Arc::new(Object::unnumbered(new)),
+        _ if finished => {
+            let revision =
+                state.get(kind, &target.namespace, &target.name).map_or(0, |object| object.revision());
+            delete::remove(state, kind, &target.namespace, &target.name)?;
+            Arc::new(Object::new(new, revision))
+        }
+        _ => state.put(kind, new)?,
+    };
+    Ok(Written { object, is_new: false, warnings: Vec::new() })
+}
+
+/// Kinds that a PUT creates when they are missing.
+fn is_created_on_update(kind: &Kind) -> bool {
+    matches!(
+        (kind.group(), kind.kind()),
+        ("coordination.k8s.io", "Lease") | ("", "Service" | "Event") | ("rbac.authorization.k8s.io", _)
+    )
+}
+
+fn expect_unchanged(kind: &Kind, old: &Value, new: &Value) -> Outcome<()> {
+    let text = |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let name = text(old, "name");
+    let (uid, given) = (text(old, "uid"), text(new, "uid"));
+    if !given.is_empty() && given != uid {
+        let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {uid}");
+        return Err(Failure::conflict(kind, &name, &why));
+    }
+    let given = text(new, "resourceVersion");
+    if given.is_empty() || given == "0" {
+        if kind.custom().is_some() {
+            let cause =
+                FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            return Err(Failure::invalid(kind.group(), kind.plural(), &name, &[cause]));
+        }
+        return Ok(());
+    }
+    if given.parse::<u64>().is_err() {
+        let cause =
+            FieldError::invalid("metadata.resourceVersion", &json!(given), "must be an unsigned integer");
+        return Err(Failure::invalid(kind.group(), kind.kind(), &name, &[cause]));
+    }
+    if given != text(old, "resourceVersion") { Err(Failure::modified(kind, &name)) } else { Ok(()) }
+}
+
+/// The old object with the part replaced that the request is about.
+fn merge_part(target: &Target, old: &Value, mut new: Value) -> Outcome<Value> {
+    let kind = &target.kind;
+    let take = |into: &mut Value, from: &Value, field: &str| {
+        if let Some(fields) = into.as_object_mut() {
+            match &from[field] {
+                Value::Null => fields.remove(field),
+                value => fields.insert(field.into(), value.clone()),
+            };
+        }
+    };
+    match target.subresource.as_str() {
+        "" => {
+            if kind.status_rule() != StatusRule::Plain {
+                take(&mut new, old, "status");
+            }
+            if kind.kind() == "Namespace" && kind.group().is_empty() {
+                take(&mut new, old, "spec");
+            }
+            Ok(new)
+        }
+        "status" | "approval" => {
+            let mut merged = old.clone();
+            take(&mut merged, &new, "status");
+            let metadata_too = kind.group().is_empty() && matches!(kind.kind(), "Pod" | "Node" | "Namespace");
+            let fields: &[&str] = if metadata_too { &["labels", "annotations"] } else { &[] };
+            for field in fields.iter().chain(&["managedFields"]) {
+                match &new["metadata"][field] {
+                    Value::Null => metadata::of(&mut merged)?.remove(*field),
+                    value => metadata::of(&mut merged)?.insert((*field).to_owned(), value.clone()),
+                };
+            }
+            Ok(merged)
+        }
+        _ => Err(Failure::method_not_allowed()),
+    }
+}
+
+/// What the server keeps or counts itself when the object is replaced.
+fn prepare_update(state: &State, kind: &Kind, old: &Value, new: &mut Value) -> Outcome<()> {
+    match (kind.group(), kind.kind()) {
+        ("", "Secret") => (kind.row().prepare)(new),
+        ("", "Service") => {
+            let spec = &old["spec"];
+            if new["spec"]["clusterIP"].as_str().unwrap_or_default().is_empty()
+                && new["spec"]["type"] != "ExternalName"
+            {
+                new["spec"]["clusterIP"] = spec["clusterIP"].clone();
+                new["spec"]["clusterIPs"] = spec["clusterIPs"].clone();
+            }
+            keep_node_ports(&spec["ports"], &mut new["spec"]["ports"]);
+            allocate::service(state, new)?;
+        }
+        ("certificates.k8s.io", "CertificateSigningRequest") => new["spec"] = old["spec"].clone(),
+        ("apps", "DaemonSet") => {
+            let annotation = "deprecated.daemonset.template.generation";
+            let count =
+                old["metadata"]["annotations"][annotation].as_str().and_then(|text| text.parse::<i64>().ok());
+            let changed = old["spec"]["template"] != new["spec"]["template"];
+            let count = count.unwrap_or(1) + i64::from(changed);
+            new["metadata"]["annotations"][annotation] = json!(count.to_string());
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn keep_node_ports(old: &Value, new: &mut Value) {
+    for port in new.as_array_mut().into_iter().flatten() {
+        let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
+        if port["nodePort"].is_null()
+            && let Some(before) = old.as_array().into_iter().flatten().find(same)
+            && !before["nodePort"].is_null()
+        {
+            port["nodePort"] = before["nodePort"].clone();
+        }
+    }
+}
+
+fn count_generation(kind: &Kind, old: &Value, new: &mut Value) {
+    if !kind.row().generation {
+        return;
+    }
+    let desired = |value: &Value| {
+        let mut rest = value.clone();
+        if let Some(fields) = rest.as_object_mut() {
+            for field in ["metadata", "kind", "apiVersion"] {
+                fields.remove(field);
+            }
+            if kind.custom().is_none() || kind.status_rule() != StatusRule::Plain {
+                fields.remove("status");
+            }
+        }
+        rest
+    };
+    let annotations = |value: &Value| value["metadata"]["annotations"].clone();
+    let counts_annotations = kind.kind() == "Deployment" && kind.group() == "apps";
+    if desired(old) != desired(new) || (counts_annotations && annotations(old) != annotations(new)) {
+        new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
+    }
+}
+
+/// An object that is being deleted may lose finalizers, never gain one.
+fn refuse_new_finalizers(kind: &Kind, old: &Value, new: &Value) -> Outcome<()> {
+    if old["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let finalizers = |value: &Value| value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let before = finalizers(old);
+    let added: Vec<Value> =
+        finalizers(new).into_iter().filter(|finalizer| !before.contains(finalizer)).collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> =
+        added.iter().map(|name| format!("\"{}\"", name.as_str().unwrap_or_default())).collect();
+    let why = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        names.join(", ")
+    );
+    let cause = FieldError::forbidden("metadata.finalizers", &why);
+    Err(Failure::invalid(
+        kind.group(),
+        kind.kind(),
+        old["metadata"]["name"].as_str().unwrap_or_default(),
+        &[cause],
+    ))
+}
