@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
-use super::node::{Arena, NodeId, Origin, Reader};
-use super::{Schema, node};
+use super::Schema;
+use super::node::{Arena, NodeId, Origin};
+use super::read::Reader;
 
 /// Made by `tools/kube/schemas` from the OpenAPI documents of the real API server.
 const DATA: &str = include_str!("../../data/schemas.json");
@@ -36,7 +37,7 @@ impl Schemas {
     }
 
     fn read(components: &'static Map<String, Value>) -> Schemas {
-        let mut reader = Reader::new(components, node::Origin::BuiltIn);
+        let mut reader = Reader::new(components, Origin::BuiltIn);
         let mut kinds = HashMap::new();
         for (name, schema) in components {
             for kind in

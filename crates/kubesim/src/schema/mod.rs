@@ -13,6 +13,7 @@ mod format;
 mod node;
 mod openapi;
 mod prune;
+mod read;
 mod rules;
 mod structural;
 #[cfg(test)]
