@@ -135,7 +135,7 @@ impl Kind {
                 short: texts(&names["shortNames"]),
                 categories: texts(&names["categories"]),
             },
-            schema: Some(schema),
+            schema: Some(if has_status { schema.with_status() } else { schema }),
             custom: Some(Custom {
                 has_status,
                 subresources: [(has_status, STATUS), (scale.is_some(), SCALE)]

@@ -85,7 +85,17 @@ fn changed(target: &Target, language: PatchType, old: &Value, body: &Value) -> O
         }
         (PatchType::Merge | PatchType::Apply, _) => patch::merge(old, body),
     };
-    result.map_err(|error| refused_patch(target, &error))
+    let value = result.map_err(|error| refused_patch(target, &error))?;
+    if let Some(schema) = kind.schema()
+        && let Err(error) = schema.check_types(&value)
+    {
+        let cause = match language {
+            PatchType::Strategic => patch::undecodable_strategic(body, &error),
+            PatchType::Json | PatchType::Merge | PatchType::Apply => patch::undecodable(&value, &error),
+        };
+        return Err(Failure::invalid("", "", "", &[cause]));
+    }
+    Ok(value)
 }
 
 fn refused_patch(target: &Target, error: &PatchError) -> Failure {
