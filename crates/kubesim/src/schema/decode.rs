@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::node::{Kind, Node, NodeId, Origin};
-use super::{DEPTH_MAX, Schema};
+use super::{DEPTH_MAX, Schema, scalar};
 
 /// Why an object cannot be decoded into its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +45,10 @@ impl Schema {
         let node = self.node(id);
         if path.len() > DEPTH_MAX || value.is_null() {
             return Ok(());
+        }
+        if let Some(message) = node.go_type.as_deref().and_then(|go_type| scalar::complaint(go_type, value)) {
+            let wanted = self.go_type(node);
+            return Err(DecodeError { message, wanted, wants_struct: false, found: found(value).to_owned() });
         }
         let fits = match node.kind {
             Kind::Any => true,

@@ -15,6 +15,7 @@ mod openapi;
 mod prune;
 mod read;
 mod rules;
+mod scalar;
 mod structural;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::node::{Kind, Node, NodeId, Origin, Zero};
-use super::{DEPTH_MAX, Schema};
+use super::{DEPTH_MAX, Schema, scalar};
 
 impl Schema {
     /// Takes out fields that the schema does not name, and values that the real server would not write back.
@@ -57,7 +57,13 @@ impl Pruning<'_> {
                     path.pop();
                 }
             }
-            _ => {}
+            scalar => {
+                let canonical =
+                    node.go_type.as_deref().and_then(|go_type| scalar::canonical(go_type, scalar));
+                if let Some(canonical) = canonical {
+                    *scalar = canonical;
+                }
+            }
         }
     }
 

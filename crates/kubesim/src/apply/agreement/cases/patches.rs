@@ -140,6 +140,25 @@ pub(super) fn defaults(case: &mut Add<'_>) {
         "volumeClaimTemplates": [{ "metadata": { "name": "d" }, "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } }],
     } }))],
     );
+    let container = |resources: Value| {
+        let container = json!({ "name": "a", "image": "b:2", "resources": resources });
+        with(deployment(), "/spec/template/spec/containers", json!([container]))
+    };
+    case(
+        "quantities",
+        Kind::Deployment,
+        vec![
+            create(container(json!({
+                "limits": { "cpu": 1.5, "memory": "1024Mi", "a.b/c": "1e3" },
+                "requests": { "cpu": "0.1", "memory": "1000k", "a.b/c": "1000" },
+            }))),
+            merge(json!({ "spec": { "template": { "spec": { "nodeSelector": {}, "tolerations": [] } } } })),
+            merge(
+                json!({ "spec": { "template": { "metadata": { "creationTimestamp": "2024-01-01T01:02:03+02:00" } } } }),
+            ),
+        ],
+    );
+    case("bad quantities", Kind::Deployment, vec![create(container(json!({ "limits": { "cpu": "much" } })))]);
     case(
         "secret",
         Kind::Secret,
