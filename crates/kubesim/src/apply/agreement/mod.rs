@@ -312,7 +312,10 @@ fn normalised(answer: Answer, namespace: &str) -> Answer {
                 0 | 1 => message.rsplit(" is invalid: ").next().unwrap_or_default().to_owned(),
                 _ => String::new(),
             };
-            let message = message.rsplit(" cannot be handled as a ").next().unwrap_or_default().to_owned();
+            let message = match message.split_once(" cannot be handled as a ") {
+                Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, why)| why).to_owned(),
+                None => message,
+            };
             let message =
                 message.split_once(": json: ").map_or(message.clone(), |(_, rest)| format!("json: {rest}"));
             Err(
