@@ -190,6 +190,11 @@ impl Cluster {
         self.shared.clock.clone()
     }
 
+    /// What everything in it shares.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
     /// The seed it was given.
     pub fn seed(&self) -> u64 {
         self.shared.seed

@@ -8,6 +8,7 @@ mod controllers;
 pub mod faults;
 pub mod http;
 pub mod kinds;
+pub mod life;
 pub mod logs;
 pub mod names;
 pub mod objects;

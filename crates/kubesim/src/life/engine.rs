@@ -1,0 +1,397 @@
+//! The loop: two watches tell what there is, decisions say what is due, and what is due is written.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::ApiResource;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::node::{self, Done, NodeStep};
+use super::pod::{self, PodStep, Ways};
+use super::views::{NodeView, PodView, RawNode, RawPod};
+use super::{LifeOptions, NodePlan, marks};
+
+/// So many writes are under way at once.
+const WRITES: usize = 16;
+/// What failed is tried again after this.
+const AGAIN: Duration = Duration::from_secs(1);
+/// A clock that is set by hand tells nobody; so it is looked at this often.
+const LOOK: Duration = Duration::from_secs(5);
+/// The manager of what is written here.
+const MANAGER: &str = "kubesim-life";
+
+/// Who something is due for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Who {
+    Node(String),
+    Pod(String),
+}
+
+/// A pod, and since when it is as it is.
+struct KnownPod {
+    view: PodView,
+    since: Timestamp,
+}
+
+struct KnownNode {
+    view: NodeView,
+    done: Done,
+    number: usize,
+    pods: u32,
+}
+
+/// All that is known of a cluster, and what is due when.
+struct World {
+    options: LifeOptions,
+    client: Client,
+    version: String,
+    nodes: HashMap<String, KnownNode>,
+    pods: HashMap<String, KnownPod>,
+    due: BTreeMap<(Timestamp, Who), ()>,
+    scheduled: HashMap<Who, Timestamp>,
+    busy: HashMap<Who, bool>,
+    writes: JoinSet<(Who, Option<WriteDone>)>,
+}
+
+/// What was written, so that it is not written again before the watch tells of it.
+enum WriteDone {
+    Reported(Timestamp),
+    Renewed(Timestamp),
+    Nothing,
+}
+
+pub(super) async fn run(client: Client, options: LifeOptions, stop: CancellationToken) {
+    let mut world = World {
+        version: String::new(),
+        nodes: HashMap::new(),
+        pods: HashMap::new(),
+        due: BTreeMap::new(),
+        scheduled: HashMap::new(),
+        busy: HashMap::new(),
+        writes: JoinSet::new(),
+        options,
+        client,
+    };
+    tokio::select! {
+        () = stop.cancelled() => return,
+        () = world.settle_in() => {}
+    }
+    world.live(stop).await;
+}
+
+impl World {
+    /// Makes the nodes that are wanted and not there.
+    async fn settle_in(&mut self) {
+        loop {
+            match self.client.apiserver_version().await {
+                Ok(version) => {
+                    self.version = version.git_version;
+                    break;
+                }
+                Err(error) => wait_after(&error).await,
+            }
+        }
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        for plan in &self.options.nodes {
+            while let Err(error) = make(&nodes, plan).await {
+                wait_after(&error).await;
+            }
+        }
+    }
+
+    async fn live(&mut self, stop: CancellationToken) {
+        let slim = |resource| Api::<RawPod>::all_with(self.client.clone(), &resource);
+        let pods = slim(ApiResource::erase::<Pod>(&()));
+        let nodes = Api::<RawNode>::all_with(self.client.clone(), &ApiResource::erase::<Node>(&()));
+        let simulated = watcher::Config::default().labels(marks::SIMULATED);
+        let mut nodes = std::pin::pin!(watcher(nodes, simulated).default_backoff());
+        let mut pods = std::pin::pin!(watcher(pods, watcher::Config::default()).default_backoff());
+        loop {
+            let now = self.options.clock.now();
+            self.begin_what_is_due(now);
+            let rest = self.due.first_key_value().map_or(LOOK, |((at, _), ())| {
+                Duration::try_from(at.duration_since(now))
+                    .unwrap_or_default()
+                    .clamp(Duration::from_millis(1), LOOK)
+            });
+            let full = self.writes.len() >= WRITES;
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(event) = nodes.next() => self.hear_of_nodes(event),
+                Some(event) = pods.next() => self.hear_of_pods(event),
+                Some(ended) = self.writes.join_next(), if !self.writes.is_empty() => {
+                    if let Ok((who, done)) = ended {
+                        self.written(who, done);
+                    }
+                }
+                () = tokio::time::sleep(rest), if !full => {}
+            }
+        }
+        while self.writes.join_next().await.is_some() {}
+    }
+
+    fn hear_of_nodes(&mut self, event: Result<watcher::Event<RawNode>, watcher::Error>) {
+        match event {
+            Ok(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
+                let Some(view) = NodeView::of(&node) else { return };
+                let name = view.name.clone();
+                let plan = self.options.nodes.iter().position(|plan| plan.name == name);
+                let number = plan.unwrap_or(self.nodes.len());
+                let pods = plan.map_or(110, |place| self.options.nodes[place].pods);
+                let known = self.nodes.entry(name.clone()).or_insert_with(|| KnownNode {
+                    view: view.clone(),
+                    done: Done::default(),
+                    number,
+                    pods,
+                });
+                if known.view.uid != view.uid {
+                    known.done = Done::default();
+                }
+                let changed =
+                    known.view.wanted != view.wanted || known.view.refuses_to_drain != view.refuses_to_drain;
+                known.view = view;
+                self.plan(Who::Node(name.clone()));
+                if changed {
+                    let theirs = self.pods.iter().filter(|(_, pod)| pod.view.node == name);
+                    let theirs: Vec<Who> = theirs.map(|(uid, _)| Who::Pod(uid.clone())).collect();
+                    theirs.into_iter().for_each(|who| self.plan(who));
+                }
+            }
+            Ok(watcher::Event::Delete(node)) => {
+                if let Some(name) = node.metadata.name {
+                    self.nodes.remove(&name);
+                    self.plan(Who::Node(name));
+                }
+            }
+            Ok(watcher::Event::Init | watcher::Event::InitDone) => {}
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "The watch of nodes broke");
+            }
+        }
+    }
+
+    fn hear_of_pods(&mut self, event: Result<watcher::Event<RawPod>, watcher::Error>) {
+        match event {
+            Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => {
+                let Some(view) = PodView::of(&pod) else { return };
+                let (uid, now) = (view.uid.clone(), self.options.clock.now());
+                match self.pods.get_mut(&uid) {
+                    Some(known) if known.view == view => return,
+                    Some(known) => *known = KnownPod { view, since: now },
+                    None => drop(self.pods.insert(uid.clone(), KnownPod { view, since: now })),
+                }
+                self.plan(Who::Pod(uid));
+            }
+            Ok(watcher::Event::Delete(pod)) => {
+                if let Some(uid) = pod.metadata.uid {
+                    self.pods.remove(&uid);
+                    self.plan(Who::Pod(uid));
+                }
+            }
+            Ok(watcher::Event::Init | watcher::Event::InitDone) => {}
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "The watch of pods broke");
+            }
+        }
+    }
+
+    /// Puts the next step of somebody into the queue, in the place of an earlier one.
+    fn plan(&mut self, who: Who) {
+        if let Some(at) = self.scheduled.remove(&who) {
+            self.due.remove(&(at, who.clone()));
+        }
+        // Whoever is being written for is planned again when that is done.
+        if let Some(again) = self.busy.get_mut(&who) {
+            *again = true;
+            return;
+        }
+        let now = self.options.clock.now();
+        let next = match &who {
+            Who::Node(name) => self
+                .nodes
+                .get(name)
+                .and_then(|known| node::next(&known.view, known.done, self.options.heartbeat, now))
+                .map(|it| it.0),
+            Who::Pod(uid) => self.pod_step(uid).map(|it| it.0),
+        };
+        if let Some(at) = next {
+            self.schedule(who, at);
+        }
+    }
+
+    fn schedule(&mut self, who: Who, at: Timestamp) {
+        self.scheduled.insert(who.clone(), at);
+        self.due.insert((at, who), ());
+    }
+
+    fn pod_step(&self, uid: &str) -> Option<(Timestamp, PodStep)> {
+        let known = self.pods.get(uid)?;
+        let node = self.nodes.get(&known.view.node)?;
+        let ways = Ways { seed: self.options.seed, pace: self.options.pace };
+        pod::next(&known.view, &node.view, known.since, ways)
+    }
+
+    fn begin_what_is_due(&mut self, now: Timestamp) {
+        while self.writes.len() < WRITES
+            && let Some(entry) = self.due.first_entry()
+            && entry.key().0 <= now
+        {
+            let ((_, who), ()) = entry.remove_entry();
+            self.scheduled.remove(&who);
+            match &who {
+                Who::Node(name) => self.begin_node(name.clone(), now),
+                Who::Pod(uid) => self.begin_pod(uid.clone(), now),
+            }
+        }
+    }
+
+    fn begin_node(&mut self, name: String, now: Timestamp) {
+        let Some(known) = self.nodes.get(&name) else { return };
+        let Some((_, step)) = node::next(&known.view, known.done, self.options.heartbeat, now) else {
+            return;
+        };
+        let (client, heartbeat) = (self.client.clone(), self.options.heartbeat);
+        let uid = known.view.uid.clone();
+        let status = match step {
+            NodeStep::Report { ready } => {
+                node::status(&name, known.number, known.pods, ready, &self.version, now)
+            }
+            NodeStep::Renew | NodeStep::Remove => Value::Null,
+        };
+        let who = Who::Node(name.clone());
+        self.busy.insert(who.clone(), false);
+        self.writes.spawn(async move {
+            let written = match step {
+                NodeStep::Report { .. } => {
+                    let nodes: Api<Node> = Api::all(client);
+                    let patch = Patch::Strategic(&status);
+                    let patched = nodes.patch_status(&name, &written_by(), &patch).await;
+                    patched.map(|_| WriteDone::Reported(now))
+                }
+                NodeStep::Renew => {
+                    renew(client, &name, &uid, heartbeat, now).await.map(|()| WriteDone::Renewed(now))
+                }
+                NodeStep::Remove => {
+                    let nodes: Api<Node> = Api::all(client);
+                    nodes.delete(&name, &of_this(&uid)).await.map(|_| WriteDone::Nothing)
+                }
+            };
+            (who, outcome(written))
+        });
+    }
+
+    fn begin_pod(&mut self, uid: String, now: Timestamp) {
+        let Some((_, step)) = self.pod_step(&uid) else { return };
+        let Some(known) = self.pods.get(&uid) else { return };
+        for (container, _) in &known.view.containers {
+            for line in pod::words(&known.view, step, now) {
+                self.options.logs.add(&uid, container, &line);
+            }
+        }
+        let status = pod::status(&known.view, step, now);
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &known.view.namespace);
+        let (name, who) = (known.view.name.clone(), Who::Pod(uid.clone()));
+        self.busy.insert(who.clone(), false);
+        self.writes.spawn(async move {
+            let written = match status {
+                Some(mut status) => {
+                    // Of this pod, not of a later one of the same name.
+                    status["metadata"] = serde_json::json!({ "uid": uid });
+                    pods.patch_status(&name, &written_by(), &Patch::Strategic(&status)).await.map(drop)
+                }
+                None => pods.delete(&name, &of_this(&uid).grace_period(0)).await.map(drop),
+            };
+            (who, outcome(written.map(|()| WriteDone::Nothing)))
+        });
+    }
+
+    fn written(&mut self, who: Who, done: Option<WriteDone>) {
+        let changed_meanwhile = self.busy.remove(&who).unwrap_or(false);
+        let failed = done.is_none();
+        if let (Who::Node(name), Some(done)) = (&who, &done)
+            && let Some(known) = self.nodes.get_mut(name)
+        {
+            match done {
+                WriteDone::Reported(at) => known.done.reported = Some(*at),
+                WriteDone::Renewed(at) => known.done.renewed = Some(*at),
+                WriteDone::Nothing => {}
+            }
+        }
+        match (failed, &who) {
+            (true, _) => {
+                let later = self.options.clock.now().saturating_add(AGAIN).unwrap_or(Timestamp::MAX);
+                self.schedule(who, later);
+            }
+            // The watch tells what became of a pod, and then its next step is planned.
+            (false, Who::Pod(_)) if !changed_meanwhile => {}
+            (false, _) => self.plan(who),
+        }
+    }
+}
+
+fn written_by() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+fn of_this(uid: &str) -> DeleteParams {
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}
+
+/// What is gone or was changed by somebody else is no failure: the watch tells. None is: try again.
+fn outcome(written: kube::Result<WriteDone>) -> Option<WriteDone> {
+    match written {
+        Ok(done) => Some(done),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Some(WriteDone::Nothing),
+        Err(error) => {
+            tracing::debug!(error = &error as &dyn std::error::Error, "A write failed and is tried again");
+            None
+        }
+    }
+}
+
+async fn make(nodes: &Api<Node>, plan: &NodePlan) -> kube::Result<()> {
+    if nodes.get_metadata_opt(&plan.name).await?.is_some() {
+        return Ok(());
+    }
+    let object: Node = serde_json::from_value(node::object(plan)).map_err(kube::Error::SerdeError)?;
+    match nodes
+        .create(&PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }, &object)
+        .await
+    {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+async fn renew(
+    client: Client,
+    name: &str,
+    uid: &str,
+    heartbeat: Duration,
+    now: Timestamp,
+) -> kube::Result<()> {
+    let leases: Api<Lease> = Api::namespaced(client, "kube-node-lease");
+    let lease = node::lease(name, uid, heartbeat, now);
+    match leases.patch(name, &written_by(), &Patch::Merge(&lease)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            let made: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
+            leases.create(&PostParams::default(), &made).await.map(drop)
+        }
+        patched => patched.map(drop),
+    }
+}
+
+async fn wait_after(error: &kube::Error) {
+    tracing::debug!(error = error as &dyn std::error::Error, "The cluster cannot be reached yet");
+    tokio::time::sleep(AGAIN).await;
+}

@@ -1,0 +1,191 @@
+//! What a kubelet says of its node.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::views::{NodeView, Wanted};
+use super::{NodePlan, marks};
+
+/// The status is written so many times more seldom than the lease.
+const STATUS_EVERY: u32 = 10;
+
+/// What is to be done about a node now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeStep {
+    /// Say that it is ready, or that it is not.
+    Report { ready: bool },
+    /// Renew its lease.
+    Renew,
+    /// Remove its object.
+    Remove,
+}
+
+/// When a node last did something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) reported: Option<Timestamp>,
+    pub(super) renewed: Option<Timestamp>,
+}
+
+/// The next thing a node does, and when.
+pub(super) fn next(
+    node: &NodeView,
+    done: Done,
+    heartbeat: Duration,
+    now: Timestamp,
+) -> Option<(Timestamp, NodeStep)> {
+    let later = |from: Option<Timestamp>, span: Duration| {
+        from.map_or(now, |from| from.saturating_add(span).unwrap_or(Timestamp::MAX))
+    };
+    match node.wanted {
+        Wanted::Gone => Some((now, NodeStep::Remove)),
+        // It fell silent after it had said so.
+        Wanted::NotReady => (node.ready != Some(false)).then_some((now, NodeStep::Report { ready: false })),
+        Wanted::Ready if node.ready != Some(true) => Some((now, NodeStep::Report { ready: true })),
+        Wanted::Ready => {
+            let report = later(done.reported, heartbeat * STATUS_EVERY);
+            let renew = later(done.renewed, heartbeat);
+            Some(if report < renew {
+                (report, NodeStep::Report { ready: true })
+            } else {
+                (renew, NodeStep::Renew)
+            })
+        }
+    }
+}
+
+/// A node's object.
+pub(super) fn object(plan: &NodePlan) -> Value {
+    let mut labels = serde_json::Map::new();
+    for (name, value) in [
+        (marks::SIMULATED, "true"),
+        ("kubernetes.io/hostname", plan.name.as_str()),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+    ] {
+        labels.insert(name.to_owned(), value.into());
+    }
+    for (name, value) in &plan.labels {
+        labels.insert(name.clone(), value.as_str().into());
+    }
+    json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": plan.name, "labels": labels } })
+}
+
+/// A node's status.
+pub(super) fn status(
+    name: &str,
+    number: usize,
+    pods: u32,
+    ready: bool,
+    version: &str,
+    now: Timestamp,
+) -> Value {
+    let now = seconds(now);
+    let condition = |kind: &str, status: bool, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": if status { "True" } else { "False" }, "reason": reason, "message": message,
+            "lastHeartbeatTime": now
+        })
+    };
+    let ready = match ready {
+        true => condition("Ready", true, "KubeletReady", "kubelet is posting ready status"),
+        false => condition("Ready", false, "KubeletNotReady", "the node was told to be not ready"),
+    };
+    let room =
+        json!({ "cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": pods.to_string() });
+    json!({ "status": {
+        "capacity": room, "allocatable": room,
+        "conditions": [
+            condition("MemoryPressure", false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+            condition("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            condition("PIDPressure", false, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            ready,
+        ],
+        "addresses": [
+            { "type": "InternalIP", "address": format!("192.0.2.{}", number % 254 + 1) },
+            { "type": "Hostname", "address": name },
+        ],
+        "nodeInfo": {
+            "architecture": "amd64", "operatingSystem": "linux", "osImage": "Simulated Linux", "kernelVersion": "6.12.0",
+            "containerRuntimeVersion": "simulated://1.0", "kubeletVersion": version, "kubeProxyVersion": "",
+            "bootID": "", "machineID": "", "systemUUID": ""
+        }
+    } })
+}
+
+/// The lease by which a node shows that it is there.
+pub(super) fn lease(name: &str, uid: &str, heartbeat: Duration, now: Timestamp) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": name, "namespace": "kube-node-lease",
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": name, "uid": uid }]
+        },
+        "spec": {
+            "holderIdentity": name, "leaseDurationSeconds": heartbeat.as_secs().saturating_mul(4).max(1),
+            "renewTime": format!("{:.6}", now)
+        }
+    })
+}
+
+/// As Kubernetes writes times: whole seconds.
+pub(super) fn seconds(time: Timestamp) -> String {
+    format!("{time:.0}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEAT: Duration = Duration::from_secs(10);
+
+    fn node(wanted: Wanted, ready: Option<bool>) -> NodeView {
+        NodeView { name: "n".to_owned(), uid: "u".to_owned(), wanted, refuses_to_drain: false, ready }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_new_node_reports_before_it_renews() {
+        let step = next(&node(Wanted::Ready, None), Done::default(), BEAT, at(0));
+        assert_eq!(step, Some((at(0), NodeStep::Report { ready: true })));
+    }
+
+    #[test]
+    fn a_ready_node_renews_each_heartbeat_and_reports_each_tenth() {
+        let done = |reported, renewed| Done { reported: Some(at(reported)), renewed: Some(at(renewed)) };
+        let ready = node(Wanted::Ready, Some(true));
+        assert_eq!(next(&ready, done(0, 0), BEAT, at(1)), Some((at(10), NodeStep::Renew)));
+        assert_eq!(
+            next(&ready, done(0, 95), BEAT, at(96)),
+            Some((at(100), NodeStep::Report { ready: true }))
+        );
+    }
+
+    #[test]
+    fn a_node_that_is_not_ready_says_so_once_and_falls_silent() {
+        let told = node(Wanted::NotReady, Some(true));
+        assert_eq!(
+            next(&told, Done::default(), BEAT, at(5)),
+            Some((at(5), NodeStep::Report { ready: false }))
+        );
+        assert_eq!(next(&node(Wanted::NotReady, Some(false)), Done::default(), BEAT, at(5)), None);
+    }
+
+    #[test]
+    fn a_node_that_is_ready_again_says_so() {
+        let step = next(&node(Wanted::Ready, Some(false)), Done::default(), BEAT, at(5));
+        assert_eq!(step, Some((at(5), NodeStep::Report { ready: true })));
+    }
+
+    #[test]
+    fn times_are_written_as_kubernetes_does() {
+        let time: Timestamp = "2026-01-02T03:04:05.678901Z".parse().unwrap();
+        assert_eq!(seconds(time), "2026-01-02T03:04:05Z");
+        assert_eq!(lease("n", "u", BEAT, time)["spec"]["renewTime"], "2026-01-02T03:04:05.678901Z");
+    }
+}

@@ -1,0 +1,173 @@
+//! As much of nodes and pods as decisions need: hundreds of clusters are held in one process.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::core::Object;
+use serde::{Deserialize, Serialize};
+
+use super::marks;
+
+/// A pod as it comes from the server, with what we do not read left out.
+pub(super) type RawPod = Object<RawPodSpec, RawPodStatus>;
+/// A node likewise.
+pub(super) type RawNode = Object<RawNodeSpec, RawNodeStatus>;
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawPodSpec {
+    node_name: String,
+    restart_policy: String,
+    containers: Vec<RawContainer>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct RawContainer {
+    name: String,
+    image: String,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawPodStatus {
+    phase: String,
+    container_statuses: Vec<RawContainerStatus>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawContainerStatus {
+    ready: bool,
+    restart_count: u32,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct RawNodeSpec {}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct RawNodeStatus {
+    conditions: Vec<RawCondition>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct RawCondition {
+    r#type: String,
+    status: String,
+}
+
+/// What a pod is to come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Run,
+    Complete,
+    Fail,
+    Stuck,
+}
+
+/// A pod on one of our nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PodView {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) node: String,
+    pub(super) phase: String,
+    pub(super) ready: bool,
+    pub(super) restarts: u32,
+    pub(super) restarts_forever: bool,
+    pub(super) containers: Vec<(String, String)>,
+    pub(super) outcome: Outcome,
+    /// Seconds of running until the outcome, when that is said.
+    pub(super) after: Option<u32>,
+    /// Seconds to stop, when that is said.
+    pub(super) stop: Option<u32>,
+    pub(super) log: Option<String>,
+    /// When it is to be gone at the latest, and the grace it was given.
+    pub(super) ending: Option<(Timestamp, u32)>,
+}
+
+impl PodView {
+    /// None when nobody has put it on a node yet.
+    pub(super) fn of(pod: &RawPod) -> Option<PodView> {
+        let spec = &pod.spec;
+        if spec.node_name.is_empty() {
+            return None;
+        }
+        let metadata = &pod.metadata;
+        let empty = BTreeMap::new();
+        let marks = metadata.annotations.as_ref().unwrap_or(&empty);
+        let seconds = |name: &str| marks.get(name).and_then(|text| text.parse().ok());
+        let of_a_job = metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Job");
+        let outcome = match marks.get(marks::OUTCOME).map(String::as_str) {
+            Some("complete") => Outcome::Complete,
+            Some("fail") => Outcome::Fail,
+            Some("stuck") => Outcome::Stuck,
+            Some("run") => Outcome::Run,
+            _ if of_a_job => Outcome::Complete,
+            _ => Outcome::Run,
+        };
+        let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
+        let grace = u32::try_from(grace).unwrap_or(0);
+        let containers = pod.status.as_ref().map(|it| it.container_statuses.as_slice()).unwrap_or_default();
+        Some(PodView {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            node: spec.node_name.clone(),
+            phase: pod.status.as_ref().map(|it| it.phase.clone()).unwrap_or_default(),
+            ready: !containers.is_empty() && containers.iter().all(|it| it.ready),
+            restarts: containers.iter().map(|it| it.restart_count).max().unwrap_or(0),
+            restarts_forever: spec.restart_policy != "Never",
+            containers: spec.containers.iter().map(|it| (it.name.clone(), it.image.clone())).collect(),
+            outcome,
+            after: seconds(marks::AFTER),
+            stop: seconds(marks::STOP),
+            log: marks.get(marks::LOG).cloned(),
+            ending: metadata.deletion_timestamp.as_ref().map(|time| (time.0, grace)),
+        })
+    }
+}
+
+/// How a node is asked to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Ready,
+    NotReady,
+    Gone,
+}
+
+/// A simulated node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NodeView {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) wanted: Wanted,
+    pub(super) refuses_to_drain: bool,
+    /// What its status says: ready, not ready, or nothing yet.
+    pub(super) ready: Option<bool>,
+}
+
+impl NodeView {
+    /// None when it is not simulated.
+    pub(super) fn of(node: &RawNode) -> Option<NodeView> {
+        let metadata = &node.metadata;
+        metadata.labels.as_ref()?.get(marks::SIMULATED)?;
+        let mark = |name: &str| metadata.annotations.as_ref().and_then(|it| it.get(name)).map(String::as_str);
+        let conditions = node.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
+        Some(NodeView {
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            wanted: match mark(marks::STATE) {
+                Some("NotReady") => Wanted::NotReady,
+                Some("Gone") => Wanted::Gone,
+                _ => Wanted::Ready,
+            },
+            refuses_to_drain: mark(marks::DRAIN) == Some("refuse"),
+            ready: conditions.iter().find(|it| it.r#type == "Ready").map(|it| it.status == "True"),
+        })
+    }
+}
