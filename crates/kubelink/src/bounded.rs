@@ -1,0 +1,190 @@
+//! Limits on every request: a time for the answer, and for all of it unless it is a stream; and what an API server asks
+//! of us in its headers, carried to where errors are read.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited};
+use kube::client::Body;
+use kube::core::Status;
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tower::{BoxError, Layer, Service};
+
+/// The body of an answer, whatever it was made of.
+pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// How much of an error's body is read. A Status is far smaller; a proxy's page is of no use beyond this.
+const ERROR_BODY_MAX: usize = 256 * 1024;
+
+/// The answer did not come within this time.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {}", crate::error::spell(self.0))]
+pub(crate) struct TooSlow(pub(crate) Duration);
+
+/// Puts the limits round a client's service.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    pub(crate) request: Duration,
+    /// Set when the API server answers 401, so that the credential is loaded anew.
+    pub(crate) denied: Arc<AtomicBool>,
+}
+
+impl<S> Layer<S> for Limits {
+    type Service = Bounded<S>;
+
+    fn layer(&self, inner: S) -> Bounded<S> {
+        Bounded { inner, limits: self.clone() }
+    }
+}
+
+/// A service with the limits round it.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounded<S> {
+    inner: S,
+    limits: Limits,
+}
+
+impl<S, B> Service<Request<Body>> for Bounded<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<AnswerBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let limits = self.limits.clone();
+        let streams = is_stream(request.uri().query().unwrap_or_default());
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let deadline = Instant::now() + limits.request;
+            let too_slow = || BoxError::from(TooSlow(limits.request));
+            let response = timeout_at(deadline, answer).await.map_err(|_| too_slow())?.map_err(Into::into)?;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                limits.denied.store(true, Ordering::Relaxed);
+            }
+            let (parts, body) = response.into_parts();
+            let failed = parts.status.is_client_error() || parts.status.is_server_error();
+            let body = if failed && parts.headers.contains_key(header::RETRY_AFTER) {
+                let read = timeout_at(deadline, Limited::new(body, ERROR_BODY_MAX).collect());
+                let text = read.await.map_err(|_| too_slow())??.to_bytes();
+                answer_body(Full::new(with_retry_after(&parts.headers, parts.status, text)))
+            } else if streams {
+                answer_body(body)
+            } else {
+                answer_body(Timed { body, until: Box::pin(sleep_until(deadline)), limit: limits.request })
+            };
+            Ok(Response::from_parts(parts, body))
+        })
+    }
+}
+
+pub(crate) fn answer_body<B>(body: B) -> AnswerBody
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    body.map_err(Into::into).boxed_unsync()
+}
+
+/// Watches and followed logs last as long as they like.
+fn is_stream(query: &str) -> bool {
+    query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch" | "follow=true"))
+}
+
+/// A Status that says in its details what the header says, so that no caller needs the header.
+fn with_retry_after(headers: &HeaderMap, code: StatusCode, text: Bytes) -> Bytes {
+    let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u32>().ok());
+    let Some(seconds) = seconds.filter(|seconds| *seconds > 0) else { return text };
+    let mut status = serde_json::from_slice::<Status>(&text).unwrap_or_else(|_| {
+        let message = String::from_utf8_lossy(&text).trim().to_owned();
+        Status::failure(&message, code.canonical_reason().unwrap_or_default()).with_code(code.as_u16())
+    });
+    if status.code == 0 {
+        status.code = code.as_u16();
+    }
+    let mut details = status.details.take().unwrap_or_else(|| kube::core::response::StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds: 0,
+    });
+    details.retry_after_seconds = details.retry_after_seconds.max(seconds);
+    status.details = Some(details);
+    serde_json::to_vec(&status).map_or(text, Bytes::from)
+}
+
+/// A body that must be complete by a deadline.
+struct Timed<B> {
+    body: B,
+    until: Pin<Box<Sleep>>,
+    limit: Duration,
+}
+
+impl<B> HttpBody for Timed<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        match self.until.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Some(Err(TooSlow(self.limit).into()))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_retry_after_header_ends_up_in_the_status() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("7"));
+        let text = with_retry_after(&headers, StatusCode::TOO_MANY_REQUESTS, Bytes::from_static(b"too many"));
+        let status: Status = serde_json::from_slice(&text).unwrap();
+        assert_eq!((status.code, status.message.as_str()), (429, "too many"));
+        assert_eq!(status.details.unwrap().retry_after_seconds, 7);
+    }
+
+    #[test]
+    fn watches_and_followed_logs_are_streams_and_nothing_else_is() {
+        assert!(is_stream("&watch=true&timeoutSeconds=290"));
+        assert!(is_stream("follow=true"));
+        assert!(!is_stream("labelSelector=watch%3Dtrue"));
+        assert!(!is_stream(""));
+    }
+}

@@ -1,0 +1,123 @@
+//! Certificates: when one ends, and what a signing request asks for. Pure.
+
+use jiff::Timestamp;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// When a certificate holds, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Validity {
+    /// Its subject, as text.
+    pub subject: String,
+    /// From when.
+    pub not_before: Timestamp,
+    /// Until when.
+    pub not_after: Timestamp,
+}
+
+/// Reads the validity of a certificate in DER; `None` if it is not one.
+pub(crate) fn validity(der: &[u8]) -> Option<Validity> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let at = |time: x509_parser::time::ASN1Time| Timestamp::from_second(time.timestamp()).ok();
+    Some(Validity {
+        subject: certificate.subject().to_string(),
+        not_before: at(certificate.validity().not_before)?,
+        not_after: at(certificate.validity().not_after)?,
+    })
+}
+
+/// What a PKCS#10 request asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) common_names: Vec<String>,
+    pub(crate) organizations: Vec<String>,
+    pub(crate) dns_names: Vec<String>,
+    pub(crate) addresses: Vec<std::net::IpAddr>,
+    /// Names of any other kind: mail addresses, URIs.
+    pub(crate) other_names: usize,
+}
+
+/// Reads a request in PEM; `None` if it is not one.
+pub(crate) fn asked(pem: &[u8]) -> Option<Asked> {
+    let (_, block) = x509_parser::pem::parse_x509_pem(pem).ok()?;
+    if block.label != "CERTIFICATE REQUEST" {
+        return None;
+    }
+    let (rest, request) = X509CertificationRequest::from_der(&block.contents).ok()?;
+    if !rest.is_empty() {
+        return None;
+    }
+    let subject = &request.certification_request_info.subject;
+    let mut asked = Asked::default();
+    for name in subject.iter_common_name() {
+        asked.common_names.push(name.as_str().ok()?.to_owned());
+    }
+    for name in subject.iter_organization() {
+        asked.organizations.push(name.as_str().ok()?.to_owned());
+    }
+    for extension in request.requested_extensions().into_iter().flatten() {
+        let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
+        for name in &names.general_names {
+            match name {
+                GeneralName::DNSName(name) => asked.dns_names.push((*name).to_owned()),
+                GeneralName::IPAddress(bytes) => asked.addresses.push(address(bytes)?),
+                _ => asked.other_names += 1,
+            }
+        }
+    }
+    Some(asked)
+}
+
+fn address(bytes: &[u8]) -> Option<std::net::IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(Into::into),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(Into::into),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, KeyPair, SanType};
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_tells_when_it_ends() {
+        let mut params = CertificateParams::new(vec!["api.example".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2026, 1, 2);
+        params.not_after = rcgen::date_time_ymd(2027, 3, 4);
+        let der = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec();
+        let found = validity(&der).unwrap();
+        assert_eq!(found.not_before.to_string(), "2026-01-02T00:00:00Z");
+        assert_eq!(found.not_after.to_string(), "2027-03-04T00:00:00Z");
+        assert_eq!(validity(b"no certificate"), None);
+    }
+
+    #[test]
+    fn a_request_tells_what_it_asks_for() {
+        let mut params = CertificateParams::new(vec!["node-1".to_owned()]).unwrap();
+        params.subject_alt_names.push(SanType::IpAddress("10.0.0.7".parse().unwrap()));
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "system:node:node-1");
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
+        let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+        let expect = Asked {
+            common_names: vec!["system:node:node-1".into()],
+            organizations: vec!["system:nodes".into()],
+            dns_names: vec!["node-1".into()],
+            addresses: vec!["10.0.0.7".parse().unwrap()],
+            other_names: 0,
+        };
+        assert_eq!(asked(pem.as_bytes()), Some(expect));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes: Vec<u8>) {
+            let _ = (validity(&bytes), asked(&bytes));
+        }
+    }
+}

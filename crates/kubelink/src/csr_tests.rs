@@ -1,0 +1,114 @@
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequestSpec;
+use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+
+use super::*;
+
+/// A request that may be approved; tests change one thing of it.
+struct Given {
+    signer: &'static str,
+    username: &'static str,
+    groups: Vec<&'static str>,
+    usages: Vec<&'static str>,
+    common_name: &'static str,
+    organization: &'static str,
+    names: Vec<SanType>,
+}
+
+fn serving() -> Given {
+    Given {
+        signer: SERVING_SIGNER,
+        username: "system:node:node-1",
+        groups: vec!["system:nodes", "system:authenticated"],
+        usages: vec!["digital signature", "server auth"],
+        common_name: "system:node:node-1",
+        organization: "system:nodes",
+        names: vec![dns("node-1"), SanType::IpAddress("10.0.0.1".parse().unwrap())],
+    }
+}
+
+fn renewal() -> Given {
+    Given { signer: CLIENT_SIGNER, usages: vec!["digital signature", "client auth"], names: Vec::new(), ..serving() }
+}
+
+fn first() -> Given {
+    Given {
+        username: "system:bootstrap:abcdef",
+        groups: vec!["system:bootstrappers"],
+        common_name: "system:node:node-2",
+        ..renewal()
+    }
+}
+
+fn dns(name: &str) -> SanType {
+    SanType::DnsName(name.try_into().unwrap())
+}
+
+fn verdict(given: &Given) -> Result<String, String> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, given.common_name);
+    params.distinguished_name.push(DnType::OrganizationName, given.organization);
+    params.subject_alt_names = given.names.clone();
+    let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    let spec = CertificateSigningRequestSpec {
+        signer_name: given.signer.into(),
+        username: Some(given.username.into()),
+        groups: Some(given.groups.iter().map(ToString::to_string).collect()),
+        usages: Some(given.usages.iter().map(ToString::to_string).collect()),
+        request: ByteString(pem.into_bytes()),
+        ..CertificateSigningRequestSpec::default()
+    };
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "node-1"}, "status": {"addresses": [
+        {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "node-1.example"}]}}))
+    .unwrap();
+    let policy = CsrPolicy {
+        expected_nodes: BTreeSet::from(["node-2".to_owned()]),
+        bootstrap_groups: BTreeSet::from(["system:bootstrappers".to_owned()]),
+        ..CsrPolicy::default()
+    };
+    let nodes = BTreeMap::from([("node-1".to_owned(), known(&node))]);
+    decide(&CertificateSigningRequest { spec, ..CertificateSigningRequest::default() }, &nodes, &policy)
+}
+
+fn refused(given: Given, because: &str) {
+    assert_eq!(verdict(&given), Err(because.to_owned()));
+}
+
+#[test]
+fn what_a_known_node_needs_is_approved() {
+    assert_eq!(verdict(&serving()), Ok("serving certificate of node node-1, with its own names".into()));
+    assert_eq!(verdict(&renewal()), Ok("renewed client certificate of node node-1".into()));
+    assert_eq!(verdict(&first()), Ok("first client certificate of the expected node node-2".into()));
+}
+
+#[test]
+fn anything_else_is_left_with_the_reason() {
+    refused(Given { signer: "kubernetes.io/kube-apiserver-client", ..renewal() }, "signer kubernetes.io/kube-apiserver-client is not one of a node's");
+    refused(Given { common_name: "system:admin", ..renewal() }, "its common name \"system:admin\" is not that of a node");
+    refused(Given { organization: "system:masters", ..renewal() }, "its organization is \"system:masters\" instead of system:nodes");
+    refused(Given { usages: vec!["client auth", "cert sign"], ..renewal() }, "usage \"cert sign\" is more than a node needs");
+    refused(Given { usages: vec!["digital signature"], ..renewal() }, "usage \"client auth\" is missing");
+    refused(Given { usages: vec!["client auth", "server auth"], ..renewal() }, "usage \"server auth\" is more than a node needs");
+    refused(Given { names: vec![dns("api")], ..renewal() }, "a client certificate needs no names or addresses, and it asks for some");
+    refused(Given { username: "system:node:node-9", ..renewal() }, "\"system:node:node-9\" may not ask for a client certificate of node node-1");
+    refused(Given { groups: vec![], ..renewal() }, "\"system:node:node-1\" may not ask for a client certificate of node node-1");
+    refused(Given { common_name: "system:node:node-3", ..first() }, "node node-3 is not expected");
+    refused(Given { groups: vec!["system:authenticated"], ..first() }, "\"system:bootstrap:abcdef\" may not ask for a client certificate of node node-2");
+    let other = "\"alice\" asks for a serving certificate of node node-1, which only the node itself may";
+    refused(Given { username: "alice", ..serving() }, other);
+    refused(Given { names: vec![dns("kubernetes")], ..serving() }, "DNS name kubernetes is not one of node node-1");
+    let address = SanType::IpAddress("10.0.0.2".parse().unwrap());
+    refused(Given { names: vec![address], ..serving() }, "address 10.0.0.2 is not one of node node-1");
+    refused(Given { names: vec![], ..serving() }, "it asks for no name and no address");
+    let mail = SanType::Rfc822Name("a@example".try_into().unwrap());
+    refused(Given { names: vec![dns("node-1"), mail], ..serving() }, "it asks for names other than DNS names and addresses");
+}
+
+#[test]
+fn a_request_that_cannot_be_read_is_left() {
+    let spec = CertificateSigningRequestSpec { signer_name: CLIENT_SIGNER.into(), request: ByteString(b"x".to_vec()), ..Default::default() };
+    let request = CertificateSigningRequest { spec, ..CertificateSigningRequest::default() };
+    let said = decide(&request, &BTreeMap::new(), &CsrPolicy::default());
+    assert_eq!(said, Err("it holds no request in PEM that can be read".to_owned()));
+}

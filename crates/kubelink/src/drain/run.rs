@@ -1,0 +1,299 @@
+//! The drain as it runs: what is known of each pod, and the loop that acts on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::error::Class;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, EvictParams, ListParams, Preconditions};
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
+use tokio::time::{Instant, sleep_until};
+
+use super::blockers::{Blocker, Held, blockers};
+use super::decide::{Fate, fate};
+use super::{DrainOptions, Until};
+use crate::error::{Failure, LinkError};
+use crate::link::Link;
+use crate::progress::Progress;
+use crate::watched::{Pace, Watched};
+
+/// Evictions under way at once. An API server serves many more; a node has at most a few hundred pods.
+const EVICTIONS_MAX: usize = 20;
+/// The longest pause that an API server can talk us into.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// How a run ends when no request made it fail.
+pub(super) enum End {
+    Empty { left: Vec<String> },
+    Refused { empty_dir: Vec<String>, unmanaged: Vec<String> },
+    Stalled { blockers: Vec<Blocker> },
+}
+
+/// What is known of one pod's eviction, by its uid.
+#[derive(Debug)]
+enum Stage {
+    /// Refused or failed `pace` times; not before `at`.
+    Later { pace: Pace, at: Instant, because: String },
+    /// The call is under way.
+    Asked { pace: Pace },
+    /// Granted; its end is a matter of its grace period.
+    Granted,
+}
+
+struct Answer {
+    uid: String,
+    name: String,
+    result: Result<(), kube::Error>,
+}
+
+pub(super) struct Run<'a> {
+    link: &'a Link,
+    node: &'a str,
+    options: &'a DrainOptions,
+    progress: &'a Progress,
+    watched: Watched<Pod>,
+    stages: BTreeMap<String, Stage>,
+    evicted: BTreeSet<String>,
+    asked: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// Namespaces whose budgets were read because something was held there.
+    budgets: BTreeMap<String, Vec<PodDisruptionBudget>>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(link: &'a Link, node: &'a str, options: &'a DrainOptions, progress: &'a Progress) -> Run<'a> {
+        let pods: Api<Pod> = Api::all(link.client());
+        let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+        let watched = Watched::new(link, "drain", format!("node {node}"), pods, config);
+        Run {
+            link,
+            node,
+            options,
+            progress,
+            watched,
+            stages: BTreeMap::new(),
+            evicted: BTreeSet::new(),
+            asked: FuturesUnordered::new(),
+            budgets: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn evicted(&self) -> Vec<String> {
+        self.evicted.iter().cloned().collect()
+    }
+
+    /// Learns which pods are there, and ends the run if some of them must not be evicted.
+    pub(super) async fn observe(&mut self, deadline: Instant) -> Result<Option<(Vec<String>, Vec<String>)>, LinkError> {
+        self.say("listing its pods");
+        while !self.watched.is_listed() {
+            tokio::select! {
+                changed = self.watched.changed(self.progress) => changed?,
+                () = sleep_until(deadline) => {
+                    let (after, waiting_for) = (self.options.time_limit, "the list of its pods".to_owned());
+                    return Err(self.error(Failure::TimeLimit { after, waiting_for }));
+                }
+            }
+        }
+        Ok(self.refused())
+    }
+
+    /// The pods that must not be evicted: those with an emptyDir, those without a controller.
+    fn refused(&self) -> Option<(Vec<String>, Vec<String>)> {
+        let (empty_dir, unmanaged) = (self.with_fate(Fate::RefuseEmptyDir), self.with_fate(Fate::RefuseUnmanaged));
+        let any = !empty_dir.is_empty() || !unmanaged.is_empty();
+        any.then_some((empty_dir, unmanaged))
+    }
+
+    fn with_fate(&self, wanted: Fate) -> Vec<String> {
+        let found = self.watched.objects().iter().filter(|(_, pod)| fate(pod, self.options) == wanted);
+        found.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Evicts until nothing is left, the deadline has passed, or a pod appears that must not be evicted.
+    pub(super) async fn evict_all(&mut self, deadline: Instant) -> Result<End, LinkError> {
+        loop {
+            // Pods that came meanwhile are judged like the first ones.
+            if let Some((empty_dir, unmanaged)) = self.refused() {
+                return Ok(End::Refused { empty_dir, unmanaged });
+            }
+            let remaining = self.remaining();
+            if remaining.is_empty() {
+                let mut left = self.with_fate(Fate::LeaveToDaemonSet);
+                left.extend(self.with_fate(Fate::LeaveMirror));
+                return Ok(End::Empty { left });
+            }
+            self.forget_the_gone();
+            let next_try = self.ask(Instant::now());
+            self.report(&remaining);
+            tokio::select! {
+                changed = self.watched.changed(self.progress) => changed?,
+                Some(answer) = self.asked.next() => self.take(answer).await?,
+                () = sleep_until(next_try.unwrap_or(deadline)), if next_try.is_some() => {}
+                () = sleep_until(deadline) => return Ok(self.stalled().await),
+            }
+        }
+    }
+
+    /// The pods whose end is still to come, by name.
+    fn remaining(&self) -> Vec<String> {
+        let granted = |pod: &Pod| matches!(self.stages.get(&uid(pod)), Some(Stage::Granted));
+        let waits = |pod: &Pod| match fate(pod, self.options) {
+            Fate::Evict => !(self.options.until == Until::Granted && granted(pod)),
+            Fate::Await => self.options.until == Until::Gone,
+            Fate::LeaveToDaemonSet | Fate::LeaveMirror | Fate::RefuseEmptyDir | Fate::RefuseUnmanaged => false,
+        };
+        self.watched.objects().iter().filter(|(_, pod)| waits(pod)).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn forget_the_gone(&mut self) {
+        let present: BTreeSet<String> = self.watched.objects().values().map(uid).collect();
+        // What was asked for is kept until its answer is in.
+        self.stages.retain(|uid, stage| present.contains(uid) || matches!(stage, Stage::Asked { .. }));
+    }
+
+    /// Asks for the evictions that are due, and says when the next one will be.
+    fn ask(&mut self, now: Instant) -> Option<Instant> {
+        let mut next_try: Option<Instant> = None;
+        let pods: Vec<Pod> = self.watched.objects().values().cloned().collect();
+        for pod in pods.iter().filter(|pod| fate(pod, self.options) == Fate::Evict) {
+            let pace = match self.stages.get(&uid(pod)) {
+                Some(Stage::Asked { .. } | Stage::Granted) => continue,
+                Some(Stage::Later { at, .. }) if *at > now => {
+                    next_try = Some(next_try.map_or(*at, |next| next.min(*at)));
+                    continue;
+                }
+                Some(Stage::Later { pace, .. }) => pace.clone(),
+                None => Pace::default(),
+            };
+            if self.asked.len() >= EVICTIONS_MAX {
+                break;
+            }
+            self.stages.insert(uid(pod), Stage::Asked { pace });
+            self.asked.push(self.eviction(pod));
+        }
+        next_try
+    }
+
+    fn eviction(&self, pod: &Pod) -> BoxFuture<'static, Answer> {
+        let api: Api<Pod> = Api::namespaced(self.link.client(), &pod.namespace().unwrap_or_default());
+        // The uid, so that a pod of the same name that has taken its place elsewhere is not evicted for it.
+        let mut delete = DeleteParams::default()
+            .preconditions(Preconditions { uid: Some(uid(pod)), resource_version: None });
+        delete.grace_period_seconds = self.options.grace.map(|grace| grace.as_secs().try_into().unwrap_or(u32::MAX));
+        let params = EvictParams { delete_options: Some(delete), ..EvictParams::default() };
+        let (uid, name, pod_name) = (uid(pod), crate::link::name_of(pod), pod.name_any());
+        Box::pin(async move {
+            let result = api.evict(&pod_name, &params).await.map(drop);
+            Answer { uid, name, result }
+        })
+    }
+
+    async fn take(&mut self, answer: Answer) -> Result<(), LinkError> {
+        let Answer { uid, name, result } = answer;
+        let about = format!("pod {name}");
+        let Some(Stage::Asked { mut pace }) = self.stages.remove(&uid) else { return Ok(()) };
+        let because = match &result {
+            Err(kube::Error::Api(status)) => {
+                let causes = status.details.iter().flat_map(|details| &details.causes);
+                causes.map(|cause| cause.message.clone()).find(|message| !message.is_empty())
+            }
+            _ => None,
+        };
+        match result.map_err(Failure::of) {
+            Ok(()) => {
+                self.progress.say(about, "eviction granted, ending");
+                self.evicted.insert(name);
+                self.stages.insert(uid, Stage::Granted);
+            }
+            // It is gone, or another pod has its name; the watch will tell.
+            Err(Failure::NotFound { .. } | Failure::Conflict { .. }) => {
+                self.stages.insert(uid, Stage::Granted);
+            }
+            Err(failure) => {
+                // A namespace that is being deleted forbids evictions, and deletes its pods itself.
+                let ends_anyway = matches!(&failure, Failure::Forbidden { message } if message.contains("being terminated"));
+                if failure.class() == Class::Terminal && !ends_anyway {
+                    return Err(self.link.error("evict", about, failure));
+                }
+                let budget = matches!(failure, Failure::TooManyRequests { .. });
+                let error = self.link.error("evict", &about, failure);
+                let asked_pause = error.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX);
+                let because = because.unwrap_or_else(|| error.failure.to_string());
+                if budget {
+                    self.learn_budgets(name.split('/').next().unwrap_or_default()).await;
+                }
+                self.progress.say(about, format!("cannot be evicted yet: {because}"));
+                let at = Instant::now() + pace.pause().max(asked_pause);
+                self.stages.insert(uid, Stage::Later { pace, at, because });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the budgets of a namespace once, the first time that something is held there. They serve the report only:
+    /// if they cannot be read, the server's words must do.
+    async fn learn_budgets(&mut self, namespace: &str) {
+        if self.budgets.contains_key(namespace) {
+            return;
+        }
+        let api: Api<PodDisruptionBudget> = Api::namespaced(self.link.client(), namespace);
+        let found = api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+        self.budgets.insert(namespace.to_owned(), found);
+    }
+
+    async fn stalled(&mut self) -> End {
+        // Their numbers may have changed since they were first read.
+        for namespace in self.budgets.keys().cloned().collect::<Vec<_>>() {
+            self.budgets.remove(&namespace);
+            self.learn_budgets(&namespace).await;
+        }
+        End::Stalled { blockers: self.blockers() }
+    }
+
+    fn blockers(&self) -> Vec<Blocker> {
+        let remaining = self.remaining();
+        let held: Vec<Held<'_>> = remaining
+            .iter()
+            .filter_map(|name| {
+                let pod = self.watched.objects().get(name)?;
+                let because = match self.stages.get(&uid(pod)) {
+                    _ if !crate::target::held_by(&pod.metadata).is_empty() => "its finalizers keep it",
+                    Some(Stage::Later { because, .. }) => because.as_str(),
+                    Some(Stage::Granted) => "its grace period has not ended",
+                    _ if pod.metadata.deletion_timestamp.is_some() => "its grace period has not ended",
+                    Some(Stage::Asked { .. }) => "its eviction is unanswered",
+                    None => "its eviction has not been asked for",
+                };
+                Some(Held { name, pod, because })
+            })
+            .collect();
+        let budgets: Vec<PodDisruptionBudget> = self.budgets.values().flatten().cloned().collect();
+        blockers(&held, &budgets)
+    }
+
+    fn report(&self, remaining: &[String]) {
+        let held = self.blockers().into_iter().filter(|blocker| !blocker.budgets.is_empty());
+        let held: Vec<String> = held.map(|blocker| blocker.to_string()).collect();
+        let pods = if remaining.len() == 1 { "1 pod".to_owned() } else { format!("{} pods", remaining.len()) };
+        match held.as_slice() {
+            [] => self.say(format!("waits for {pods} to end")),
+            held => self.say(format!("waits for {pods} to end; {}", held.join("; "))),
+        }
+    }
+
+    fn say(&self, sentence: impl Into<String>) {
+        self.progress.say(format!("node {}", self.node), sentence);
+    }
+
+    fn error(&self, failure: Failure) -> LinkError {
+        self.link.error("drain", format!("node {}", self.node), failure)
+    }
+}
+
+fn uid(pod: &Pod) -> String {
+    pod.metadata.uid.clone().unwrap_or_default()
+}

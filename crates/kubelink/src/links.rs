@@ -1,0 +1,107 @@
+//! One link per cluster, shared by everyone in the process.
+//!
+//! A link is kept for as long as its credential is the one that the store holds, it is used, and the API server accepts it.
+//! There is no task behind it: what is stale goes when someone asks.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use api::clock::SharedClock;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::error::LinkError;
+use crate::kubeconfig::Kubeconfig;
+use crate::link::{Link, Timeouts};
+
+/// How many links are kept, and for how long unused.
+#[derive(Debug, Clone, Copy)]
+pub struct LinksLimits {
+    /// At most this many; the one unused for longest makes room. Each may hold a few idle connections.
+    pub count_max: usize,
+    /// A link unused for this long is closed.
+    pub idle_max: Duration,
+    /// The limits of each link.
+    pub timeouts: Timeouts,
+}
+
+impl Default for LinksLimits {
+    fn default() -> LinksLimits {
+        LinksLimits { count_max: 1000, idle_max: Duration::from_secs(15 * 60), timeouts: Timeouts::default() }
+    }
+}
+
+/// The links of this process.
+#[derive(Debug)]
+pub struct Links {
+    limits: LinksLimits,
+    clock: SharedClock,
+    kept: Mutex<HashMap<Uuid, Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    link: Link,
+    credential: String,
+    used_at: Timestamp,
+}
+
+impl Links {
+    /// No links yet.
+    pub fn new(limits: LinksLimits, clock: SharedClock) -> Links {
+        Links { limits, clock, kept: Mutex::default() }
+    }
+
+    /// The link to `cluster`. `credential` is the version of its kubeconfig (the etag of the sealed secret, or the
+    /// kubeconfig's digest); `load` is called only when no link of that version is at hand or the API server has refused
+    /// the one that is.
+    pub async fn link<F, E>(&self, cluster: Uuid, credential: &str, load: F) -> Result<Link, E>
+    where
+        F: AsyncFnOnce() -> Result<Kubeconfig, E>,
+        E: From<LinkError>,
+    {
+        if let Some(link) = self.at_hand(cluster, credential) {
+            return Ok(link);
+        }
+        let kubeconfig = load().await?;
+        let link = Link::open(&cluster.to_string(), &kubeconfig, self.limits.timeouts, self.clock.clone())?;
+        let kept = Kept { link: link.clone(), credential: credential.to_owned(), used_at: self.clock.now() };
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(cluster, kept);
+        while all.len() > self.limits.count_max.max(1) {
+            let oldest = all.iter().filter(|(id, _)| **id != cluster).min_by_key(|(_, kept)| kept.used_at);
+            let Some(oldest) = oldest.map(|(id, _)| *id) else { break };
+            all.remove(&oldest);
+        }
+        Ok(link)
+    }
+
+    /// Closes the link to `cluster`, if there is one. Those who still hold it may finish with it.
+    pub fn forget(&self, cluster: Uuid) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
+    }
+
+    /// How many links are kept.
+    pub fn count(&self) -> usize {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn at_hand(&self, cluster: Uuid, credential: &str) -> Option<Link> {
+        let now = self.clock.now();
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle_max = self.limits.idle_max;
+        all.retain(|_, kept| now.duration_since(kept.used_at).unsigned_abs() <= idle_max);
+        let kept = all.get_mut(&cluster)?;
+        if kept.credential != credential || kept.link.is_denied() {
+            all.remove(&cluster);
+            return None;
+        }
+        kept.used_at = now;
+        Some(kept.link.clone())
+    }
+}
+
+#[cfg(test)]
+#[path = "links_tests.rs"]
+mod tests;
