@@ -110,7 +110,8 @@ fn is_stream(query: &str) -> bool {
 
 /// A Status that says in its details what the header says, so that no caller needs the header.
 fn with_retry_after(headers: &HeaderMap, code: StatusCode, text: Bytes) -> Bytes {
-    let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u32>().ok());
+    let seconds =
+        headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u32>().ok());
     let Some(seconds) = seconds.filter(|seconds| *seconds > 0) else { return text };
     let mut status = serde_json::from_slice::<Status>(&text).unwrap_or_else(|_| {
         let message = String::from_utf8_lossy(&text).trim().to_owned();
@@ -147,7 +148,10 @@ where
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }

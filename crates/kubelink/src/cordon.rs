@@ -98,7 +98,9 @@ pub async fn cordon(link: &Link, node: &str, holder: &Holder) -> Result<Cordoned
         });
         match patched(link, "cordon", &nodes, node, &Patch::Merge(patch)).await {
             Ok(()) => return Ok(found),
-            Err(error) if matches!(error.failure, Failure::Conflict { .. }) && conflicts < CONFLICTS_MAX => conflicts += 1,
+            Err(error) if matches!(error.failure, Failure::Conflict { .. }) && conflicts < CONFLICTS_MAX => {
+                conflicts += 1;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -124,14 +126,16 @@ pub async fn uncordon(link: &Link, node: &str, holder_id: &str) -> Result<Uncord
         Err(error) if matches!(error.failure, Failure::Invalid { code: 422, .. }) => {}
         Err(error) => return Err(error),
     }
-    let seen = nodes.get(node).await.map_err(|error| link.failed("uncordon", format!("node {node}"), error))?;
+    let seen =
+        nodes.get(node).await.map_err(|error| link.failed("uncordon", format!("node {node}"), error))?;
     Ok(decide_uncordon(&seen))
 }
 
 /// The nodes that `holder_id` cordoned and has not uncordoned: what is left to undo after a crash.
 pub async fn cordoned_by(link: &Link, holder_id: &str) -> Result<Vec<String>, LinkError> {
     let nodes: Api<Node> = Api::all(link.client());
-    let all = nodes.list(&ListParams::default()).await.map_err(|error| link.failed("list", "nodes", error))?;
+    let all =
+        nodes.list(&ListParams::default()).await.map_err(|error| link.failed("list", "nodes", error))?;
     let ours = all.items.iter().filter(|node| holder_of(node) == Some(holder_id));
     Ok(ours.map(ResourceExt::name_any).collect())
 }
@@ -187,7 +191,11 @@ mod tests {
     #[test]
     fn a_cordon_is_taken_only_where_nobody_has_it() {
         let check = |unschedulable, holder, expect: Option<Cordoned>| {
-            assert_eq!(decide_cordon(&node(unschedulable, holder), "me"), expect, "{unschedulable:?} {holder:?}");
+            assert_eq!(
+                decide_cordon(&node(unschedulable, holder), "me"),
+                expect,
+                "{unschedulable:?} {holder:?}"
+            );
         };
         check(None, None, None);
         check(Some(false), None, None);

@@ -59,8 +59,10 @@ pub async fn approve(link: &Link, policy: &CsrPolicy) -> Result<CsrReport, LinkE
     if pending.is_empty() {
         return Ok(report);
     }
-    let nodes = nodes.list(&ListParams::default()).await.map_err(|error| link.failed("list", "nodes", error))?;
-    let known: BTreeMap<String, Known> = nodes.items.iter().map(|node| (node.name_any(), known(node))).collect();
+    let nodes =
+        nodes.list(&ListParams::default()).await.map_err(|error| link.failed("list", "nodes", error))?;
+    let known: BTreeMap<String, Known> =
+        nodes.items.iter().map(|node| (node.name_any(), known(node))).collect();
     for request in pending {
         let name = request.name_any();
         match decide(&request, &known, policy) {
@@ -83,18 +85,24 @@ async fn approve_one(
     why: &str,
 ) -> Result<bool, LinkError> {
     let name = request.name_any();
-    let mut conditions = serde_json::to_value(request.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default())
-        .unwrap_or_else(|_| json!([]));
+    let mut conditions = serde_json::to_value(
+        request.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default(),
+    )
+    .unwrap_or_else(|_| json!([]));
     if let Some(conditions) = conditions.as_array_mut() {
-        conditions.push(json!({"type": "Approved", "status": "True", "reason": "ShipshapeApproved", "message": why,
-            "lastUpdateTime": link.clock().now().to_string()}));
+        conditions.push(
+            json!({"type": "Approved", "status": "True", "reason": "ShipshapeApproved", "message": why,
+            "lastUpdateTime": link.clock().now().to_string()}),
+        );
     }
     let patch = json!({"metadata": {"resourceVersion": request.resource_version()}, "status": {"conditions": conditions}});
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let done = api.patch_approval(&name, &params, &Patch::Merge(patch)).await;
     match done.map_err(|error| link.failed("approve", format!("certificate signing request {name}"), error)) {
         Ok(_) => Ok(true),
-        Err(error) if matches!(error.failure, Failure::NotFound { .. } | Failure::Conflict { .. }) => Ok(false),
+        Err(error) if matches!(error.failure, Failure::NotFound { .. } | Failure::Conflict { .. }) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }
@@ -119,22 +127,31 @@ fn known(node: &Node) -> Known {
 }
 
 /// Why a request may be approved, or why not.
-fn decide(request: &CertificateSigningRequest, nodes: &BTreeMap<String, Known>, policy: &CsrPolicy) -> Result<String, String> {
+fn decide(
+    request: &CertificateSigningRequest,
+    nodes: &BTreeMap<String, Known>,
+    policy: &CsrPolicy,
+) -> Result<String, String> {
     let spec = &request.spec;
     let serving = match spec.signer_name.as_str() {
         CLIENT_SIGNER => false,
         SERVING_SIGNER => true,
         other => return Err(format!("signer {other} is not one of a node's")),
     };
-    let Some(asked) = asked(&spec.request.0) else { return Err("it holds no request in PEM that can be read".to_owned()) };
+    let Some(asked) = asked(&spec.request.0) else {
+        return Err("it holds no request in PEM that can be read".to_owned());
+    };
     let node = node_of(&asked)?;
     check_usages(spec.usages.as_deref().unwrap_or_default(), serving)?;
     let username = spec.username.as_deref().unwrap_or_default();
     let groups = spec.groups.as_deref().unwrap_or_default();
-    let is_the_node = username == format!("{NODE_PREFIX}{node}") && groups.iter().any(|group| group == NODES_GROUP);
+    let is_the_node =
+        username == format!("{NODE_PREFIX}{node}") && groups.iter().any(|group| group == NODES_GROUP);
     if serving {
         if !is_the_node {
-            return Err(format!("{username:?} asks for a serving certificate of node {node}, which only the node itself may"));
+            return Err(format!(
+                "{username:?} asks for a serving certificate of node {node}, which only the node itself may"
+            ));
         }
         let Some(known) = nodes.get(node) else { return Err(format!("there is no node {node}")) };
         check_names(&asked, node, known)?;
@@ -149,7 +166,8 @@ fn decide(request: &CertificateSigningRequest, nodes: &BTreeMap<String, Known>, 
             false => Err(format!("there is no node {node}")),
         };
     }
-    let trusted = policy.bootstrap_users.contains(username) || groups.iter().any(|group| policy.bootstrap_groups.contains(group));
+    let trusted = policy.bootstrap_users.contains(username)
+        || groups.iter().any(|group| policy.bootstrap_groups.contains(group));
     if !trusted {
         return Err(format!("{username:?} may not ask for a client certificate of node {node}"));
     }
@@ -160,9 +178,14 @@ fn decide(request: &CertificateSigningRequest, nodes: &BTreeMap<String, Known>, 
 }
 
 fn node_of(asked: &Asked) -> Result<&str, String> {
-    let [common_name] = asked.common_names.as_slice() else { return Err("its subject has not exactly one common name".to_owned()) };
+    let [common_name] = asked.common_names.as_slice() else {
+        return Err("its subject has not exactly one common name".to_owned());
+    };
     if asked.organizations != [NODES_GROUP] {
-        return Err(format!("its organization is {:?} instead of {NODES_GROUP}", asked.organizations.join(", ")));
+        return Err(format!(
+            "its organization is {:?} instead of {NODES_GROUP}",
+            asked.organizations.join(", ")
+        ));
     }
     match common_name.strip_prefix(NODE_PREFIX).filter(|node| !node.is_empty()) {
         Some(node) => Ok(node),

@@ -28,7 +28,12 @@ fn serving() -> Given {
 }
 
 fn renewal() -> Given {
-    Given { signer: CLIENT_SIGNER, usages: vec!["digital signature", "client auth"], names: Vec::new(), ..serving() }
+    Given {
+        signer: CLIENT_SIGNER,
+        usages: vec!["digital signature", "client auth"],
+        names: Vec::new(),
+        ..serving()
+    }
 }
 
 fn first() -> Given {
@@ -84,30 +89,67 @@ fn what_a_known_node_needs_is_approved() {
 
 #[test]
 fn anything_else_is_left_with_the_reason() {
-    refused(Given { signer: "kubernetes.io/kube-apiserver-client", ..renewal() }, "signer kubernetes.io/kube-apiserver-client is not one of a node's");
-    refused(Given { common_name: "system:admin", ..renewal() }, "its common name \"system:admin\" is not that of a node");
-    refused(Given { organization: "system:masters", ..renewal() }, "its organization is \"system:masters\" instead of system:nodes");
-    refused(Given { usages: vec!["client auth", "cert sign"], ..renewal() }, "usage \"cert sign\" is more than a node needs");
+    refused(
+        Given { signer: "kubernetes.io/kube-apiserver-client", ..renewal() },
+        "signer kubernetes.io/kube-apiserver-client is not one of a node's",
+    );
+    refused(
+        Given { common_name: "system:admin", ..renewal() },
+        "its common name \"system:admin\" is not that of a node",
+    );
+    refused(
+        Given { organization: "system:masters", ..renewal() },
+        "its organization is \"system:masters\" instead of system:nodes",
+    );
+    refused(
+        Given { usages: vec!["client auth", "cert sign"], ..renewal() },
+        "usage \"cert sign\" is more than a node needs",
+    );
     refused(Given { usages: vec!["digital signature"], ..renewal() }, "usage \"client auth\" is missing");
-    refused(Given { usages: vec!["client auth", "server auth"], ..renewal() }, "usage \"server auth\" is more than a node needs");
-    refused(Given { names: vec![dns("api")], ..renewal() }, "a client certificate needs no names or addresses, and it asks for some");
-    refused(Given { username: "system:node:node-9", ..renewal() }, "\"system:node:node-9\" may not ask for a client certificate of node node-1");
-    refused(Given { groups: vec![], ..renewal() }, "\"system:node:node-1\" may not ask for a client certificate of node node-1");
+    refused(
+        Given { usages: vec!["client auth", "server auth"], ..renewal() },
+        "usage \"server auth\" is more than a node needs",
+    );
+    refused(
+        Given { names: vec![dns("api")], ..renewal() },
+        "a client certificate needs no names or addresses, and it asks for some",
+    );
+    refused(
+        Given { username: "system:node:node-9", ..renewal() },
+        "\"system:node:node-9\" may not ask for a client certificate of node node-1",
+    );
+    refused(
+        Given { groups: vec![], ..renewal() },
+        "\"system:node:node-1\" may not ask for a client certificate of node node-1",
+    );
     refused(Given { common_name: "system:node:node-3", ..first() }, "node node-3 is not expected");
-    refused(Given { groups: vec!["system:authenticated"], ..first() }, "\"system:bootstrap:abcdef\" may not ask for a client certificate of node node-2");
+    refused(
+        Given { groups: vec!["system:authenticated"], ..first() },
+        "\"system:bootstrap:abcdef\" may not ask for a client certificate of node node-2",
+    );
     let other = "\"alice\" asks for a serving certificate of node node-1, which only the node itself may";
     refused(Given { username: "alice", ..serving() }, other);
-    refused(Given { names: vec![dns("kubernetes")], ..serving() }, "DNS name kubernetes is not one of node node-1");
+    refused(
+        Given { names: vec![dns("kubernetes")], ..serving() },
+        "DNS name kubernetes is not one of node node-1",
+    );
     let address = SanType::IpAddress("10.0.0.2".parse().unwrap());
     refused(Given { names: vec![address], ..serving() }, "address 10.0.0.2 is not one of node node-1");
     refused(Given { names: vec![], ..serving() }, "it asks for no name and no address");
     let mail = SanType::Rfc822Name("a@example".try_into().unwrap());
-    refused(Given { names: vec![dns("node-1"), mail], ..serving() }, "it asks for names other than DNS names and addresses");
+    refused(
+        Given { names: vec![dns("node-1"), mail], ..serving() },
+        "it asks for names other than DNS names and addresses",
+    );
 }
 
 #[test]
 fn a_request_that_cannot_be_read_is_left() {
-    let spec = CertificateSigningRequestSpec { signer_name: CLIENT_SIGNER.into(), request: ByteString(b"x".to_vec()), ..Default::default() };
+    let spec = CertificateSigningRequestSpec {
+        signer_name: CLIENT_SIGNER.into(),
+        request: ByteString(b"x".to_vec()),
+        ..Default::default()
+    };
     let request = CertificateSigningRequest { spec, ..CertificateSigningRequest::default() };
     let said = decide(&request, &BTreeMap::new(), &CsrPolicy::default());
     assert_eq!(said, Err("it holds no request in PEM that can be read".to_owned()));

@@ -72,7 +72,8 @@ pub async fn delete(
     let Some(limit) = options.wait else { return Ok(Deleted::Begun) };
     let which = Which::Named(target.name.clone());
     let told = format!("{target} to be gone");
-    wait(link, api, &which, &told, limit, progress, |objects: &[&DynamicObject]| judge(objects, &uid)).await?;
+    wait(link, api, &which, &told, limit, progress, |objects: &[&DynamicObject]| judge(objects, &uid))
+        .await?;
     Ok(Deleted::Gone)
 }
 

@@ -32,7 +32,9 @@ impl LinkError {
     /// What happened, if the API server asked for a pause: how long.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.failure {
-            Failure::TooManyRequests { retry_after, .. } | Failure::Server { retry_after, .. } => *retry_after,
+            Failure::TooManyRequests { retry_after, .. } | Failure::Server { retry_after, .. } => {
+                *retry_after
+            }
             _ => None,
         }
     }
@@ -217,7 +219,9 @@ impl Failure {
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => Failure::of(error),
             watcher::Error::WatchError(status) => Failure::of_status(*status),
-            watcher::Error::NoResourceVersion => Failure::Unreadable(Box::new(watcher::Error::NoResourceVersion)),
+            watcher::Error::NoResourceVersion => {
+                Failure::Unreadable(Box::new(watcher::Error::NoResourceVersion))
+            }
         }
     }
 
@@ -331,7 +335,8 @@ mod tests {
         let refused = transport(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused)));
         assert!(matches!(refused, Failure::Refused(_)), "{refused:?}");
         assert_eq!(refused.class(), Class::Transient);
-        let wrapped = io::Error::other(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer));
+        let wrapped =
+            io::Error::other(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer));
         let untrusted = transport(Box::new(wrapped));
         assert_eq!(untrusted.class(), Class::Terminal);
         assert!(untrusted.to_string().contains("UnknownIssuer"), "{untrusted}");
@@ -347,7 +352,8 @@ mod tests {
             target: "node worker-1".into(),
             failure: Failure::Unauthorized,
         };
-        let said = "cluster c1: could not cordon node worker-1: the API server does not accept our credential (401)";
+        let said =
+            "cluster c1: could not cordon node worker-1: the API server does not accept our credential (401)";
         assert_eq!(error.to_string(), said);
     }
 }

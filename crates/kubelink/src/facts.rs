@@ -76,7 +76,8 @@ impl CertificateFacts {
 
 /// The version of the API server, such as `v1.37.1`.
 pub async fn version(link: &Link) -> Result<String, LinkError> {
-    let found = link.client().apiserver_version().await.map_err(|error| link.failed("read", "the version", error))?;
+    let found =
+        link.client().apiserver_version().await.map_err(|error| link.failed("read", "the version", error))?;
     Ok(found.git_version)
 }
 
@@ -105,12 +106,18 @@ pub async fn operators(link: &Link) -> Result<Option<Vec<OperatorFacts>>, LinkEr
 /// Pods of the system's priority classes that are not ready, as `namespace/name` with the reason.
 pub async fn critical_pods_not_ready(link: &Link) -> Result<Vec<(String, String)>, LinkError> {
     let all = list(link, Api::<Pod>::all(link.client()), "pods", ListParams::default()).await?;
-    Ok(all.iter().filter(|pod| is_critical(pod)).filter_map(|pod| Some((name_of(pod), not_ready(pod)?))).collect())
+    Ok(all
+        .iter()
+        .filter(|pod| is_critical(pod))
+        .filter_map(|pod| Some((name_of(pod), not_ready(pod)?)))
+        .collect())
 }
 
 /// When the certificates end. The API server's is read from a TLS handshake of its own, verified like any other.
 pub async fn certificates(link: &Link) -> Result<CertificateFacts, LinkError> {
-    let Some(kubeconfig) = link.kubeconfig() else { return Ok(CertificateFacts { serving: None, client: None }) };
+    let Some(kubeconfig) = link.kubeconfig() else {
+        return Ok(CertificateFacts { serving: None, client: None });
+    };
     let client = kubeconfig.client_certificate().and_then(validity);
     let failed = |failure| link.error("read", "the API server's certificate", failure);
     let limit = link.timeouts().connect;
@@ -186,8 +193,13 @@ fn of_operator(operator: &DynamicObject) -> OperatorFacts {
     };
     let is = |type_: &str| condition(type_).and_then(|it| it.get("status")?.as_str()) == Some("True");
     let versions = operator.data.pointer("/status/versions").and_then(Value::as_array);
-    let version = versions.into_iter().flatten().find(|it| it.get("name").and_then(Value::as_str) == Some("operator"));
-    let wrong = if is("Degraded") { condition("Degraded") } else { condition("Available").filter(|_| !is("Available")) };
+    let version =
+        versions.into_iter().flatten().find(|it| it.get("name").and_then(Value::as_str) == Some("operator"));
+    let wrong = if is("Degraded") {
+        condition("Degraded")
+    } else {
+        condition("Available").filter(|_| !is("Available"))
+    };
     OperatorFacts {
         name: operator.name_any(),
         version: version.and_then(|it| it.get("version")?.as_str().map(str::to_owned)),
@@ -207,7 +219,8 @@ fn is_critical(pod: &Pod) -> bool {
 fn not_ready(pod: &Pod) -> Option<String> {
     let status = pod.status.clone().unwrap_or_default();
     let phase = status.phase.unwrap_or_else(|| "Unknown".to_owned());
-    let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.type_ == "Ready");
+    let ready =
+        status.conditions.unwrap_or_default().into_iter().find(|condition| condition.type_ == "Ready");
     if phase == "Succeeded" || ready.as_ref().is_some_and(|ready| ready.status == "True") {
         return None;
     }
@@ -258,6 +271,9 @@ mod tests {
         check(unready, Some("Running, ContainersNotReady"));
         let waiting = json!([{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 3,
             "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]);
-        check(json!({"phase": "Running", "containerStatuses": waiting}), Some("Running, c: CrashLoopBackOff"));
+        check(
+            json!({"phase": "Running", "containerStatuses": waiting}),
+            Some("Running, c: CrashLoopBackOff"),
+        );
     }
 }

@@ -47,8 +47,13 @@ impl JobRequest {
     /// One container, run once.
     pub fn of_image(run: &str, title: &str, namespace: &str, image: &str, command: &[&str]) -> JobRequest {
         let command = (!command.is_empty()).then(|| command.iter().map(ToString::to_string).collect());
-        let container = Container { name: "job".into(), image: Some(image.into()), command, ..Container::default() };
-        let pod = PodSpec { containers: vec![container], restart_policy: Some("Never".into()), ..PodSpec::default() };
+        let container =
+            Container { name: "job".into(), image: Some(image.into()), command, ..Container::default() };
+        let pod = PodSpec {
+            containers: vec![container],
+            restart_policy: Some("Never".into()),
+            ..PodSpec::default()
+        };
         let template = PodTemplateSpec { spec: Some(pod), ..PodTemplateSpec::default() };
         let spec = JobSpec { template, backoff_limit: Some(0), ..JobSpec::default() };
         JobRequest { run: run.into(), title: title.into(), namespace: namespace.into(), spec }
@@ -66,7 +71,12 @@ impl JobRequest {
 
     /// The Job's name: the title and the run's digest, at most 63 characters as pods' labels need.
     pub fn name(&self) -> String {
-        let title: String = self.title.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let title: String = self
+            .title
+            .to_ascii_lowercase()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
         let title = title.trim_matches('-');
         let title = title.get(..title.len().min(40)).unwrap_or_default().trim_end_matches('-');
         let title = if title.is_empty() { "job" } else { title };
@@ -127,7 +137,12 @@ pub async fn clean_up(link: &Link, request: &JobRequest, progress: &Progress) ->
     delete(link, &target, &options, progress).await.map(drop)
 }
 
-async fn ensure(link: &Link, jobs: &Api<Job>, request: &JobRequest, target: &Target) -> Result<(), LinkError> {
+async fn ensure(
+    link: &Link,
+    jobs: &Api<Job>,
+    request: &JobRequest,
+    target: &Target,
+) -> Result<(), LinkError> {
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let made = jobs.create(&params, &request.job()).await.map_err(|error| link.failed("run", target, error));
     match made {
@@ -144,10 +159,14 @@ async fn ensure(link: &Link, jobs: &Api<Job>, request: &JobRequest, target: &Tar
 }
 
 fn judge(jobs: &[&Job]) -> Verdict<Result<(), String>> {
-    let Some(job) = jobs.first() else { return Verdict::Hopeless("it was deleted before it ended".to_owned()) };
+    let Some(job) = jobs.first() else {
+        return Verdict::Hopeless("it was deleted before it ended".to_owned());
+    };
     let status = job.status.clone().unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
-    let is = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True");
+    let is = |type_: &str| {
+        conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True")
+    };
     if is("Complete").is_some() {
         return Verdict::Done(Ok(()));
     }
@@ -172,9 +191,13 @@ async fn last_log(link: &Link, namespace: &str, job: &str) -> Result<String, Lin
         let why = "no pod of it is left".to_owned();
         return Err(link.error("read", &told, Failure::Refusal { why }));
     };
-    let container = last.spec.as_ref().and_then(|spec| spec.containers.first()).map(|container| container.name.clone());
+    let container =
+        last.spec.as_ref().and_then(|spec| spec.containers.first()).map(|container| container.name.clone());
     let params = LogParams { container, ..LogParams::default() };
-    let stream = pods.log_stream(&last.name_any(), &params).await.map_err(|error| link.failed("read", &told, error))?;
+    let stream = pods
+        .log_stream(&last.name_any(), &params)
+        .await
+        .map_err(|error| link.failed("read", &told, error))?;
     let mut stream = std::pin::pin!(stream);
     let mut tail = Tail::default();
     let mut chunk = vec![0; 16 * 1024];
@@ -230,13 +253,18 @@ mod tests {
         let named = |run: &str, title: &str| JobRequest::of_image(run, title, "x", "i", &[]).name();
         assert_eq!(named("r1", "Rotate certs!"), named("r1", "Rotate certs!"));
         assert_ne!(named("r1", "t"), named("r2", "t"));
-        assert!(named("r1", "Rotate certs!").starts_with("rotate-certs-"), "{}", named("r1", "Rotate certs!"));
+        assert!(
+            named("r1", "Rotate certs!").starts_with("rotate-certs-"),
+            "{}",
+            named("r1", "Rotate certs!")
+        );
         assert!(named("r", "").starts_with("job-"));
     }
 
     #[test]
     fn a_job_ends_when_its_condition_says_so() {
-        let job = |status: serde_json::Value| -> Job { serde_json::from_value(json!({"status": status})).unwrap() };
+        let job =
+            |status: serde_json::Value| -> Job { serde_json::from_value(json!({"status": status})).unwrap() };
         let check = |status, expect| assert_eq!(judge(&[&job(status)]), expect);
         check(json!({"conditions": [{"type": "Complete", "status": "True"}]}), Verdict::Done(Ok(())));
         let failed = json!({"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too often"}]});
@@ -254,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn a_tail_is_bounded_and_ends_as_the_whole(chunks in proptest::collection::vec(proptest::collection::vec(b'a'..b'z', 0..40_000), 0..8)) {
+        fn a_tail_is_bounded_and_ends_as_the_whole(chunks in proptest::collection::vec(proptest::collection::vec(b'a'..=b'z', 0..40_000), 0..8)) {
             let mut tail = Tail::default();
             chunks.iter().for_each(|chunk| tail.take(chunk));
             let whole: Vec<u8> = chunks.concat();

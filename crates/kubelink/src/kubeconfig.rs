@@ -194,7 +194,10 @@ impl Kubeconfig {
 
 impl fmt::Debug for Kubeconfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kubeconfig").field("context", &self.context).field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Kubeconfig")
+            .field("context", &self.context)
+            .field("server", &self.server)
+            .finish_non_exhaustive()
     }
 }
 
@@ -216,24 +219,37 @@ impl Chosen {
     fn from(parsed: raw::Kubeconfig, wanted: Option<&str>) -> Result<Chosen, KubeconfigError> {
         let known: Vec<_> = parsed.contexts.iter().map(|context| context.name.clone()).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let context = match wanted.map(str::to_owned).or(parsed.current_context.filter(|name| !name.is_empty())) {
+        let context = match wanted
+            .map(str::to_owned)
+            .or(parsed.current_context.filter(|name| !name.is_empty()))
+        {
             Some(name) => name,
-            None => return refuse(format!("it has no current-context, so name one of its contexts ({known})")),
+            None => {
+                return refuse(format!("it has no current-context, so name one of its contexts ({known})"));
+            }
         };
-        let Some(found) = parsed.contexts.into_iter().find(|at| at.name == context).and_then(|at| at.context) else {
+        let Some(found) = parsed.contexts.into_iter().find(|at| at.name == context).and_then(|at| at.context)
+        else {
             return refuse(format!("it has no context {context:?}; its contexts are: {known}"));
         };
         let cluster_name = found.cluster;
-        let Some(cluster) = parsed.clusters.into_iter().find(|at| at.name == cluster_name).and_then(|at| at.cluster) else {
-            return refuse(format!("context {context:?} names cluster {cluster_name:?}, which it does not have"));
+        let Some(cluster) =
+            parsed.clusters.into_iter().find(|at| at.name == cluster_name).and_then(|at| at.cluster)
+        else {
+            return refuse(format!(
+                "context {context:?} names cluster {cluster_name:?}, which it does not have"
+            ));
         };
         let Some(user_name) = found.user.filter(|name| !name.is_empty()) else {
             return refuse(format!("context {context:?} names no user, and without one we would be nobody"));
         };
-        let Some(user) = parsed.auth_infos.into_iter().find(|at| at.name == user_name).and_then(|at| at.auth_info) else {
+        let Some(user) =
+            parsed.auth_infos.into_iter().find(|at| at.name == user_name).and_then(|at| at.auth_info)
+        else {
             return refuse(format!("context {context:?} names user {user_name:?}, which it does not have"));
         };
-        let namespace = found.namespace.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned());
+        let namespace =
+            found.namespace.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned());
         Ok(Chosen { context, namespace, cluster_name, cluster, user_name, user })
     }
 
@@ -271,15 +287,21 @@ impl Chosen {
         };
         let uri: http::Uri = match server.parse() {
             Ok(uri) => uri,
-            Err(_) => return refuse(format!("the server of cluster {name:?} is not a URL; accepted is an https:// URL")),
+            Err(_) => {
+                return refuse(format!(
+                    "the server of cluster {name:?} is not a URL; accepted is an https:// URL"
+                ));
+            }
         };
         let user_info = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
         match uri.scheme_str() {
             Some("https") if uri.host().is_some_and(|host| !host.is_empty()) && !user_info => Ok(uri),
-            Some("https") => refuse(format!("the server of cluster {name:?} must be https://HOST[:PORT] and no more")),
-            Some("http") => {
-                refuse(format!("the server of cluster {name:?} is an http:// URL, which nobody protects; accepted is https://"))
+            Some("https") => {
+                refuse(format!("the server of cluster {name:?} must be https://HOST[:PORT] and no more"))
             }
+            Some("http") => refuse(format!(
+                "the server of cluster {name:?} is an http:// URL, which nobody protects; accepted is https://"
+            )),
             _ => refuse(format!("the server of cluster {name:?} is not a URL; accepted is an https:// URL")),
         }
     }
@@ -347,7 +369,11 @@ impl Chosen {
             || user.auth_provider.is_some()
             || user.token_file.is_some()
             || user.client_certificate.is_some();
-        if has_identity || by_risk || user.token.is_some() || (user.username.is_some() && user.password.is_some()) {
+        if has_identity
+            || by_risk
+            || user.token.is_some()
+            || (user.username.is_some() && user.password.is_some())
+        {
             return Ok(());
         }
         let instead = Risk::Exec.instead();
@@ -378,7 +404,8 @@ fn decode(place: &str, data: &str) -> Result<Vec<u8>, KubeconfigError> {
 
 fn certificates(place: &str, data: &str) -> Result<Vec<Vec<u8>>, KubeconfigError> {
     let pem = decode(place, data)?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).map(|der| der.map(|der| der.to_vec())).collect();
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&pem).map(|der| der.map(|der| der.to_vec())).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         _ => refuse(format!("{place} is not a certificate in PEM")),

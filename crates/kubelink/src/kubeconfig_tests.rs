@@ -6,7 +6,8 @@ use super::*;
 /// A certificate and its key in PEM, and both as base64.
 fn identity() -> (String, String) {
     let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::new(vec!["api.example".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let certificate =
+        rcgen::CertificateParams::new(vec!["api.example".to_owned()]).unwrap().self_signed(&key).unwrap();
     (BASE64.encode(certificate.pem()), BASE64.encode(key.serialize_pem()))
 }
 
@@ -71,24 +72,39 @@ fn a_changed_credential_changes_the_digest() {
 
 #[test]
 fn each_risk_is_refused_by_name_and_taken_where_it_is_allowed() {
-    let user = |field: &'static str, value: Value| move |document: &mut Value| document["users"][0]["user"][field] = value;
-    let cluster =
-        |field: &'static str, value: Value| move |document: &mut Value| document["clusters"][0]["cluster"][field] = value;
+    let user = |field: &'static str, value: Value| {
+        move |document: &mut Value| document["users"][0]["user"][field] = value
+    };
+    let cluster = |field: &'static str, value: Value| {
+        move |document: &mut Value| document["clusters"][0]["cluster"][field] = value
+    };
     type Change = Box<dyn Fn(&mut Value)>;
     let cases: Vec<(Change, &str, Risk)> = vec![
-        (Box::new(move |d| user("exec", json!({"command": "sh"}))(d)), "user \"admin\" uses exec", Risk::Exec),
+        (
+            Box::new(move |d| user("exec", json!({"command": "sh"}))(d)),
+            "user \"admin\" uses exec",
+            Risk::Exec,
+        ),
         (
             Box::new(move |d| user("auth-provider", json!({"name": "gcp", "config": {}}))(d)),
             "user \"admin\" uses auth-provider",
             Risk::AuthProvider,
         ),
-        (Box::new(move |d| user("tokenFile", json!("/etc/token"))(d)), "user \"admin\" uses tokenFile", Risk::TokenFile),
+        (
+            Box::new(move |d| user("tokenFile", json!("/etc/token"))(d)),
+            "user \"admin\" uses tokenFile",
+            Risk::TokenFile,
+        ),
         (
             Box::new(move |d| user("client-certificate", json!("/etc/passwd"))(d)),
             "user \"admin\" uses client-certificate",
             Risk::FilePath,
         ),
-        (Box::new(move |d| user("client-key", json!("/etc/passwd"))(d)), "user \"admin\" uses client-key", Risk::FilePath),
+        (
+            Box::new(move |d| user("client-key", json!("/etc/passwd"))(d)),
+            "user \"admin\" uses client-key",
+            Risk::FilePath,
+        ),
         (
             Box::new(move |d| cluster("certificate-authority", json!("/etc/passwd"))(d)),
             "cluster \"blue\" uses certificate-authority",
@@ -109,7 +125,10 @@ fn each_risk_is_refused_by_name_and_taken_where_it_is_allowed() {
         let mut document = sound();
         change(&mut document);
         let said = parse(&document).expect_err(because).to_string();
-        assert!(said.contains(because) && said.contains("; accepted is ") && said.contains(risk.name()), "{said}");
+        assert!(
+            said.contains(because) && said.contains("; accepted is ") && said.contains(risk.name()),
+            "{said}"
+        );
         let others = Risk::ALL.into_iter().filter(|other| *other != risk).collect();
         Kubeconfig::parse(&document.to_string(), None, &others).expect_err("allowed by another name");
         Kubeconfig::parse(&document.to_string(), None, &Allow::from_iter([risk])).expect(because);
@@ -125,23 +144,37 @@ fn a_risk_of_a_context_that_is_not_used_does_not_matter() {
 
 #[test]
 fn each_mistake_is_told_in_one_sentence() {
-    refused(|d| d["current-context"] = json!(""), "it has no current-context, so name one of its contexts (prod, other)");
+    refused(
+        |d| d["current-context"] = json!(""),
+        "it has no current-context, so name one of its contexts (prod, other)",
+    );
     refused(|d| d["current-context"] = json!("x"), "it has no context \"x\"; its contexts are: prod, other");
     refused(|d| d["clusters"] = json!([]), "context \"prod\" names cluster \"blue\", which it does not have");
     refused(|d| d["users"] = json!([]), "context \"prod\" names user \"admin\", which it does not have");
-    let server = |value: &'static str| move |d: &mut Value| d["clusters"][0]["cluster"]["server"] = json!(value);
+    let server =
+        |value: &'static str| move |d: &mut Value| d["clusters"][0]["cluster"]["server"] = json!(value);
     refused(server(""), "cluster \"blue\" has no server; accepted is an https:// URL");
     refused(
         server("http://api.example"),
         "the server of cluster \"blue\" is an http:// URL, which nobody protects; accepted is https://",
     );
     refused(server("not a url"), "the server of cluster \"blue\" is not a URL; accepted is an https:// URL");
-    refused(server("api.example:6443"), "the server of cluster \"blue\" is not a URL; accepted is an https:// URL");
-    refused(server("https://me:secret@api.example"), "the server of cluster \"blue\" must be https://HOST[:PORT] and no more");
-    let authority =
-        |value: String| move |d: &mut Value| d["clusters"][0]["cluster"]["certificate-authority-data"] = json!(value);
+    refused(
+        server("api.example:6443"),
+        "the server of cluster \"blue\" is not a URL; accepted is an https:// URL",
+    );
+    refused(
+        server("https://me:secret@api.example"),
+        "the server of cluster \"blue\" must be https://HOST[:PORT] and no more",
+    );
+    let authority = |value: String| {
+        move |d: &mut Value| d["clusters"][0]["cluster"]["certificate-authority-data"] = json!(value)
+    };
     refused(authority("%%%".into()), "certificate-authority-data of cluster \"blue\" is not base64");
-    refused(authority(BASE64.encode("x")), "certificate-authority-data of cluster \"blue\" is not a certificate in PEM");
+    refused(
+        authority(BASE64.encode("x")),
+        "certificate-authority-data of cluster \"blue\" is not a certificate in PEM",
+    );
     let hollow = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     refused(
         authority(BASE64.encode(hollow)),

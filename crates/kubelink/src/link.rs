@@ -74,7 +74,9 @@ impl Link {
     ) -> Result<Link, LinkError>
     where
         L: Layer<Wire, Service = S>,
-        S: Service<http::Request<Body>, Response = http::Response<AnswerBody>, Error = BoxError> + Send + 'static,
+        S: Service<http::Request<Body>, Response = http::Response<AnswerBody>, Error = BoxError>
+            + Send
+            + 'static,
         S::Future: Send + 'static,
     {
         let mut config = kubeconfig.config().clone();
@@ -93,13 +95,17 @@ impl Link {
         let limits = Limits { request: timeouts.request, denied: denied.clone() };
         let client = builder.with_layer(&WireLayer).with_layer(layer).with_layer(&limits).build();
         let kubeconfig = Some(kubeconfig.clone());
-        Ok(Link { inner: Arc::new(Inner { cluster: cluster.into(), client, clock, kubeconfig, timeouts, denied }) })
+        Ok(Link {
+            inner: Arc::new(Inner { cluster: cluster.into(), client, clock, kubeconfig, timeouts, denied }),
+        })
     }
 
     /// A link over a client that exists already, as in-cluster services have one. It keeps the limits of that client.
     pub fn over(cluster: &str, client: Client, clock: SharedClock) -> Link {
         let (kubeconfig, timeouts, denied) = (None, Timeouts::default(), Arc::default());
-        Link { inner: Arc::new(Inner { cluster: cluster.into(), client, clock, kubeconfig, timeouts, denied }) }
+        Link {
+            inner: Arc::new(Inner { cluster: cluster.into(), client, clock, kubeconfig, timeouts, denied }),
+        }
     }
 
     /// What this cluster is called in errors and logs.
@@ -130,7 +136,12 @@ impl Link {
     }
 
     /// The error of a request that `verb` made for `target`.
-    pub(crate) fn failed(&self, verb: &'static str, target: impl fmt::Display, error: kube::Error) -> LinkError {
+    pub(crate) fn failed(
+        &self,
+        verb: &'static str,
+        target: impl fmt::Display,
+        error: kube::Error,
+    ) -> LinkError {
         self.error(verb, target, Failure::of(error))
     }
 

@@ -70,13 +70,15 @@ mod tests {
     fn a_sentence_is_told_once_until_it_changes() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let sink = told.clone();
-        let progress =
-            Progress::new(ManualClock::at(Timestamp::UNIX_EPOCH), move |note| sink.lock().unwrap().push(note.clone()));
+        let progress = Progress::new(ManualClock::at(Timestamp::UNIX_EPOCH), move |note| {
+            sink.lock().unwrap().push(note.clone());
+        });
         progress.say("node a", "waits for 2 pods");
         progress.say("node a", "waits for 2 pods");
         progress.say("node b", "waits for 2 pods");
         progress.say("node a", "waits for 1 pod");
-        let told: Vec<_> = told.lock().unwrap().iter().map(|note| format!("{}: {}", note.about, note.sentence)).collect();
+        let told: Vec<_> =
+            told.lock().unwrap().iter().map(|note| format!("{}: {}", note.about, note.sentence)).collect();
         assert_eq!(told, ["node a: waits for 2 pods", "node b: waits for 2 pods", "node a: waits for 1 pod"]);
     }
 }

@@ -51,11 +51,18 @@ impl Workload {
 }
 
 /// Restarts the workload's pods, once per `run`, and does not wait. Returns whether this call did it.
-pub async fn restart(link: &Link, workload: Workload, namespace: &str, name: &str, run: &str) -> Result<bool, LinkError> {
+pub async fn restart(
+    link: &Link,
+    workload: Workload,
+    namespace: &str,
+    name: &str,
+    run: &str,
+) -> Result<bool, LinkError> {
     let target = workload.target(namespace, name);
     let api = target.api(link);
     let seen = api.get(name).await.map_err(|error| link.failed("restart", &target, error))?;
-    let restarted_by = seen.data.pointer("/spec/template/metadata/annotations").and_then(|all| all.get(RESTARTED_BY));
+    let restarted_by =
+        seen.data.pointer("/spec/template/metadata/annotations").and_then(|all| all.get(RESTARTED_BY));
     if restarted_by.and_then(|by| by.as_str()) == Some(run) {
         return Ok(false);
     }
@@ -98,7 +105,9 @@ fn status(workload: Workload, object: &DynamicObject) -> Verdict<String> {
     match workload {
         Workload::Deployment => serde_json::from_value(value).map_or_else(unreadable, |it| deployment(&it)),
         Workload::DaemonSet => serde_json::from_value(value).map_or_else(unreadable, |it| daemon_set(&it)),
-        Workload::StatefulSet => serde_json::from_value(value).map_or_else(unreadable, |it| stateful_set(&it)),
+        Workload::StatefulSet => {
+            serde_json::from_value(value).map_or_else(unreadable, |it| stateful_set(&it))
+        }
     }
 }
 
@@ -108,7 +117,11 @@ fn deployment(it: &Deployment) -> Verdict<String> {
     if it.metadata.generation.unwrap_or(0) > status.observed_generation.unwrap_or(0) {
         return Verdict::Waiting("deployment spec update to be observed".to_owned());
     }
-    let progressing = status.conditions.iter().flatten().find(|condition| condition.type_.as_deref() == Some("Progressing"));
+    let progressing = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_.as_deref() == Some("Progressing"));
     if progressing.is_some_and(|it| it.reason.as_deref() == Some("ProgressDeadlineExceeded")) {
         return Verdict::Hopeless(format!("deployment {name:?} exceeded its progress deadline"));
     }
@@ -122,7 +135,9 @@ fn deployment(it: &Deployment) -> Verdict<String> {
     }
     if all > updated {
         let old = all - updated;
-        return Verdict::Waiting(format!("deployment {name:?} rollout to finish: {old} old replicas are pending termination"));
+        return Verdict::Waiting(format!(
+            "deployment {name:?} rollout to finish: {old} old replicas are pending termination"
+        ));
     }
     if available < updated {
         return Verdict::Waiting(format!(
@@ -136,7 +151,9 @@ fn daemon_set(it: &DaemonSet) -> Verdict<String> {
     let name = it.name_any();
     let strategy = it.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.clone());
     if strategy.is_some_and(|strategy| strategy != "RollingUpdate") {
-        return Verdict::Hopeless("rollout status is only available for RollingUpdate strategy type".to_owned());
+        return Verdict::Hopeless(
+            "rollout status is only available for RollingUpdate strategy type".to_owned(),
+        );
     }
     let status = it.status.clone().unwrap_or_default();
     if it.metadata.generation.unwrap_or(0) > status.observed_generation.unwrap_or(0) {
@@ -161,7 +178,9 @@ fn daemon_set(it: &DaemonSet) -> Verdict<String> {
 fn stateful_set(it: &StatefulSet) -> Verdict<String> {
     let strategy = it.spec.update_strategy.clone().unwrap_or_default();
     if strategy.type_.is_some_and(|strategy| strategy != "RollingUpdate") {
-        return Verdict::Hopeless("rollout status is only available for RollingUpdate strategy type".to_owned());
+        return Verdict::Hopeless(
+            "rollout status is only available for RollingUpdate strategy type".to_owned(),
+        );
     }
     let status = it.status.clone().unwrap_or_default();
     let observed = status.observed_generation.unwrap_or(0);
@@ -174,7 +193,9 @@ fn stateful_set(it: &StatefulSet) -> Verdict<String> {
         return Verdict::Waiting(format!("{} pods to be ready", wanted - ready));
     }
     let updated = status.updated_replicas.unwrap_or(0);
-    if let Some(partition) = strategy.rolling_update.and_then(|rolling| rolling.partition).filter(|partition| *partition > 0) {
+    if let Some(partition) =
+        strategy.rolling_update.and_then(|rolling| rolling.partition).filter(|partition| *partition > 0)
+    {
         let expected = wanted - partition;
         if updated < expected {
             return Verdict::Waiting(format!(
@@ -185,9 +206,12 @@ fn stateful_set(it: &StatefulSet) -> Verdict<String> {
     }
     if status.update_revision != status.current_revision {
         let revision = status.update_revision.unwrap_or_default();
-        return Verdict::Waiting(format!("statefulset rolling update to complete {updated} pods at revision {revision}"));
+        return Verdict::Waiting(format!(
+            "statefulset rolling update to complete {updated} pods at revision {revision}"
+        ));
     }
-    let (current, revision) = (status.current_replicas.unwrap_or(0), status.current_revision.unwrap_or_default());
+    let (current, revision) =
+        (status.current_replicas.unwrap_or(0), status.current_revision.unwrap_or_default());
     Verdict::Done(format!("statefulset rolling update complete {current} pods at revision {revision}"))
 }
 
@@ -214,12 +238,25 @@ mod tests {
         };
         let it = Workload::Deployment;
         check(it, given(1, 3, 3, 3), "Waiting for deployment spec update to be observed");
-        check(it, given(2, 3, 1, 3), "Waiting for deployment \"web\" rollout to finish: 1 out of 3 new replicas have been updated");
-        check(it, given(2, 4, 3, 3), "Waiting for deployment \"web\" rollout to finish: 1 old replicas are pending termination");
-        check(it, given(2, 3, 3, 2), "Waiting for deployment \"web\" rollout to finish: 2 of 3 updated replicas are available");
+        check(
+            it,
+            given(2, 3, 1, 3),
+            "Waiting for deployment \"web\" rollout to finish: 1 out of 3 new replicas have been updated",
+        );
+        check(
+            it,
+            given(2, 4, 3, 3),
+            "Waiting for deployment \"web\" rollout to finish: 1 old replicas are pending termination",
+        );
+        check(
+            it,
+            given(2, 3, 3, 2),
+            "Waiting for deployment \"web\" rollout to finish: 2 of 3 updated replicas are available",
+        );
         check(it, given(2, 3, 3, 3), "deployment \"web\" successfully rolled out");
         let mut late = given(2, 3, 1, 3);
-        late["status"]["conditions"] = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]);
+        late["status"]["conditions"] =
+            json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]);
         check(it, late, "error: deployment \"web\" exceeded its progress deadline");
     }
 
@@ -232,10 +269,22 @@ mod tests {
                     "numberAvailable": available, "currentNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2}})
         };
         let it = Workload::DaemonSet;
-        check(it, given("OnDelete", 2, 2, 2), "error: rollout status is only available for RollingUpdate strategy type");
+        check(
+            it,
+            given("OnDelete", 2, 2, 2),
+            "error: rollout status is only available for RollingUpdate strategy type",
+        );
         check(it, given("RollingUpdate", 1, 2, 2), "Waiting for daemon set spec update to be observed");
-        check(it, given("RollingUpdate", 2, 1, 2), "Waiting for daemon set \"log\" rollout to finish: 1 out of 2 new pods have been updated");
-        check(it, given("RollingUpdate", 2, 2, 1), "Waiting for daemon set \"log\" rollout to finish: 1 of 2 updated pods are available");
+        check(
+            it,
+            given("RollingUpdate", 2, 1, 2),
+            "Waiting for daemon set \"log\" rollout to finish: 1 out of 2 new pods have been updated",
+        );
+        check(
+            it,
+            given("RollingUpdate", 2, 2, 1),
+            "Waiting for daemon set \"log\" rollout to finish: 1 of 2 updated pods are available",
+        );
         check(it, given("RollingUpdate", 2, 2, 2), "daemon set \"log\" successfully rolled out");
     }
 
@@ -250,9 +299,17 @@ mod tests {
         };
         let it = Workload::StatefulSet;
         check(it, given(0, 2, 3, "b"), "Waiting for 1 pods to be ready");
-        check(it, given(0, 3, 2, "a"), "Waiting for statefulset rolling update to complete 2 pods at revision b");
+        check(
+            it,
+            given(0, 3, 2, "a"),
+            "Waiting for statefulset rolling update to complete 2 pods at revision b",
+        );
         check(it, given(0, 3, 3, "b"), "statefulset rolling update complete 3 pods at revision b");
-        check(it, given(2, 3, 0, "a"), "Waiting for partitioned roll out to finish: 0 out of 1 new pods have been updated");
+        check(
+            it,
+            given(2, 3, 0, "a"),
+            "Waiting for partitioned roll out to finish: 0 out of 1 new pods have been updated",
+        );
         check(it, given(2, 3, 1, "a"), "partitioned roll out complete: 1 new pods have been updated");
     }
 }

@@ -65,7 +65,10 @@ impl Link {
     }
 
     /// Everything that the cluster serves of one group and version; nothing if it has no such group.
-    pub(crate) async fn served(&self, api_version: &str) -> Result<Vec<(ApiResource, ApiCapabilities)>, LinkError> {
+    pub(crate) async fn served(
+        &self,
+        api_version: &str,
+    ) -> Result<Vec<(ApiResource, ApiCapabilities)>, LinkError> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let gvk = GroupVersionKind::gvk(group, version, "");
         let wanted = kube::core::GroupVersion { group: gvk.group, version: gvk.version };

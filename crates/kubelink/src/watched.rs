@@ -36,7 +36,13 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     /// Watches what `config` selects; `verb` and `target` are for errors.
-    pub(crate) fn new(link: &Link, verb: &'static str, target: String, api: Api<K>, config: watcher::Config) -> Self {
+    pub(crate) fn new(
+        link: &Link,
+        verb: &'static str,
+        target: String,
+        api: Api<K>,
+        config: watcher::Config,
+    ) -> Self {
         let stream = watch(api, config.timeout(WATCH_SECONDS)).backoff(Pace::default()).boxed();
         let (objects, listing) = (BTreeMap::new(), BTreeMap::new());
         Watched { link: link.clone(), verb, target, stream, objects, listing, listed: false }
@@ -75,11 +81,18 @@ where
                     if error.failure.class() == Class::Terminal {
                         return Err(error);
                     }
-                    progress.say(&self.target, format!("watch interrupted, trying again: {}", crate::error::chain(&error)));
+                    progress.say(
+                        &self.target,
+                        format!("watch interrupted, trying again: {}", crate::error::chain(&error)),
+                    );
                 }
                 None => {
                     let ended = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-                    return Err(self.link.error(self.verb, &self.target, Failure::Connection(Box::new(ended))));
+                    return Err(self.link.error(
+                        self.verb,
+                        &self.target,
+                        Failure::Connection(Box::new(ended)),
+                    ));
                 }
             }
         }

@@ -54,7 +54,10 @@ impl Documents {
     /// Reads YAML with one or many documents. Empty ones are skipped; Lists are taken apart.
     pub fn parse(yaml: &str) -> Result<Documents, DocumentError> {
         if yaml.len() > SIZE_MAX {
-            return refuse(format!("the documents have {} bytes, and at most {SIZE_MAX} are accepted", yaml.len()));
+            return refuse(format!(
+                "the documents have {} bytes, and at most {SIZE_MAX} are accepted",
+                yaml.len()
+            ));
         }
         // The parser's words quote the text, which may hold a Secret: only the place is told.
         let values: Vec<Value> = serde_saphyr::from_multiple(yaml).map_err(|error| {
@@ -71,7 +74,10 @@ impl Documents {
             take(&format!("document {}", index + 1), value, &mut found)?;
         }
         if found.len() > DOCUMENTS_MAX {
-            return refuse(format!("there are {} objects, and at most {DOCUMENTS_MAX} are accepted", found.len()));
+            return refuse(format!(
+                "there are {} objects, and at most {DOCUMENTS_MAX} are accepted",
+                found.len()
+            ));
         }
         let mut seen = BTreeSet::new();
         for document in &found {
@@ -99,12 +105,18 @@ fn take(place: &str, mut value: Value, found: &mut Vec<Document>) -> Result<(), 
     if !value.is_object() {
         return refuse(format!("{place} is not an object"));
     }
-    let text = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_str).filter(|it| !it.is_empty()).map(str::to_owned);
-    let Some(api_version) = text(&value, "/apiVersion") else { return refuse(format!("{place} has no apiVersion")) };
+    let text = |value: &Value, path: &str| {
+        value.pointer(path).and_then(Value::as_str).filter(|it| !it.is_empty()).map(str::to_owned)
+    };
+    let Some(api_version) = text(&value, "/apiVersion") else {
+        return refuse(format!("{place} has no apiVersion"));
+    };
     let Some(kind) = text(&value, "/kind") else { return refuse(format!("{place} has no kind")) };
     if kind == "List" || kind.ends_with("List") && value.get("items").is_some_and(Value::is_array) {
         let items = value.get_mut("items").map(Value::take);
-        let Some(Value::Array(items)) = items else { return refuse(format!("{place} is a List without items")) };
+        let Some(Value::Array(items)) = items else {
+            return refuse(format!("{place} is a List without items"));
+        };
         for (index, item) in items.into_iter().enumerate() {
             take(&format!("{place}, item {}", index + 1), item, found)?;
         }
@@ -112,7 +124,9 @@ fn take(place: &str, mut value: Value, found: &mut Vec<Document>) -> Result<(), 
     }
     let Some(name) = text(&value, "/metadata/name") else {
         return refuse(match text(&value, "/metadata/generateName") {
-            Some(_) => format!("{place} ({kind}) has generateName, and what is applied needs a name of its own"),
+            Some(_) => {
+                format!("{place} ({kind}) has generateName, and what is applied needs a name of its own")
+            }
             None => format!("{place} ({kind}) has no metadata.name"),
         });
     };
@@ -122,7 +136,9 @@ fn take(place: &str, mut value: Value, found: &mut Vec<Document>) -> Result<(), 
     let namespace = text(&value, "/metadata/namespace");
     // What the API server writes itself is not ours to apply; documents that were read from a cluster carry it.
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"] {
+        for field in
+            ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"]
+        {
             metadata.remove(field);
         }
     }
@@ -160,7 +176,10 @@ mod tests {
     fn what_the_server_writes_is_not_applied() {
         let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, uid: u, resourceVersion: '1', managedFields: []}\nstatus: {}\n";
         let documents = Documents::parse(yaml).unwrap();
-        assert_eq!(documents.all()[0].object, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}));
+        assert_eq!(
+            documents.all()[0].object,
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+        );
     }
 
     #[test]
@@ -174,7 +193,10 @@ mod tests {
             "{apiVersion: v1, kind: Pod, metadata: {generateName: a-}}",
             "document 1 (Pod) has generateName, and what is applied needs a name of its own",
         );
-        refused("{apiVersion: v1, kind: Pod, metadata: {name: ../a}}", "document 1 (Pod) has a name that no API server accepts");
+        refused(
+            "{apiVersion: v1, kind: Pod, metadata: {name: ../a}}",
+            "document 1 (Pod) has a name that no API server accepts",
+        );
         refused("{apiVersion: v1, kind: List}", "document 1 is a List without items");
         let twice = "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: a}}";
         refused(twice, "v1 Pod a is there twice");

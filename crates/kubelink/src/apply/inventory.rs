@@ -61,7 +61,14 @@ pub(crate) struct Member {
 impl Member {
     pub(crate) fn of(target: &Target) -> Member {
         let ApiResource { group, version, kind, plural, .. } = target.resource.clone();
-        Member { group, version, kind, plural, namespace: target.namespace.clone(), name: target.name.clone() }
+        Member {
+            group,
+            version,
+            kind,
+            plural,
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+        }
     }
 
     pub(crate) fn target(&self) -> Target {
@@ -89,12 +96,16 @@ impl Inventory {
             None => BTreeSet::new(),
             Some(parent) => {
                 if parent.labels().get(SET_ID) != Some(&set.id()) {
-                    return Err(refuse("a ConfigMap of that name exists and is not an apply-set; choose another name"));
+                    return Err(refuse(
+                        "a ConfigMap of that name exists and is not an apply-set; choose another name",
+                    ));
                 }
-                if parent.annotations().get(TOOLING).is_none_or(|tooling| !tooling.starts_with("shipshape/")) {
+                if parent.annotations().get(TOOLING).is_none_or(|tooling| !tooling.starts_with("shipshape/"))
+                {
                     return Err(refuse("it belongs to another tool"));
                 }
-                let text = parent.data.as_ref().and_then(|data| data.get(MEMBERS)).map_or("[]", String::as_str);
+                let text =
+                    parent.data.as_ref().and_then(|data| data.get(MEMBERS)).map_or("[]", String::as_str);
                 serde_json::from_str(text).map_err(|_| refuse("its list of members cannot be read"))?
             }
         };
@@ -120,9 +131,12 @@ impl Inventory {
     }
 
     fn parent_of(&self, members: &BTreeSet<Member>) -> ConfigMap {
-        let kinds: BTreeSet<String> = members.iter().map(|member| group_kind(&member.group, &member.kind)).collect();
-        let namespaces: BTreeSet<&str> = members.iter().filter_map(|member| member.namespace.as_deref()).collect();
-        let others: Vec<&str> = namespaces.into_iter().filter(|namespace| *namespace != self.set.namespace).collect();
+        let kinds: BTreeSet<String> =
+            members.iter().map(|member| group_kind(&member.group, &member.kind)).collect();
+        let namespaces: BTreeSet<&str> =
+            members.iter().filter_map(|member| member.namespace.as_deref()).collect();
+        let others: Vec<&str> =
+            namespaces.into_iter().filter(|namespace| *namespace != self.set.namespace).collect();
         let annotations = BTreeMap::from([
             (TOOLING.to_owned(), "shipshape/v1".to_owned()),
             (GROUP_KINDS.to_owned(), kinds.into_iter().collect::<Vec<_>>().join(",")),
@@ -137,7 +151,11 @@ impl Inventory {
             ..ObjectMeta::default()
         };
         let text = serde_json::to_string(members).unwrap_or_else(|_| "[]".to_owned());
-        ConfigMap { metadata, data: Some(BTreeMap::from([(MEMBERS.to_owned(), text)])), ..ConfigMap::default() }
+        ConfigMap {
+            metadata,
+            data: Some(BTreeMap::from([(MEMBERS.to_owned(), text)])),
+            ..ConfigMap::default()
+        }
     }
 }
 

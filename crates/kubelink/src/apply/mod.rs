@@ -128,7 +128,12 @@ impl Classify for ApplyError {
 }
 
 /// Applies one object that we have a type for.
-pub async fn apply_one<K>(link: &Link, api: &Api<K>, object: &K, force: Force) -> Result<(K, Effect), LinkError>
+pub async fn apply_one<K>(
+    link: &Link,
+    api: &Api<K>,
+    object: &K,
+    force: Force,
+) -> Result<(K, Effect), LinkError>
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
 {
@@ -145,7 +150,10 @@ where
 }
 
 /// What a write did, by uid and resourceVersion before and after.
-fn effect(before: Option<(Option<String>, Option<String>)>, after: (Option<String>, Option<String>)) -> Effect {
+fn effect(
+    before: Option<(Option<String>, Option<String>)>,
+    after: (Option<String>, Option<String>),
+) -> Effect {
     match before {
         Some(before) if before == after => Effect::Unchanged,
         Some(before) if before.0 == after.0 => Effect::Configured,

@@ -23,7 +23,16 @@ pub(crate) fn rank(document: &Document) -> Rank {
     match (document.group(), document.kind.as_str()) {
         ("", "Namespace") => Rank::Namespace,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => Rank::Definition,
-        ("", "ServiceAccount" | "Secret" | "ConfigMap" | "PersistentVolume" | "PersistentVolumeClaim" | "LimitRange" | "ResourceQuota")
+        (
+            "",
+            "ServiceAccount"
+            | "Secret"
+            | "ConfigMap"
+            | "PersistentVolume"
+            | "PersistentVolumeClaim"
+            | "LimitRange"
+            | "ResourceQuota",
+        )
         | ("rbac.authorization.k8s.io", _)
         | ("storage.k8s.io", "StorageClass")
         | ("scheduling.k8s.io", "PriorityClass") => Rank::Ground,
@@ -48,13 +57,18 @@ pub(crate) fn defined(documents: &[Document]) -> Vec<Defined> {
         .filter_map(|document| {
             let text = |path: &str| document.object.pointer(path).and_then(Value::as_str).map(str::to_owned);
             let versions = document.object.pointer("/spec/versions").and_then(Value::as_array);
-            let served = versions.into_iter().flatten().filter(|version| version.get("served") == Some(&Value::Bool(true)));
+            let served = versions
+                .into_iter()
+                .flatten()
+                .filter(|version| version.get("served") == Some(&Value::Bool(true)));
             Some(Defined {
                 group: text("/spec/group")?,
                 kind: text("/spec/names/kind")?,
                 plural: text("/spec/names/plural")?,
                 namespaced: text("/spec/scope")? == "Namespaced",
-                versions: served.filter_map(|version| version.get("name")?.as_str().map(str::to_owned)).collect(),
+                versions: served
+                    .filter_map(|version| version.get("name")?.as_str().map(str::to_owned))
+                    .collect(),
             })
         })
         .collect()
@@ -67,16 +81,29 @@ mod tests {
 
     #[test]
     fn what_others_need_comes_first() {
-        let yaml = ["admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration", "apps/v1 Deployment", "v1 ConfigMap",
-            "example.dev/v1 Thing", "apiextensions.k8s.io/v1 CustomResourceDefinition", "v1 Namespace"]
-            .map(|it| it.split_once(' ').unwrap())
-            .map(|(version, kind)| format!("{{apiVersion: {version}, kind: {kind}, metadata: {{name: a}}}}"))
-            .join("\n---\n");
+        let yaml = [
+            "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration",
+            "apps/v1 Deployment",
+            "v1 ConfigMap",
+            "example.dev/v1 Thing",
+            "apiextensions.k8s.io/v1 CustomResourceDefinition",
+            "v1 Namespace",
+        ]
+        .map(|it| it.split_once(' ').unwrap())
+        .map(|(version, kind)| format!("{{apiVersion: {version}, kind: {kind}, metadata: {{name: a}}}}"))
+        .join("\n---\n");
         let documents = Documents::parse(&yaml).unwrap();
         let mut order: Vec<&Document> = documents.all().iter().collect();
         order.sort_by_key(|document| rank(document));
         let kinds: Vec<_> = order.iter().map(|document| document.kind.as_str()).collect();
-        let expect = ["Namespace", "CustomResourceDefinition", "ConfigMap", "Deployment", "Thing", "ValidatingWebhookConfiguration"];
+        let expect = [
+            "Namespace",
+            "CustomResourceDefinition",
+            "ConfigMap",
+            "Deployment",
+            "Thing",
+            "ValidatingWebhookConfiguration",
+        ];
         assert_eq!(kinds, expect);
     }
 }

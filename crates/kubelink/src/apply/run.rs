@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::documents::{Document, Documents};
-use super::inventory::{Inventory, Member, PART_OF, unwanted};
+use super::inventory::{Inventory, Member, PART_OF, SetName, unwanted};
 use super::order::{Defined, Rank, defined, rank};
 use super::{Applied, ApplyError, ApplyOptions, DocumentError, Effect, Force, effect};
 use crate::delete::{DeleteOptions, delete};
@@ -63,7 +63,9 @@ pub(super) async fn apply(
         if it.rank > Rank::Definition && !established {
             let all = planned.iter().filter(|it| it.rank == Rank::Definition);
             for definition in all {
-                establish(link, definition, options, progress).await.map_err(|failure| stopped(&done, failure))?;
+                establish(link, definition, options, progress)
+                    .await
+                    .map_err(|failure| stopped(&done, failure))?;
             }
             established = true;
         }
@@ -74,13 +76,16 @@ pub(super) async fn apply(
     }
     if !established {
         for definition in planned.iter().filter(|it| it.rank == Rank::Definition) {
-            establish(link, definition, options, progress).await.map_err(|failure| stopped(&done, failure))?;
+            establish(link, definition, options, progress)
+                .await
+                .map_err(|failure| stopped(&done, failure))?;
         }
     }
     if let Some(inventory) = &mut inventory {
-        let id = options.set.as_ref().map(|set| set.id()).unwrap_or_default();
+        let id = options.set.as_ref().map(SetName::id).unwrap_or_default();
         // In reverse, so that what lives in a namespace or is of a kind goes before it.
-        let gone: Vec<Target> = unwanted(&inventory.members, &targets).into_iter().map(Member::target).collect();
+        let gone: Vec<Target> =
+            unwanted(&inventory.members, &targets).into_iter().map(Member::target).collect();
         for target in last_first(gone) {
             if prune(link, &target, &id, progress).await.map_err(|failure| stopped(&done, failure))? {
                 done.objects.push((target, Effect::Pruned));
@@ -102,18 +107,23 @@ fn last_first(mut targets: Vec<Target>) -> Vec<Target> {
 }
 
 /// Finds what the cluster calls each kind, and puts the documents in order.
-async fn plan(link: &Link, documents: &Documents, options: &ApplyOptions) -> Result<Vec<Planned>, ApplyError> {
+async fn plan(
+    link: &Link,
+    documents: &Documents,
+    options: &ApplyOptions,
+) -> Result<Vec<Planned>, ApplyError> {
     let brought = defined(documents.all());
     let mut served: BTreeMap<&str, Vec<(ApiResource, Scope)>> = BTreeMap::new();
     for document in documents.all() {
         if !served.contains_key(document.api_version.as_str()) {
             let found = link.served(&document.api_version).await;
             let found = found.map_err(|failure| ApplyError::Stopped { done: Applied::default(), failure })?;
-            let found = found.into_iter().map(|(resource, capabilities)| (resource, capabilities.scope)).collect();
+            let found =
+                found.into_iter().map(|(resource, capabilities)| (resource, capabilities.scope)).collect();
             served.insert(&document.api_version, found);
         }
     }
-    let set = options.set.as_ref().map(|set| set.id());
+    let set = options.set.as_ref().map(SetName::id);
     let mut planned = Vec::new();
     for document in documents.all() {
         let kinds = served.get(document.api_version.as_str()).into_iter().flatten();
@@ -122,7 +132,10 @@ async fn plan(link: &Link, documents: &Documents, options: &ApplyOptions) -> Res
             Some((resource, scope)) => (resource, scope, false),
             None => {
                 let (resource, scope) = brought_by(&brought, document).ok_or_else(|| {
-                    DocumentError(format!("the cluster does not serve {} of {}", document.kind, document.api_version))
+                    DocumentError(format!(
+                        "the cluster does not serve {} of {}",
+                        document.kind, document.api_version
+                    ))
                 })?;
                 (resource, scope, true)
             }
@@ -140,7 +153,9 @@ async fn plan(link: &Link, documents: &Documents, options: &ApplyOptions) -> Res
 
 fn brought_by(brought: &[Defined], document: &Document) -> Option<(ApiResource, Scope)> {
     let (group, version) = document.api_version.split_once('/')?;
-    let fits = |it: &&Defined| it.group == group && it.kind == document.kind && it.versions.iter().any(|at| at == version);
+    let fits = |it: &&Defined| {
+        it.group == group && it.kind == document.kind && it.versions.iter().any(|at| at == version)
+    };
     let found = brought.iter().find(fits)?;
     let gvk = GroupVersionKind::gvk(group, version, &document.kind);
     let scope = if found.namespaced { Scope::Namespaced } else { Scope::Cluster };
@@ -160,7 +175,11 @@ fn place(
         (Scope::Namespaced, None) => Some(options.namespace.clone()),
         (Scope::Cluster, None) => None,
         (Scope::Cluster, Some(_)) => {
-            return Err(DocumentError(format!("{} names a namespace, but {} has none", document.told(), document.kind)));
+            return Err(DocumentError(format!(
+                "{} names a namespace, but {} has none",
+                document.told(),
+                document.kind
+            )));
         }
     };
     let mut object = document.object.clone();
@@ -172,7 +191,9 @@ fn place(
             let labels = metadata.entry("labels").or_insert_with(|| Value::Object(serde_json::Map::new()));
             match labels.as_object_mut() {
                 Some(labels) => drop(labels.insert(PART_OF.to_owned(), Value::String(set.to_owned()))),
-                None => return Err(DocumentError(format!("{} has labels that are not a map", document.told()))),
+                None => {
+                    return Err(DocumentError(format!("{} has labels that are not a map", document.told())));
+                }
             }
         }
     }
@@ -204,15 +225,21 @@ async fn check(
         match api.patch(&it.target.name, &params, &Patch::Apply(&it.object)).await {
             // An object that would be created comes back without a resourceVersion.
             Ok(seen) => {
-                it.before = seen.resource_version().filter(|version| !version.is_empty()).map(|version| (seen.uid(), Some(version)));
+                it.before = seen
+                    .resource_version()
+                    .filter(|version| !version.is_empty())
+                    .map(|version| (seen.uid(), Some(version)));
             }
             Err(error) => {
                 let failure = link.failed("apply", &it.target, error);
-                let comes = it.target.namespace.as_ref().is_some_and(|namespace| namespaces.contains(namespace));
+                let comes =
+                    it.target.namespace.as_ref().is_some_and(|namespace| namespaces.contains(namespace));
                 let no_dry_run = matches!(&failure.failure, Failure::Invalid { message, .. } if message.contains("does not support dry run"));
                 match failure.failure.class() {
                     _ if failure.is_not_found() && comes => {}
-                    _ if no_dry_run => it.before = before(link, &it.target).await.map_err(|failure| stopped(failure))?,
+                    _ if no_dry_run => {
+                        it.before = before(link, &it.target).await.map_err(stopped)?;
+                    }
                     Class::Terminal => failures.push(failure),
                     Class::Transient => return Err(stopped(failure)),
                 }
@@ -261,7 +288,10 @@ async fn establish(
             return Verdict::Done(());
         }
         match of("NamesAccepted").filter(|condition| condition.status == "False") {
-            Some(refused) => Verdict::Hopeless(format!("its names are taken: {}", refused.message.clone().unwrap_or_default())),
+            Some(refused) => Verdict::Hopeless(format!(
+                "its names are taken: {}",
+                refused.message.clone().unwrap_or_default()
+            )),
             None => Verdict::Waiting("it to be established".to_owned()),
         }
     };
@@ -281,8 +311,12 @@ async fn prune(link: &Link, target: &Target, id: &str, progress: &Progress) -> R
         return Ok(false);
     }
     progress.say(target.to_string(), "pruning");
-    let options =
-        DeleteOptions { propagation: PropagationPolicy::Background, uid: seen.uid(), wait: None, ..DeleteOptions::default() };
+    let options = DeleteOptions {
+        propagation: PropagationPolicy::Background,
+        uid: seen.uid(),
+        wait: None,
+        ..DeleteOptions::default()
+    };
     delete(link, target, &options, progress).await?;
     Ok(true)
 }

@@ -55,7 +55,11 @@ pub(crate) fn blockers(held: &[Held<'_>], budgets: &[PodDisruptionBudget]) -> Ve
         let namespace = pod.namespace().unwrap_or_default();
         let mut names: Vec<String> = budgets
             .iter()
-            .filter(|budget| budget.namespace().as_deref() == Some(&namespace) && allows_none(budget) && covers(budget, pod))
+            .filter(|budget| {
+                budget.namespace().as_deref() == Some(&namespace)
+                    && allows_none(budget)
+                    && covers(budget, pod)
+            })
             .map(|budget| format!("{namespace}/{}", budget.name_any()))
             .collect();
         if names.is_empty() {
@@ -77,7 +81,11 @@ fn allows_none(budget: &PodDisruptionBudget) -> bool {
 }
 
 fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
-    budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()).is_some_and(|selector| matches(selector, pod.labels()))
+    budget
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.selector.as_ref())
+        .is_some_and(|selector| matches(selector, pod.labels()))
 }
 
 /// Whether a selector matches labels; an empty one matches all. An operator that we do not know matches nothing.
@@ -105,7 +113,8 @@ mod tests {
     use super::*;
 
     fn pod(labels: serde_json::Value) -> Pod {
-        serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "web", "labels": labels}})).unwrap()
+        serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "web", "labels": labels}}))
+            .unwrap()
     }
 
     fn budget(name: &str, selector: serde_json::Value, allowed: i32) -> PodDisruptionBudget {
@@ -121,7 +130,10 @@ mod tests {
     fn a_selector_matches_as_kubernetes_says() {
         let check = |selector: serde_json::Value, expect: bool| {
             let selector: LabelSelector = serde_json::from_value(selector).unwrap();
-            let labels = BTreeMap::from([("app".to_owned(), "web".to_owned()), ("tier".to_owned(), "front".to_owned())]);
+            let labels = BTreeMap::from([
+                ("app".to_owned(), "web".to_owned()),
+                ("tier".to_owned(), "front".to_owned()),
+            ]);
             assert_eq!(matches(&selector, &labels), expect, "{selector:?}");
         };
         check(json!({}), true);
@@ -132,7 +144,10 @@ mod tests {
         check(json!({"matchExpressions": [{"key": "gone", "operator": "NotIn", "values": ["web"]}]}), true);
         check(json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}), true);
         check(json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}), false);
-        check(json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}), false);
+        check(
+            json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}),
+            false,
+        );
     }
 
     #[test]

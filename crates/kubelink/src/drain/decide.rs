@@ -38,7 +38,8 @@ pub(crate) fn fate(pod: &Pod, options: &DrainOptions) -> Fate {
         Fate::Evict
     } else if options.unmanaged == Unmanaged::Refuse && controller.is_none() {
         Fate::RefuseUnmanaged
-    } else if options.empty_dir == EmptyDir::Refuse && volumes.iter().any(|volume| volume.empty_dir.is_some()) {
+    } else if options.empty_dir == EmptyDir::Refuse && volumes.iter().any(|volume| volume.empty_dir.is_some())
+    {
         Fate::RefuseEmptyDir
     } else {
         Fate::Evict
@@ -56,12 +57,22 @@ mod tests {
     use crate::cordon::Holder;
 
     fn options(empty_dir: EmptyDir, unmanaged: Unmanaged) -> DrainOptions {
-        DrainOptions { empty_dir, unmanaged, ..DrainOptions::new(Holder::new("h", "r"), Duration::from_secs(1)) }
+        DrainOptions {
+            empty_dir,
+            unmanaged,
+            ..DrainOptions::new(Holder::new("h", "r"), Duration::from_secs(1))
+        }
     }
 
     fn pod(owner: Option<&str>, empty_dir: bool, phase: &str, terminating: bool, mirror: bool) -> Pod {
-        let owners = owner.map(|kind| json!([{"apiVersion": "v1", "kind": kind, "name": "o", "uid": "u", "controller": true}]));
-        let volumes = if empty_dir { json!([{"name": "v", "emptyDir": {}}]) } else { json!([{"name": "v", "configMap": {}}]) };
+        let owners = owner.map(
+            |kind| json!([{"apiVersion": "v1", "kind": kind, "name": "o", "uid": "u", "controller": true}]),
+        );
+        let volumes = if empty_dir {
+            json!([{"name": "v", "emptyDir": {}}])
+        } else {
+            json!([{"name": "v", "configMap": {}}])
+        };
         let annotations = if mirror { json!({"kubernetes.io/config.mirror": "x"}) } else { json!({}) };
         let deleted = terminating.then_some("2026-01-01T00:00:00Z");
         serde_json::from_value(json!({

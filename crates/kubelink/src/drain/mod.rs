@@ -101,7 +101,7 @@ pub enum CordonLeft {
     /// It was not ours, and stays.
     NotOurs,
     /// It could not be undone in time; the record is on the node.
-    Standing(LinkError),
+    Standing(Box<LinkError>),
 }
 
 impl fmt::Display for CordonLeft {
@@ -110,7 +110,9 @@ impl fmt::Display for CordonLeft {
             CordonLeft::NeverMade => f.write_str("the node had not been cordoned yet"),
             CordonLeft::Undone => f.write_str("the node takes pods again"),
             CordonLeft::NotOurs => f.write_str("the node was cordoned by someone else and stays so"),
-            CordonLeft::Standing(_) => f.write_str("the node could not be uncordoned in time and bears our record"),
+            CordonLeft::Standing(_) => {
+                f.write_str("the node could not be uncordoned in time and bears our record")
+            }
         }
     }
 }
@@ -166,10 +168,16 @@ impl Classify for DrainError {
 fn refusal(empty_dir: &[String], unmanaged: &[String]) -> String {
     let mut reasons = Vec::new();
     if !unmanaged.is_empty() {
-        reasons.push(format!("no controller would start {} again (allow it with force)", blockers::list(unmanaged)));
+        reasons.push(format!(
+            "no controller would start {} again (allow it with force)",
+            blockers::list(unmanaged)
+        ));
     }
     if !empty_dir.is_empty() {
-        reasons.push(format!("{} would lose an emptyDir (allow it with deleteEmptyDir)", blockers::list(empty_dir)));
+        reasons.push(format!(
+            "{} would lose an emptyDir (allow it with deleteEmptyDir)",
+            blockers::list(empty_dir)
+        ));
     }
     reasons.join("; ")
 }
@@ -224,7 +232,9 @@ pub async fn drain(
         End::Stalled { blockers } => {
             Err(DrainError::Stalled { node: node.to_owned(), after: options.time_limit, blockers })
         }
-        End::Refused { empty_dir, unmanaged } => Err(DrainError::Refused { node: node.to_owned(), empty_dir, unmanaged }),
+        End::Refused { empty_dir, unmanaged } => {
+            Err(DrainError::Refused { node: node.to_owned(), empty_dir, unmanaged })
+        }
     }
 }
 
@@ -245,10 +255,10 @@ async fn undo(
     match tokio::time::timeout(UNCORDON_WITHIN, undone).await {
         Ok(Ok(Uncordoned::Now | Uncordoned::Before)) => CordonLeft::Undone,
         Ok(Ok(Uncordoned::ByOther(_))) => CordonLeft::NotOurs,
-        Ok(Err(error)) => CordonLeft::Standing(error),
+        Ok(Err(error)) => CordonLeft::Standing(Box::new(error)),
         Err(_) => {
             let failure = crate::error::Failure::NoAnswer(UNCORDON_WITHIN);
-            CordonLeft::Standing(link.error("uncordon", format!("node {node}"), failure))
+            CordonLeft::Standing(Box::new(link.error("uncordon", format!("node {node}"), failure)))
         }
     }
 }

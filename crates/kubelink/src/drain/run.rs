@@ -65,7 +65,12 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(link: &'a Link, node: &'a str, options: &'a DrainOptions, progress: &'a Progress) -> Run<'a> {
+    pub(super) fn new(
+        link: &'a Link,
+        node: &'a str,
+        options: &'a DrainOptions,
+        progress: &'a Progress,
+    ) -> Run<'a> {
         let pods: Api<Pod> = Api::all(link.client());
         let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
         let watched = Watched::new(link, "drain", format!("node {node}"), pods, config);
@@ -87,7 +92,10 @@ impl<'a> Run<'a> {
     }
 
     /// Learns which pods are there, and ends the run if some of them must not be evicted.
-    pub(super) async fn observe(&mut self, deadline: Instant) -> Result<Option<(Vec<String>, Vec<String>)>, LinkError> {
+    pub(super) async fn observe(
+        &mut self,
+        deadline: Instant,
+    ) -> Result<Option<(Vec<String>, Vec<String>)>, LinkError> {
         self.say("listing its pods");
         while !self.watched.is_listed() {
             tokio::select! {
@@ -103,7 +111,8 @@ impl<'a> Run<'a> {
 
     /// The pods that must not be evicted: those with an emptyDir, those without a controller.
     fn refused(&self) -> Option<(Vec<String>, Vec<String>)> {
-        let (empty_dir, unmanaged) = (self.with_fate(Fate::RefuseEmptyDir), self.with_fate(Fate::RefuseUnmanaged));
+        let (empty_dir, unmanaged) =
+            (self.with_fate(Fate::RefuseEmptyDir), self.with_fate(Fate::RefuseUnmanaged));
         let any = !empty_dir.is_empty() || !unmanaged.is_empty();
         any.then_some((empty_dir, unmanaged))
     }
@@ -144,7 +153,9 @@ impl<'a> Run<'a> {
         let waits = |pod: &Pod| match fate(pod, self.options) {
             Fate::Evict => !(self.options.until == Until::Granted && granted(pod)),
             Fate::Await => self.options.until == Until::Gone,
-            Fate::LeaveToDaemonSet | Fate::LeaveMirror | Fate::RefuseEmptyDir | Fate::RefuseUnmanaged => false,
+            Fate::LeaveToDaemonSet | Fate::LeaveMirror | Fate::RefuseEmptyDir | Fate::RefuseUnmanaged => {
+                false
+            }
         };
         self.watched.objects().iter().filter(|(_, pod)| waits(pod)).map(|(name, _)| name.clone()).collect()
     }
@@ -183,7 +194,8 @@ impl<'a> Run<'a> {
         // The uid, so that a pod of the same name that has taken its place elsewhere is not evicted for it.
         let mut delete = DeleteParams::default()
             .preconditions(Preconditions { uid: Some(uid(pod)), resource_version: None });
-        delete.grace_period_seconds = self.options.grace.map(|grace| grace.as_secs().try_into().unwrap_or(u32::MAX));
+        delete.grace_period_seconds =
+            self.options.grace.map(|grace| grace.as_secs().try_into().unwrap_or(u32::MAX));
         let params = EvictParams { delete_options: Some(delete), ..EvictParams::default() };
         let (uid, name, pod_name) = (uid(pod), crate::link::name_of(pod), pod.name_any());
         Box::pin(async move {
@@ -278,7 +290,8 @@ impl<'a> Run<'a> {
     fn report(&self, remaining: &[String]) {
         let held = self.blockers().into_iter().filter(|blocker| !blocker.budgets.is_empty());
         let held: Vec<String> = held.map(|blocker| blocker.to_string()).collect();
-        let pods = if remaining.len() == 1 { "1 pod".to_owned() } else { format!("{} pods", remaining.len()) };
+        let pods =
+            if remaining.len() == 1 { "1 pod".to_owned() } else { format!("{} pods", remaining.len()) };
         match held.as_slice() {
             [] => self.say(format!("waits for {pods} to end")),
             held => self.say(format!("waits for {pods} to end; {}", held.join("; "))),
