@@ -246,7 +246,10 @@ impl Failure {
             409 => Failure::Conflict { message },
             410 => Failure::Gone { message },
             429 => Failure::TooManyRequests { retry_after, message },
-            // A deadline inside the API server; its code for that is 504.
+            // How an API server says that a field which is applied is not in the schema.
+            500 if message.starts_with("failed to create typed patch object") => {
+                Failure::Invalid { code, message }
+            }
             code if code >= 500 => Failure::Server { code, retry_after, message },
             code => Failure::Answer { code, message },
         }

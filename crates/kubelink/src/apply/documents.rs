@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn each_mistake_is_told_in_one_sentence() {
-        refused("a: [", "the documents are not YAML at line 1, column 5");
+        refused("a: [", "the documents are not YAML at line 1, column 4");
         refused("just text", "document 1 is not an object");
         refused("kind: ConfigMap", "document 1 has no apiVersion");
         refused("apiVersion: v1", "document 1 has no kind");

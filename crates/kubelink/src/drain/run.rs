@@ -9,9 +9,10 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, EvictParams, ListParams, Preconditions};
+use kube::api::{ListParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::blockers::{Blocker, Held, blockers};
@@ -130,7 +131,8 @@ impl<'a> Run<'a> {
                 return Ok(End::Refused { empty_dir, unmanaged });
             }
             let remaining = self.remaining();
-            if remaining.is_empty() {
+            // A pod can be gone before its eviction is answered; what was done is told only when all answers are in.
+            if remaining.is_empty() && (self.asked.is_empty() || Instant::now() >= deadline) {
                 let mut left = self.with_fate(Fate::LeaveToDaemonSet);
                 left.extend(self.with_fate(Fate::LeaveMirror));
                 return Ok(End::Empty { left });
@@ -142,7 +144,8 @@ impl<'a> Run<'a> {
                 changed = self.watched.changed(self.progress) => changed?,
                 Some(answer) = self.asked.next() => self.take(answer).await?,
                 () = sleep_until(next_try.unwrap_or(deadline)), if next_try.is_some() => {}
-                () = sleep_until(deadline) => return Ok(self.stalled().await),
+                () = sleep_until(deadline), if !remaining.is_empty() => return Ok(self.stalled().await),
+                () = sleep_until(deadline), if remaining.is_empty() => {}
             }
         }
     }
@@ -191,16 +194,22 @@ impl<'a> Run<'a> {
 
     fn eviction(&self, pod: &Pod) -> BoxFuture<'static, Answer> {
         let api: Api<Pod> = Api::namespaced(self.link.client(), &pod.namespace().unwrap_or_default());
-        // The uid, so that a pod of the same name that has taken its place elsewhere is not evicted for it.
-        let mut delete = DeleteParams::default()
-            .preconditions(Preconditions { uid: Some(uid(pod)), resource_version: None });
-        delete.grace_period_seconds =
-            self.options.grace.map(|grace| grace.as_secs().try_into().unwrap_or(u32::MAX));
-        let params = EvictParams { delete_options: Some(delete), ..EvictParams::default() };
+        // The uid, so that a pod of the same name that has taken its place elsewhere is not evicted for it. Written by hand:
+        // kube's own `evict` calls the field `delete_options`, which an API server overlooks.
+        let eviction = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name_any(), "namespace": pod.namespace()},
+            "deleteOptions": {
+                "preconditions": {"uid": uid(pod)},
+                "gracePeriodSeconds": self.options.grace.map(|grace| grace.as_secs()),
+            },
+        });
         let (uid, name, pod_name) = (uid(pod), crate::link::name_of(pod), pod.name_any());
         Box::pin(async move {
-            let result = api.evict(&pod_name, &params).await.map(drop);
-            Answer { uid, name, result }
+            let answer =
+                api.create_subresource("eviction", &pod_name, &PostParams::default(), &eviction).await;
+            Answer { uid, name, result: answer.map(|_: Value| ()) }
         })
     }
 

@@ -1,0 +1,359 @@
+//! Drain.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use api::clock::SystemClock;
+use api::error::{Class, Classify};
+use futures_util::future::join_all;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams, ResourceExt};
+use kubelink::Progress;
+use kubelink::cordon::{CORDONED_BY, Cordoned, Holder};
+use kubelink::drain::{CordonLeft, DrainError, DrainOptions, Drained, EmptyDir, Unmanaged, Until, drain};
+use kubelink::wait::{Verdict, Which, wait};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Kubelet, World, pod, world};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn options(limit: Duration) -> DrainOptions {
+    DrainOptions::new(Holder::new("manifest-1", "a test"), limit)
+}
+
+async fn drained(world: &World, node: &str, options: &DrainOptions) -> Result<Drained, DrainError> {
+    drain(&world.link, node, options, &Progress::silent(), &CancellationToken::new()).await
+}
+
+async fn is_cordoned(world: &World, node: &str) -> (bool, Option<String>) {
+    let node = Api::<Node>::all(world.client()).get(node).await.unwrap();
+    let unschedulable = node.spec.as_ref().unwrap().unschedulable.unwrap_or(false);
+    (unschedulable, node.annotations().get(CORDONED_BY).cloned())
+}
+
+async fn pods_on(world: &World, node: &str) -> Vec<String> {
+    let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let found = Api::<Pod>::all(world.client()).list(&params).await.unwrap();
+    found.items.iter().map(ResourceExt::name_any).collect()
+}
+
+/// Waits until `count` pods of the world's are ready.
+async fn all_ready(world: &World, count: usize) {
+    let which = Which::Labelled("app=web".to_owned());
+    wait(
+        &world.link,
+        world.api::<Pod>(),
+        &which,
+        "ready pods",
+        LIMIT,
+        &Progress::silent(),
+        |pods: &[&Pod]| {
+            let ready = pods
+                .iter()
+                .filter(|pod| pod.status.as_ref().unwrap().phase.as_deref() == Some("Running"))
+                .count();
+            if ready == count { Verdict::Done(()) } else { Verdict::Waiting(format!("{ready} of {count}")) }
+        },
+    )
+    .await
+    .unwrap();
+}
+
+/// A budget that lets nobody go, once the API server's own controller has counted.
+async fn blocking_budget(world: &World, pods: i32) {
+    let budget = json!({"metadata": {"name": "web-budget"},
+        "spec": {"minAvailable": pods, "selector": {"matchLabels": {"app": "web"}}}});
+    let _: PodDisruptionBudget = world.create(world.api(), budget).await;
+    let which = Which::Named("web-budget".to_owned());
+    wait(
+        &world.link,
+        world.api(),
+        &which,
+        "the budget",
+        LIMIT,
+        &Progress::silent(),
+        |all: &[&PodDisruptionBudget]| {
+            let counted = all
+                .iter()
+                .any(|it| it.status.as_ref().and_then(|status| status.current_healthy) == Some(pods));
+            if counted { Verdict::Done(()) } else { Verdict::Waiting("its status".into()) }
+        },
+    )
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_of_a_hundred_pods_costs_one_list_one_watch_and_one_eviction_each() {
+    let Some(world) = world("drain-many") else { return };
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    let _kubelet = Kubelet::of(world.client(), &node);
+    join_all((0..100).map(|index| {
+        let (world, node, owner) = (&world, &node, &owner);
+        async move { world.pod(node, &format!("web-{index}"), Some(owner)).await }
+    }))
+    .await;
+    all_ready(&world, 100).await;
+    world.tap.clear();
+    let found = drained(&world, &node, &options(LIMIT)).await.unwrap();
+    assert_eq!((found.evicted.len(), &found.cordon), (100, &Cordoned::Now));
+    let requests = world.tap.requests();
+    let count = |has: &dyn Fn(&str) -> bool| requests.iter().filter(|request| has(request)).count();
+    assert_eq!(count(&|it| it.starts_with("POST") && it.contains("/eviction")), 100);
+    assert_eq!(
+        count(&|it| it.starts_with("GET /api/v1/pods?") && !it.contains("watch=true")),
+        1,
+        "{requests:#?}"
+    );
+    assert_eq!(
+        count(&|it| it.starts_with("GET /api/v1/pods?") && it.contains("watch=true")),
+        1,
+        "{requests:#?}"
+    );
+    let of_pods = |it: &str| it.contains(&format!("/namespaces/{}/pods/", world.namespace));
+    assert_eq!(count(&|it| it.starts_with("GET") && of_pods(it)), 0, "a drain polls no pod");
+    assert!(pods_on(&world, &node).await.is_empty());
+    assert_eq!(is_cordoned(&world, &node).await, (true, Some("manifest-1".to_owned())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_would_lose_something_stop_the_drain_before_it_touches_anything() {
+    let Some(world) = world("drain-refuse") else { return };
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    world.pod(&node, "alone", None).await;
+    let mut scratch = pod(&node, "scratch", Some(&owner));
+    scratch["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+    let _: Pod = world.create(world.api(), scratch).await;
+    world.pod(&node, "plain", Some(&owner)).await;
+    let _kubelet = Kubelet::of(world.client(), &node);
+
+    let error = drained(&world, &node, &options(LIMIT)).await.unwrap_err();
+    let DrainError::Refused { empty_dir, unmanaged, .. } = &error else { panic!("{error}") };
+    assert_eq!(empty_dir, &[format!("{}/scratch", world.namespace)]);
+    assert_eq!(unmanaged, &[format!("{}/alone", world.namespace)]);
+    assert_eq!(error.class(), Class::Terminal);
+    assert_eq!(is_cordoned(&world, &node).await, (false, None));
+    assert_eq!(pods_on(&world, &node).await.len(), 3);
+
+    let lax = DrainOptions { empty_dir: EmptyDir::Delete, unmanaged: Unmanaged::Delete, ..options(LIMIT) };
+    assert_eq!(drained(&world, &node, &lax).await.unwrap().evicted.len(), 3);
+    assert!(pods_on(&world, &node).await.is_empty());
+    let again = drained(&world, &node, &options(LIMIT)).await.unwrap();
+    assert_eq!((again.cordon, again.evicted.len()), (Cordoned::Before, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn daemon_and_mirror_pods_stay_and_finished_ones_go() {
+    let Some(world) = world("drain-daemon") else { return };
+    if !testbed::kube::shared().unwrap().has_controllers() {
+        return testbed::parts::skip(
+            testbed::parts::KUBERNETES_CONTROLLERS,
+            "nobody makes pods of a DaemonSet",
+        );
+    }
+    let node = world.node("a").await;
+    let nodes: Api<Node> = Api::all(world.client());
+    let labels = json!({"metadata": {"labels": {"name": node}}});
+    nodes.patch(&node, &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
+    let room = json!({"pods": "10", "cpu": "1", "memory": "1Gi"});
+    let status = json!({"status": {"capacity": room, "allocatable": room}});
+    nodes.patch_status(&node, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let daemon = json!({"metadata": {"name": "logs"}, "spec": {
+        "selector": {"matchLabels": {"app": "logs"}},
+        "template": {"metadata": {"labels": {"app": "logs"}}, "spec": {
+            "nodeSelector": {"name": node}, "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "c", "image": "example.invalid/c"}]}}}});
+    let _: DaemonSet = world.create(world.api(), daemon).await;
+    let which = Which::Labelled("app=logs".to_owned());
+    let judge = |pods: &[&Pod]| match pods.iter().find(|pod| pod.spec.as_ref().unwrap().node_name.is_some()) {
+        Some(pod) => Verdict::Done(pod.name_any()),
+        None => Verdict::Waiting("the scheduler".to_owned()),
+    };
+    let silent = Progress::silent();
+    let log_pod =
+        wait(&world.link, world.api(), &which, "the daemon pod", LIMIT, &silent, judge).await.unwrap();
+    let mut mirror = pod(&node, "static", None);
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "1"});
+    let _: Pod = world.create(world.api(), mirror).await;
+    world.pod(&node, "finished", None).await;
+    let status = json!({"status": {"phase": "Succeeded"}});
+    world
+        .api::<Pod>()
+        .patch_status("finished", &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
+    let _kubelet = Kubelet::of(world.client(), &node);
+
+    let found = drained(&world, &node, &options(LIMIT)).await.unwrap();
+    assert_eq!(found.evicted, [format!("{}/finished", world.namespace)]);
+    assert_eq!(found.left, [log_pod.as_str(), "static"].map(|name| format!("{}/{name}", world.namespace)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_held_by_a_budget_names_it_and_cancelled_ends_within_five_seconds_uncordoned() {
+    let Some(world) = world("drain-budget") else { return };
+    if !testbed::kube::shared().unwrap().has_controllers() {
+        return testbed::parts::skip(
+            testbed::parts::KUBERNETES_CONTROLLERS,
+            "no controller counts for the budget",
+        );
+    }
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    let _kubelet = Kubelet::of(world.client(), &node);
+    world.pod(&node, "web-0", Some(&owner)).await;
+    world.pod(&node, "web-1", Some(&owner)).await;
+    all_ready(&world, 2).await;
+    blocking_budget(&world, 2).await;
+
+    let stalled = drained(&world, &node, &options(Duration::from_millis(800))).await.unwrap_err();
+    let DrainError::Stalled { blockers, .. } = &stalled else { panic!("{stalled}") };
+    assert_eq!(stalled.class(), Class::Transient);
+    assert_eq!(blockers[0].budgets, [format!("{}/web-budget", world.namespace)]);
+    let held: Vec<_> = ["web-0", "web-1"].iter().map(|name| format!("{}/{name}", world.namespace)).collect();
+    assert_eq!(blockers[0].pods, held);
+    assert!(stalled.to_string().contains("needs 2 healthy pods and has 2 currently"), "{stalled}");
+    assert_eq!(
+        is_cordoned(&world, &node).await,
+        (true, Some("manifest-1".to_owned())),
+        "a stalled drain can be taken up"
+    );
+
+    // Cancelled while the budget holds it, with an API server that is slow to answer.
+    let cancel = CancellationToken::new();
+    let held = Arc::new(tokio::sync::Notify::new());
+    let notify = held.clone();
+    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+        if note.sentence.contains("PodDisruptionBudget") {
+            notify.notify_one();
+        }
+    });
+    let long = options(Duration::from_secs(600));
+    let work = drain(&world.link, &node, &long, &progress, &cancel);
+    let cancelled_at = async {
+        held.notified().await;
+        world.tap.delay(Duration::from_millis(1500));
+        cancel.cancel();
+        Instant::now()
+    };
+    let (end, cancelled_at) = tokio::join!(work, cancelled_at);
+    assert!(cancelled_at.elapsed() < Duration::from_secs(5), "{:?}", cancelled_at.elapsed());
+    let Err(DrainError::Cancelled { cordon: CordonLeft::Undone, .. }) = end else { panic!("{end:?}") };
+    world.tap.delay(Duration::ZERO);
+    assert_eq!(is_cordoned(&world, &node).await, (false, None));
+    assert_eq!(pods_on(&world, &node).await.len(), 2);
+
+    // With the budget gone, the same drain goes through.
+    let budgets: Api<PodDisruptionBudget> = world.api();
+    budgets.delete("web-budget", &Default::default()).await.unwrap();
+    assert_eq!(drained(&world, &node, &options(LIMIT)).await.unwrap().evicted.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_drain_says_so_when_the_cordon_cannot_be_undone() {
+    let Some(world) = world("drain-lost") else { return };
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    world.pod(&node, "stays", Some(&owner)).await;
+    let cancel = CancellationToken::new();
+    let granted = Arc::new(tokio::sync::Notify::new());
+    let notify = granted.clone();
+    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+        if note.sentence.contains("granted") {
+            notify.notify_one();
+        }
+    });
+    let long = options(LIMIT);
+    let work = drain(&world.link, &node, &long, &progress, &cancel);
+    let cancelled = async {
+        granted.notified().await;
+        world.tap.cut_before(1);
+        cancel.cancel();
+    };
+    let (end, ()) = tokio::join!(work, cancelled);
+    let Err(DrainError::Cancelled { cordon: CordonLeft::Standing(_), evicted, .. }) = end else {
+        panic!("{end:?}")
+    };
+    assert_eq!(evicted.len(), 1);
+    world.tap.mend();
+    assert_eq!(
+        is_cordoned(&world, &node).await,
+        (true, Some("manifest-1".to_owned())),
+        "the record is there"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_on_a_node_that_another_cordoned_leaves_the_cordon_when_cancelled() {
+    let Some(world) = world("drain-other") else { return };
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    world.pod(&node, "ends-never", Some(&owner)).await;
+    Api::<Node>::all(world.client()).cordon(&node).await.unwrap();
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+        if note.sentence.contains("granted") {
+            stop.cancel();
+        }
+    });
+    let end = drain(&world.link, &node, &options(LIMIT), &progress, &cancel).await;
+    let Err(DrainError::Cancelled { cordon: CordonLeft::NotOurs, .. }) = end else { panic!("{end:?}") };
+    assert_eq!(is_cordoned(&world, &node).await, (true, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_comes_during_the_drain_goes_too_and_each_pod_is_told_of() {
+    let Some(world) = world("drain-late") else { return };
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    world.pod(&node, "first", Some(&owner)).await;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let granted = Arc::new(tokio::sync::Notify::new());
+    let (sink, notify) = (told.clone(), granted.clone());
+    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+        sink.lock().unwrap().push(format!("{}: {}", note.about, note.sentence));
+        if note.sentence.contains("granted") {
+            notify.notify_one();
+        }
+    });
+    let (options, cancel) = (options(LIMIT), CancellationToken::new());
+    let work = drain(&world.link, &node, &options, &progress, &cancel);
+    // Nobody plays the kubelet yet: the first pod is ending when the second one comes.
+    let second = async {
+        granted.notified().await;
+        world.pod(&node, "second", Some(&owner)).await;
+        granted.notified().await;
+        Kubelet::of(world.client(), &node)
+    };
+    let (end, _kubelet) = tokio::join!(work, second);
+    assert_eq!(end.unwrap().evicted.len(), 2);
+    let told = told.lock().unwrap();
+    for name in ["first", "second"] {
+        let wanted = format!("pod {}/{name}: eviction granted, ending", world.namespace);
+        assert!(told.contains(&wanted), "{told:#?}");
+    }
+    assert!(told.iter().any(|it| it.ends_with("waits for 2 pods to end")), "{told:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_that_does_not_wait_ends_when_all_evictions_are_granted() {
+    let Some(world) = world("drain-granted") else { return };
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    world.pod(&node, "web", Some(&owner)).await;
+    let quick =
+        DrainOptions { until: Until::Granted, grace: Some(Duration::from_secs(300)), ..options(LIMIT) };
+    assert_eq!(drained(&world, &node, &quick).await.unwrap().evicted.len(), 1);
+    let ending = world.api::<Pod>().get("web").await.unwrap();
+    assert_eq!(ending.metadata.deletion_grace_period_seconds, Some(300));
+    let stalled = drained(&world, &node, &options(Duration::from_millis(300))).await.unwrap_err();
+    assert!(stalled.to_string().contains("its grace period has not ended"), "{stalled}");
+}

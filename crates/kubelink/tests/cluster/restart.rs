@@ -1,0 +1,109 @@
+//! Verbs on an API server that dies, hangs and comes back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::clock::SystemClock;
+use api::error::{Class, Classify};
+use futures_util::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kubelink::cordon::{Cordoned, Holder};
+use kubelink::drain::{CordonLeft, DrainError, DrainOptions, EmptyDir, Unmanaged, drain};
+use kubelink::{Failure, Progress, Timeouts};
+use testbed::kube::{Options, own};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Kubelet, Tap, link_to, world_on};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
+    let Some(cluster) = own(Options::default()) else {
+        return testbed::parts::skip(testbed::parts::KUBERNETES, testbed::kube::MISSING);
+    };
+    let world = world_on(&cluster, "killed");
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    join_all((0..10).map(|index| {
+        let (world, node, owner) = (&world, &node, &owner);
+        async move { world.pod(node, &format!("web-{index}"), Some(owner)).await }
+    }))
+    .await;
+    let granted = Arc::new(tokio::sync::Notify::new());
+    let interrupted = Arc::new(tokio::sync::Notify::new());
+    let (on_granted, on_interrupted) = (granted.clone(), interrupted.clone());
+    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+        if note.sentence.contains("granted") {
+            on_granted.notify_one();
+        }
+        if note.sentence.contains("watch interrupted") {
+            on_interrupted.notify_one();
+        }
+    });
+    let options = DrainOptions::new(Holder::new("manifest-1", "a test"), Duration::from_secs(60));
+    let cancel = CancellationToken::new();
+    let work = drain(&world.link, &node, &options, &progress, &cancel);
+    let disturb = async {
+        granted.notified().await;
+        cluster.kill().unwrap();
+        interrupted.notified().await;
+        tokio::task::block_in_place(|| cluster.start_again().unwrap());
+        Kubelet::of(world.client(), &node)
+    };
+    let (end, _kubelet) = tokio::join!(work, disturb);
+    let end = end.unwrap();
+    assert_eq!(end.cordon, Cordoned::Now);
+    assert!(!end.evicted.is_empty());
+    let left = world.api::<Pod>().list(&ListParams::default()).await.unwrap();
+    assert!(
+        left.items.is_empty(),
+        "all ten are gone, those too whose eviction was granted without an answer"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_hangs_costs_no_more_than_the_time_limits() {
+    let Some(cluster) = own(Options::default()) else {
+        return testbed::parts::skip(testbed::parts::KUBERNETES, testbed::kube::MISSING);
+    };
+    let world = world_on(&cluster, "hangs");
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    world.pod(&node, "web", Some(&owner)).await;
+    let timeouts = Timeouts { connect: Duration::from_millis(300), request: Duration::from_millis(700) };
+    let link = link_to(&cluster, &Tap::default(), timeouts);
+
+    // A drain that is cancelled while nothing answers ends in time and says that the cordon stands.
+    let cancel = CancellationToken::new();
+    let granted = Arc::new(tokio::sync::Notify::new());
+    let on_granted = granted.clone();
+    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+        if note.sentence.contains("granted") {
+            on_granted.notify_one();
+        }
+    });
+    let mut options = DrainOptions::new(Holder::new("manifest-1", "a test"), Duration::from_secs(60));
+    (options.empty_dir, options.unmanaged) = (EmptyDir::Delete, Unmanaged::Delete);
+    let work = drain(&link, &node, &options, &progress, &cancel);
+    let pause = async {
+        granted.notified().await;
+        cluster.pause().unwrap();
+        cancel.cancel();
+        Instant::now()
+    };
+    let (end, at) = tokio::join!(work, pause);
+    assert!(at.elapsed() < Duration::from_secs(5), "{:?}", at.elapsed());
+    let Err(DrainError::Cancelled { cordon: CordonLeft::Standing(_), .. }) = end else { panic!("{end:?}") };
+
+    let begun = Instant::now();
+    let error = kubelink::facts::version(&link).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(matches!(error.failure, Failure::NoAnswer(_) | Failure::Connection(_)), "{error:?}");
+    assert_eq!(error.class(), Class::Transient);
+
+    cluster.resume().unwrap();
+    let left = kubelink::cordon::cordoned_by(&world.link, "manifest-1").await.unwrap();
+    assert_eq!(left, [node.as_str()], "the record is there for whoever takes over");
+    kubelink::cordon::uncordon(&world.link, &node, "manifest-1").await.unwrap();
+    assert!(kubelink::cordon::cordoned_by(&world.link, "manifest-1").await.unwrap().is_empty());
+}

@@ -1,0 +1,102 @@
+//! What the tests on a real API server stand on: a link that can be listened to and disturbed, and somebody who plays
+//! the kubelet.
+
+use std::sync::Arc;
+
+use api::clock::SystemClock;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{PostParams, ResourceExt};
+use kube::{Api, Client};
+use kubelink::{Allow, Kubeconfig, Link, Timeouts};
+use serde_json::{Value, json};
+use testbed::kube::Cluster;
+
+mod kubelet;
+mod logs;
+mod tap;
+
+pub(crate) use kubelet::Kubelet;
+pub(crate) use logs::LogServer;
+pub(crate) use tap::Tap;
+
+/// A namespace on the shared cluster, and a link to it.
+pub(crate) struct World {
+    /// What is tested: all its requests go through the tap.
+    pub(crate) link: Link,
+    /// What the test itself uses.
+    backstage: Client,
+    pub(crate) namespace: String,
+    pub(crate) tap: Tap,
+}
+
+/// A world of the test's own on the shared cluster; `None`, said aloud, where this machine has no cluster.
+pub(crate) fn world(prefix: &str) -> Option<World> {
+    let Some(cluster) = testbed::kube::shared() else {
+        testbed::parts::skip(testbed::parts::KUBERNETES, testbed::kube::MISSING);
+        return None;
+    };
+    Some(world_on(cluster, prefix))
+}
+
+pub(crate) fn world_on(cluster: &Cluster, prefix: &str) -> World {
+    let namespace = cluster.namespace(prefix).unwrap();
+    let tap = Tap::default();
+    let link = link_to(cluster, &tap, Timeouts::default());
+    let backstage = link_to(cluster, &Tap::default(), Timeouts::default()).client();
+    World { link, backstage, namespace, tap }
+}
+
+pub(crate) fn link_to(cluster: &Cluster, tap: &Tap, timeouts: Timeouts) -> Link {
+    let kubeconfig = Kubeconfig::parse(cluster.kubeconfig(), None, &Allow::nothing()).unwrap();
+    Link::open_through("test", &kubeconfig, timeouts, Arc::new(SystemClock), tap).unwrap()
+}
+
+impl World {
+    pub(crate) fn client(&self) -> Client {
+        self.backstage.clone()
+    }
+
+    /// Creates an object of a kind that we have a type for.
+    pub(crate) async fn create<K>(&self, api: Api<K>, object: Value) -> K
+    where
+        K: kube::Resource + Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+    }
+
+    /// A node that nothing is scheduled on by itself, named after the namespace so that it is nobody else's.
+    pub(crate) async fn node(&self, name: &str) -> String {
+        let name = format!("{}-{name}", self.namespace);
+        let _: Node = self.create(Api::all(self.client()), json!({"metadata": {"name": name}})).await;
+        name
+    }
+
+    /// Something that exists and that pods can say controls them. No controller looks after a ConfigMap's pods, so they
+    /// are what the test makes them.
+    pub(crate) async fn owner(&self) -> Value {
+        let owner: ConfigMap = self.create(self.api(), json!({"metadata": {"generateName": "owner-"}})).await;
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": owner.name_any(), "uid": owner.uid(), "controller": true}])
+    }
+
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client(), &self.namespace)
+    }
+
+    /// A pod on `node`.
+    pub(crate) async fn pod(&self, node: &str, name: &str, owners: Option<&Value>) -> Pod {
+        self.create(self.api(), pod(node, name, owners)).await
+    }
+}
+
+/// A pod as an object, for tests that change it before it is created.
+pub(crate) fn pod(node: &str, name: &str, owners: Option<&Value>) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"app": "web"}, "ownerReferences": owners},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "example.invalid/c"}],
+            "terminationGracePeriodSeconds": 1},
+    })
+}
