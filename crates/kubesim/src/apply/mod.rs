@@ -11,14 +11,16 @@ mod managed;
 mod set;
 #[cfg(test)]
 mod tests;
+mod times;
 mod typed;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use managed::{Managed, Manager, Owned};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use set::Set;
+use times::keep_times;
 use typed::{Comparison, Typed};
 
 pub use error::{ApplyError, Conflict};
@@ -92,8 +94,9 @@ pub fn track_update(
     now: Timestamp,
 ) {
     let fields = Fields { typed: Typed { schema }, subresource, now };
-    let existing = before.cloned().unwrap_or_else(|| fields.empty(after));
-    let of_existing = || Managed::of(&existing).unwrap_or_default();
+    let empty = before.is_none().then(|| fields.empty(after));
+    let existing = before.or(empty.as_ref()).unwrap_or(&Value::Null);
+    let of_existing = || Managed::of(existing).unwrap_or_default();
     // Subresources cannot change who owns what by hand.
     let mut managed = match Managed::of(after) {
         _ if subresource.is_some() => of_existing(),
@@ -101,14 +104,13 @@ pub fn track_update(
         Ok(managed) if !managed.managers.is_empty() => managed,
         _ => of_existing(),
     };
+    // Those of the existing object may stay: nobody owns them, so it does not matter that they differ.
     remove_managed_fields(after);
-    let mut plain = existing;
-    remove_managed_fields(&mut plain);
     // What has no owners, having been stored without, gets none by updates.
     if managed.managers.is_empty() && before.is_some() {
         return;
     }
-    fields.update(&plain, after, &mut managed, manager);
+    fields.update(existing, after, &mut managed, manager);
     managed.cap();
     managed.write(after);
     if let Some(before) = before {
@@ -364,29 +366,4 @@ fn remove_managed_fields(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-}
-
-/// Where nothing but times in `managedFields` differs, the old times stay: a request without effect changes nothing.
-fn keep_times(before: &Value, after: &mut Value) {
-    let without_times = |object: &Value| {
-        let mut object = object.clone();
-        let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
-        if let Some(metadata) = metadata {
-            metadata.remove("resourceVersion");
-            let entries = metadata.get_mut("managedFields").and_then(Value::as_array_mut);
-            for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
-                entry.remove("time");
-            }
-        }
-        object
-    };
-    if without_times(before) != without_times(after) {
-        return;
-    }
-    let fields = |object: &Value| object.get("metadata")?.get("managedFields").cloned();
-    let (Some(fields), Some(Value::Object(metadata))) = (fields(before), after.get_mut("metadata")) else {
-        return;
-    };
-    let metadata: &mut Map<String, Value> = metadata;
-    metadata.insert("managedFields".to_owned(), fields);
 }

@@ -18,7 +18,7 @@ mod rules;
 mod scalar;
 mod structural;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod validate;
 
 use std::sync::Arc;
