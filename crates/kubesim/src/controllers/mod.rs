@@ -1,37 +1,103 @@
 //! What keeps a cluster in order: it furnishes namespaces, collects what lost its owner, ends what was deleted, and turns
-//! workloads into pods. Each controller looks at the state and writes what is missing; events only wake it.
+//! workloads into pods. Events say where to look; each controller looks at the state, decides, and writes what is missing.
 
+mod collect;
+mod daemon_set;
+mod deployment;
+mod desk;
+mod disruption;
 mod furnish;
+mod job;
+mod namespace;
+mod node;
+mod pods;
+mod replica_set;
+mod schedule;
+mod stateful_set;
+mod tasks;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::cluster::Shared;
 use crate::objects::EventType;
+use crate::status::Outcome;
+
+use desk::Desk;
+use tasks::Task;
 
 pub(crate) use furnish::furnish;
+
+/// What depends on time alone is looked at this often.
+const TICK: Duration = Duration::from_secs(10);
 
 /// Keeps the cluster in order until it ends.
 pub(crate) async fn run(cluster: Arc<Shared>) {
     let mut changed = cluster.read().objects.watch_all();
+    let mut queue = tasks::everything(&cluster.read());
     let mut cursor = cluster.read().objects.revision();
+    let mut tick = tokio::time::interval(TICK);
     loop {
         changed.mark_unchanged();
-        cursor = forget_logs(&cluster, cursor);
-        furnish::round(&cluster);
+        while let Some(task) = queue.pop_first() {
+            if cluster.ended.is_cancelled() {
+                return;
+            }
+            work(&cluster, &task);
+            cursor = note(&cluster, cursor, &mut queue);
+            tokio::task::yield_now().await;
+        }
+        cursor = note(&cluster, cursor, &mut queue);
+        if !queue.is_empty() {
+            continue;
+        }
         tokio::select! {
             () = cluster.ended.cancelled() => return,
             changed = changed.changed() => if changed.is_err() { return },
+            _ = tick.tick() => node::watch_over(&cluster),
         }
     }
 }
 
-/// Forgets what pods printed that are gone since `cursor`.
-fn forget_logs(cluster: &Shared, cursor: u64) -> u64 {
-    let state = cluster.read();
-    for event in state.objects.events_since(cursor).into_iter().flatten() {
-        if event.kind == EventType::Deleted && &*event.table == "/pods" {
-            cluster.logs.forget(event.object.uid());
-        }
+fn work(cluster: &Arc<Shared>, task: &Task) {
+    let mut desk = Desk::of(cluster);
+    let outcome: Outcome<()> = match task {
+        Task::Furnish(namespace) => furnish::namespace(&mut desk, namespace),
+        Task::Namespace(name) => namespace::reconcile(&mut desk, name),
+        Task::Collect(table, key) => collect::reconcile(&mut desk, table, key),
+        Task::Node(name) => node::reconcile(&mut desk, name),
+        Task::ReplicaSet(key) => replica_set::reconcile(&mut desk, key),
+        Task::Deployment(key) => deployment::reconcile(&mut desk, key),
+        Task::DaemonSet(key) => daemon_set::reconcile(&mut desk, key),
+        Task::StatefulSet(key) => stateful_set::reconcile(&mut desk, key),
+        Task::Job(key) => job::reconcile(&mut desk, key),
+        Task::Budget(key) => disruption::reconcile(&mut desk, key),
+        Task::Schedule => schedule::round(&mut desk),
+    };
+    if let Err(failure) = outcome {
+        tracing::debug!(cluster.id = cluster.name, "{task:?} was refused: {}", failure.message);
     }
-    state.objects.revision()
+}
+
+/// Notes what has to be looked at after the changes since `cursor`.
+fn note(cluster: &Shared, cursor: u64, queue: &mut BTreeSet<Task>) -> u64 {
+    let state = cluster.read();
+    let present = state.objects.revision();
+    if present == cursor {
+        return cursor;
+    }
+    match state.objects.events_since(cursor) {
+        Some(events) => {
+            for event in events {
+                if event.kind == EventType::Deleted && &*event.table == "/pods" {
+                    cluster.logs.forget(event.object.uid());
+                }
+                tasks::after(&state, event, queue);
+            }
+        }
+        // More has changed than the log remembers: look at everything.
+        None => queue.extend(tasks::everything(&state)),
+    }
+    present
 }

@@ -22,9 +22,11 @@ use crate::objects::Object;
 
 pub use create::create;
 pub use delete::{DeleteOptions, Propagation, delete, delete_collection, remove};
+pub(crate) use delete::{FOREGROUND, ORPHAN};
 pub use evict::evict;
 pub use patch::{PatchType, patch};
 pub use scale::{read_scale, scaled};
+pub(crate) use special::set_condition;
 pub use special::{approve, bind, finalize, review};
 pub use update::update;
 

@@ -1,0 +1,130 @@
+//! Daemon sets: one pod on every node that can take it.
+
+use serde_json::{Value, json};
+
+use super::desk::{Desk, key};
+use super::pods::{self, Rounding};
+use super::schedule;
+use crate::status::Outcome;
+use crate::verbs::Propagation;
+
+const HASH: &str = "controller-revision-hash";
+/// A daemon's pods stay whatever the state of their node.
+const TOLERATED: [(&str, &str); 7] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    ("node.kubernetes.io/not-ready", "NoSchedule"),
+];
+
+pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
+    let (kind, pod_kind) = (Desk::kind("apps", "DaemonSet")?, Desk::kind("", "Pod")?);
+    let Some(set) = desk.read(kind, at) else { return Ok(()) };
+    let uid = set["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let namespace = set["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+    if !set["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let hash = pods::template_hash(&set["spec"]["template"]);
+    let nodes: Vec<Value> =
+        desk.state.objects.range("/nodes", "", "").map(|(_, node)| node.value()).collect();
+    let mut owned = desk.controlled(pod_kind, &uid);
+    let (mut wanted, mut misplaced) = (Vec::new(), 0_usize);
+    for node in &nodes {
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        let pod = pod_for(&set, name, &hash);
+        let here: Vec<&Value> = owned.iter().filter(|pod| is_on(pod, name)).collect();
+        if schedule::refusal(&pod, node).is_none() {
+            wanted.push(name.to_owned());
+            // One that has ended is taken away, so that another can come.
+            for ended in here.iter().filter(|pod| pods::has_ended(pod)) {
+                desk.delete(pod_kind, &key(ended), Propagation::Background)?;
+            }
+            if here.iter().all(|pod| pods::has_ended(pod)) {
+                let made = desk.create(pod_kind, &namespace, pod)?.value();
+                desk.bind(&made, name)?;
+            }
+        } else {
+            misplaced += here.len();
+            for pod in here.iter().filter(|pod| !pods::is_ending(pod)) {
+                desk.delete(pod_kind, &key(pod), Propagation::Background)?;
+            }
+        }
+    }
+    owned = desk.controlled(pod_kind, &uid);
+    roll(desk, &set, &owned, &hash, wanted.len())?;
+    owned = desk.controlled(pod_kind, &uid);
+    let Some(mut set) = desk.read(kind, at) else { return Ok(()) };
+    set["status"] = status(&set, &owned, &wanted, &hash, misplaced);
+    desk.update_status(kind, set)
+}
+
+fn is_on(pod: &Value, node: &str) -> bool {
+    pod["spec"]["nodeName"] == node
+}
+
+/// A daemon's pod: meant for one node, and at home on troubled ones.
+fn pod_for(set: &Value, node: &str, hash: &str) -> Value {
+    let mut pod = pods::from_template(set);
+    pod["metadata"]["labels"][HASH] = json!(hash);
+    pod["metadata"]["labels"]["pod-template-generation"] = json!(set["metadata"]["generation"].to_string());
+    pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!({
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}],
+    });
+    let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+    for (key, effect) in TOLERATED {
+        tolerations.push(json!({"key": key, "operator": "Exists", "effect": effect}));
+    }
+    pod["spec"]["tolerations"] = Value::Array(tolerations);
+    pod
+}
+
+/// Takes away pods of an older template, as many as may be missing at once.
+fn roll(desk: &mut Desk<'_>, set: &Value, owned: &[Value], hash: &str, wanted: usize) -> Outcome<()> {
+    if set["spec"]["updateStrategy"]["type"] == "OnDelete" {
+        return Ok(());
+    }
+    let kind = Desk::kind("", "Pod")?;
+    let total = i64::try_from(wanted).unwrap_or(i64::MAX);
+    let bound =
+        pods::share(&set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], total, Rounding::Up)
+            .max(1);
+    let ready = owned.iter().filter(|pod| pods::is_ready(pod) && !pods::is_ending(pod)).count();
+    let missing = total - i64::try_from(ready).unwrap_or(0);
+    let mut spare = (bound - missing).max(0);
+    for pod in owned.iter().filter(|pod| pod["metadata"]["labels"][HASH] != hash && !pods::is_ending(pod)) {
+        if !pods::is_ready(pod) {
+            desk.delete(kind, &key(pod), Propagation::Background)?;
+        } else if spare > 0 {
+            spare -= 1;
+            desk.delete(kind, &key(pod), Propagation::Background)?;
+        }
+    }
+    Ok(())
+}
+
+fn status(set: &Value, owned: &[Value], wanted: &[String], hash: &str, misplaced: usize) -> Value {
+    let placed: Vec<&Value> = owned
+        .iter()
+        .filter(|pod| pods::is_active(pod) && wanted.iter().any(|node| is_on(pod, node)))
+        .collect();
+    let ready = placed.iter().filter(|pod| pods::is_ready(pod)).count();
+    let updated = placed.iter().filter(|pod| pod["metadata"]["labels"][HASH] == hash).count();
+    let mut status = json!({
+        "currentNumberScheduled": placed.len(), "numberMisscheduled": misplaced, "desiredNumberScheduled": wanted.len(),
+        "numberReady": ready, "observedGeneration": set["metadata"]["generation"],
+    });
+    for (field, value) in [
+        ("updatedNumberScheduled", updated),
+        ("numberAvailable", ready),
+        ("numberUnavailable", wanted.len().saturating_sub(ready)),
+    ] {
+        if value != 0 {
+            status[field] = json!(value);
+        }
+    }
+    status
+}

@@ -1,0 +1,321 @@
+//! Deployments: one replica set for each template, and the walk from the old ones to the new.
+
+use serde_json::{Value, json};
+
+use super::desk::{Desk, key};
+use super::pods::{self, Rounding};
+use crate::state::time;
+use crate::status::Outcome;
+use crate::verbs::{Propagation, set_condition};
+
+const REVISION: &str = "deployment.kubernetes.io/revision";
+const HASH: &str = "pod-template-hash";
+
+pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
+    let (kind, set_kind) = (Desk::kind("apps", "Deployment")?, Desk::kind("apps", "ReplicaSet")?);
+    let Some(deployment) = desk.read(kind, at) else { return Ok(()) };
+    if !deployment["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let uid = deployment["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let mut sets = desk.controlled(set_kind, &uid);
+    sets.sort_by_key(|set| std::cmp::Reverse(revision(set)));
+    let template = without_hash(&deployment["spec"]["template"]);
+    let present = sets.iter().position(|set| without_hash(&set["spec"]["template"]) == template);
+    let paused = deployment["spec"]["paused"] == true;
+    let newest = sets.iter().map(revision).max().unwrap_or(0);
+    let mut created = None;
+    let new = match present {
+        Some(index) => Some(sets.remove(index)),
+        None if paused => None,
+        None => {
+            let made = make_set(desk, &deployment, newest + 1)?;
+            created = made["metadata"]["name"].as_str().map(str::to_owned);
+            Some(made)
+        }
+    };
+    let new = match new {
+        // An older template that is wanted again becomes the newest.
+        Some(mut set) if revision(&set) < newest && !paused => {
+            set["metadata"]["annotations"][REVISION] = json!((newest + 1).to_string());
+            desk.update(set_kind, set.clone())?;
+            desk.read(set_kind, &key(&set))
+        }
+        other => other,
+    };
+    if !paused {
+        walk(desk, &deployment, new.as_ref(), &sets)?;
+        forget_old(desk, &deployment, &sets)?;
+    }
+    report(desk, at, new.as_ref(), &sets, created)
+}
+
+fn revision(set: &Value) -> i64 {
+    set["metadata"]["annotations"][REVISION].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn without_hash(template: &Value) -> Value {
+    let mut rest = template.clone();
+    if let Some(labels) = rest["metadata"]["labels"].as_object_mut() {
+        labels.remove(HASH);
+    }
+    rest
+}
+
+fn make_set(desk: &mut Desk<'_>, deployment: &Value, number: i64) -> Outcome<Value> {
+    let kind = Desk::kind("apps", "ReplicaSet")?;
+    let text = |field: &str| deployment["metadata"][field].as_str().unwrap_or_default();
+    let spec = &deployment["spec"];
+    let hash = pods::template_hash(&spec["template"]);
+    let mut template = spec["template"].clone();
+    template["metadata"]["labels"][HASH] = json!(hash);
+    let mut selector = spec["selector"].clone();
+    selector["matchLabels"][HASH] = json!(hash);
+    let mut annotations = deployment["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    annotations.insert(REVISION.into(), json!(number.to_string()));
+    annotations
+        .insert("deployment.kubernetes.io/desired-replicas".into(), json!(spec["replicas"].to_string()));
+    let (replicas, surge, _) = bounds(deployment);
+    annotations.insert("deployment.kubernetes.io/max-replicas".into(), json!((replicas + surge).to_string()));
+    let set = json!({
+        "metadata": {
+            "name": format!("{}-{hash}", text("name")), "labels": template["metadata"]["labels"],
+            "annotations": annotations, "ownerReferences": [pods::controller(deployment)],
+        },
+        "spec": {"replicas": 0, "selector": selector, "template": template},
+    });
+    let made = desk.create(kind, text("namespace"), set)?;
+    let mut value = made.value();
+    kind.dress(&mut value);
+    Ok(value)
+}
+
+/// The wanted number, how many there may be beyond it, and how many may be missing.
+fn bounds(deployment: &Value) -> (i64, i64, i64) {
+    let replicas = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
+    if deployment["spec"]["strategy"]["type"] == "Recreate" {
+        return (replicas, 0, replicas);
+    }
+    let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
+    let surge = pods::share(&rolling["maxSurge"], replicas, Rounding::Up);
+    let unavailable = pods::share(&rolling["maxUnavailable"], replicas, Rounding::Down);
+    (replicas, surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable })
+}
+
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or(0)
+}
+
+fn wanted(set: &Value) -> i64 {
+    number(&set["spec"]["replicas"])
+}
+
+fn available(set: &Value) -> i64 {
+    number(&set["status"]["availableReplicas"])
+}
+
+/// One step from the old replica sets to the new.
+fn walk(desk: &mut Desk<'_>, deployment: &Value, new: Option<&Value>, old: &[Value]) -> Outcome<()> {
+    let Some(new) = new else { return Ok(()) };
+    if deployment["spec"]["strategy"]["type"] == "Recreate" {
+        for set in old.iter().filter(|set| wanted(set) > 0) {
+            scale(desk, set, 0)?;
+        }
+        let pod_kind = Desk::kind("", "Pod")?;
+        let busy = old.iter().any(|set| {
+            let uid = set["metadata"]["uid"].as_str().unwrap_or_default();
+            desk.controlled(pod_kind, uid).iter().any(|pod| !pods::has_ended(pod))
+        });
+        return if busy { Ok(()) } else { scale(desk, new, bounds(deployment).0) };
+    }
+    let step = step(bounds(deployment), new, old);
+    scale(desk, new, step.new)?;
+    for (set, replicas) in old.iter().zip(step.old) {
+        scale(desk, set, replicas)?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    new: i64,
+    old: Vec<i64>,
+}
+
+/// How many pods each replica set is to have next: never more than surge allows, never fewer available than promised.
+fn step((replicas, surge, unavailable): (i64, i64, i64), new: &Value, old: &[Value]) -> Step {
+    let total: i64 = wanted(new) + old.iter().map(wanted).sum::<i64>();
+    let next = if wanted(new) > replicas {
+        replicas
+    } else {
+        (wanted(new) + (replicas + surge - total).max(0)).min(replicas).max(wanted(new))
+    };
+    let mut after: Vec<i64> = old.iter().map(wanted).collect();
+    let minimum = replicas - unavailable;
+    let total = next + after.iter().sum::<i64>();
+    let mut spare = (total - minimum - (next - available(new)).max(0)).max(0);
+    // Those that are not available are no loss.
+    for (set, replicas) in old.iter().zip(&mut after) {
+        let broken = (*replicas - available(set)).clamp(0, spare);
+        *replicas -= broken;
+        spare -= broken;
+    }
+    let mut healthy = (available(new) + old.iter().map(available).sum::<i64>() - minimum).max(0).min(spare);
+    for replicas in after.iter_mut().rev() {
+        let cut = (*replicas).min(healthy);
+        *replicas -= cut;
+        healthy -= cut;
+    }
+    Step { new: next, old: after }
+}
+
+fn scale(desk: &mut Desk<'_>, set: &Value, replicas: i64) -> Outcome<()> {
+    if wanted(set) == replicas {
+        return Ok(());
+    }
+    let kind = Desk::kind("apps", "ReplicaSet")?;
+    let Some(mut fresh) = desk.read(kind, &key(set)) else { return Ok(()) };
+    fresh["spec"]["replicas"] = json!(replicas);
+    desk.update(kind, fresh)
+}
+
+/// Empty replica sets beyond the history that is kept go, the oldest first.
+fn forget_old(desk: &mut Desk<'_>, deployment: &Value, old: &[Value]) -> Outcome<()> {
+    let kind = Desk::kind("apps", "ReplicaSet")?;
+    let limit =
+        usize::try_from(deployment["spec"]["revisionHistoryLimit"].as_i64().unwrap_or(10)).unwrap_or(0);
+    let is_empty = |set: &&Value| wanted(set) == 0 && number(&set["status"]["replicas"]) == 0;
+    let surplus: Vec<String> = old.iter().skip(limit).filter(is_empty).map(key).collect();
+    for at in surplus {
+        desk.delete(kind, &at, Propagation::Background)?;
+    }
+    Ok(())
+}
+
+fn report(
+    desk: &mut Desk<'_>,
+    at: &str,
+    new: Option<&Value>,
+    old: &[Value],
+    created: Option<String>,
+) -> Outcome<()> {
+    let (kind, set_kind) = (Desk::kind("apps", "Deployment")?, Desk::kind("apps", "ReplicaSet")?);
+    let Some(mut deployment) = desk.read(kind, at) else { return Ok(()) };
+    let new = new.and_then(|set| desk.read(set_kind, &key(set)));
+    if let Some(set) = &new
+        && deployment["metadata"]["annotations"][REVISION] != set["metadata"]["annotations"][REVISION]
+    {
+        deployment["metadata"]["annotations"][REVISION] = set["metadata"]["annotations"][REVISION].clone();
+        desk.update(kind, deployment)?;
+        let Some(fresh) = desk.read(kind, at) else { return Ok(()) };
+        deployment = fresh;
+    }
+    let now = time(desk.now);
+    deployment["status"] = status(&deployment, new.as_ref(), old);
+    let (replicas, _, unavailable) = bounds(&deployment);
+    let mut say = |kind: &str, status: &str, reason: &str, message: &str| {
+        let before = pods::condition(&deployment, kind);
+        let same = before.is_some_and(|one| {
+            one["status"] == status && one["reason"] == reason && one["message"] == message
+        });
+        if !same {
+            let condition = json!({
+                "type": kind, "status": status, "reason": reason, "message": message,
+                "lastUpdateTime": now, "lastTransitionTime": now,
+            });
+            set_condition(&mut deployment, condition);
+        }
+    };
+    let all_available = new.as_ref().map_or(0, available) + old.iter().map(available).sum::<i64>();
+    if all_available >= replicas - unavailable {
+        say("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.");
+    } else {
+        say(
+            "Available",
+            "False",
+            "MinimumReplicasUnavailable",
+            "Deployment does not have minimum availability.",
+        );
+    }
+    if let Some(set) = &new {
+        let name = set["metadata"]["name"].as_str().unwrap_or_default();
+        let complete = number(&set["status"]["replicas"]) == replicas
+            && available(set) == replicas
+            && old.iter().all(|set| number(&set["status"]["replicas"]) == 0);
+        if complete {
+            let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
+            say("Progressing", "True", "NewReplicaSetAvailable", &message);
+        } else if let Some(created) = created {
+            say(
+                "Progressing",
+                "True",
+                "NewReplicaSetCreated",
+                &format!("Created new replica set \"{created}\""),
+            );
+        } else {
+            say(
+                "Progressing",
+                "True",
+                "ReplicaSetUpdated",
+                &format!("ReplicaSet \"{name}\" is progressing."),
+            );
+        }
+    }
+    desk.update_status(kind, deployment)
+}
+
+fn status(deployment: &Value, new: Option<&Value>, old: &[Value]) -> Value {
+    let sets = || new.into_iter().chain(old);
+    let sum = |field: &str| sets().map(|set| number(&set["status"][field])).sum::<i64>();
+    let mut status = json!({
+        "observedGeneration": deployment["metadata"]["generation"], "conditions": deployment["status"]["conditions"],
+    });
+    let total = sum("replicas");
+    let missing = (sets().map(wanted).sum::<i64>() - sum("availableReplicas")).max(0);
+    for (field, value) in [
+        ("replicas", total),
+        ("updatedReplicas", new.map_or(0, |set| number(&set["status"]["replicas"]))),
+        ("readyReplicas", sum("readyReplicas")),
+        ("availableReplicas", sum("availableReplicas")),
+        ("unavailableReplicas", missing),
+    ] {
+        if value != 0 {
+            status[field] = json!(value);
+        }
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(wanted: i64, available: i64) -> Value {
+        json!({"spec": {"replicas": wanted}, "status": {"availableReplicas": available}})
+    }
+
+    #[test]
+    fn a_first_rollout_makes_all_pods_at_once() {
+        assert_eq!(step((3, 1, 0), &set(0, 0), &[]), Step { new: 3, old: vec![] });
+    }
+
+    #[test]
+    fn an_update_surges_first_and_takes_old_pods_when_new_ones_are_available() {
+        assert_eq!(step((3, 1, 0), &set(0, 0), &[set(3, 3)]), Step { new: 1, old: vec![3] });
+        assert_eq!(step((3, 1, 0), &set(1, 0), &[set(3, 3)]), Step { new: 1, old: vec![3] });
+        assert_eq!(step((3, 1, 0), &set(1, 1), &[set(3, 3)]), Step { new: 1, old: vec![2] });
+        assert_eq!(step((3, 1, 0), &set(1, 1), &[set(2, 2)]), Step { new: 2, old: vec![2] });
+        assert_eq!(step((3, 1, 0), &set(3, 3), &[set(1, 1)]), Step { new: 3, old: vec![0] });
+    }
+
+    #[test]
+    fn old_pods_that_are_broken_go_first() {
+        assert_eq!(step((3, 1, 1), &set(0, 0), &[set(3, 1)]), Step { new: 1, old: vec![2] });
+    }
+
+    #[test]
+    fn scaling_down_takes_from_the_new_set() {
+        assert_eq!(step((1, 1, 0), &set(3, 3), &[]), Step { new: 1, old: vec![] });
+    }
+}

@@ -1,0 +1,137 @@
+//! Where a controller works: the state, alone, and the verbs that everyone else uses.
+
+use std::sync::{Arc, RwLockWriteGuard};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::cluster::Shared;
+use crate::kinds::{self, Kind};
+use crate::objects::{Object, key_of};
+use crate::state::State;
+use crate::status::{Failure, Outcome};
+use crate::verbs::{self, Caller, DeleteOptions, Propagation, Target, WriteOptions};
+
+/// The name under which controllers write.
+const MANAGER: &str = "kube-controller-manager";
+
+/// The state of a cluster in the hands of a controller.
+pub(super) struct Desk<'a> {
+    pub(super) cluster: &'a Arc<Shared>,
+    pub(super) state: RwLockWriteGuard<'a, State>,
+    pub(super) now: Timestamp,
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn of(cluster: &'a Arc<Shared>) -> Desk<'a> {
+        Desk { state: cluster.write(), now: cluster.clock.now(), cluster }
+    }
+
+    fn caller(&self) -> Caller {
+        Caller {
+            user: "system:kube-controller-manager".into(),
+            groups: vec!["system:authenticated".to_owned()].into(),
+            now: self.now,
+        }
+    }
+
+    /// The built-in kind of this name.
+    pub(super) fn kind(group: &str, kind: &str) -> Outcome<&'static Arc<Kind>> {
+        kinds::of(group, kind).ok_or_else(Failure::no_such_resource)
+    }
+
+    /// The object at a key, with its kind.
+    pub(super) fn read(&self, kind: &Kind, key: &str) -> Option<Value> {
+        let mut value = self.state.objects.get(kind.table(), key)?.value();
+        kind.dress(&mut value);
+        Some(value)
+    }
+
+    /// The objects of a kind that `uid` controls.
+    pub(super) fn controlled(&self, kind: &Kind, uid: &str) -> Vec<Value> {
+        let mut found = Vec::new();
+        for (table, key) in self.state.objects.dependents(uid) {
+            if table != *kind.table() {
+                continue;
+            }
+            let Some(value) = self.read(kind, &key) else { continue };
+            let owners = value["metadata"]["ownerReferences"].as_array();
+            if owners.into_iter().flatten().any(|owner| owner["uid"] == uid && owner["controller"] == true) {
+                found.push(value);
+            }
+        }
+        found
+    }
+
+    /// Creates an object.
+    pub(super) fn create(&mut self, kind: &Arc<Kind>, namespace: &str, value: Value) -> Outcome<Arc<Object>> {
+        let target = target(kind, namespace, "", "");
+        let caller = self.caller();
+        verbs::create(&mut self.state, &target, value, &options(), &caller).map(|written| written.object)
+    }
+
+    /// Replaces an object.
+    pub(super) fn update(&mut self, kind: &Arc<Kind>, value: Value) -> Outcome<()> {
+        self.replace(kind, value, "")
+    }
+
+    /// Replaces the status of an object. What does not change is not written.
+    pub(super) fn update_status(&mut self, kind: &Arc<Kind>, value: Value) -> Outcome<()> {
+        self.replace(kind, value, "status")
+    }
+
+    fn replace(&mut self, kind: &Arc<Kind>, value: Value, subresource: &str) -> Outcome<()> {
+        let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let target = target(kind, &text("namespace"), &text("name"), subresource);
+        let caller = self.caller();
+        verbs::update(&mut self.state, &target, value, &options(), &caller).map(drop)
+    }
+
+    /// Deletes an object; one that is gone already does not matter.
+    pub(super) fn delete(&mut self, kind: &Arc<Kind>, key: &str, propagation: Propagation) -> Outcome<()> {
+        self.delete_with(
+            kind,
+            key,
+            DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() },
+        )
+    }
+
+    pub(super) fn delete_with(&mut self, kind: &Arc<Kind>, key: &str, options: DeleteOptions) -> Outcome<()> {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let target = target(kind, namespace, name, "");
+        let caller = self.caller();
+        match verbs::delete(&mut self.state, &target, &options, &caller) {
+            Err(failure) if failure.code != 404 => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// Binds a pod to a node.
+    pub(super) fn bind(&mut self, pod: &Value, node: &str) -> Outcome<()> {
+        let kind = Desk::kind("", "Pod")?;
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+        let target = target(kind, text("namespace"), text("name"), "binding");
+        let binding = serde_json::json!({"target": {"kind": "Node", "name": node}});
+        let caller = self.caller();
+        verbs::bind(&mut self.state, &target, &binding, &options(), &caller)
+    }
+}
+
+fn options() -> WriteOptions {
+    WriteOptions { manager: MANAGER.to_owned(), ..WriteOptions::default() }
+}
+
+fn target(kind: &Arc<Kind>, namespace: &str, name: &str, subresource: &str) -> Target {
+    Target {
+        kind: kind.clone(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        subresource: subresource.to_owned(),
+    }
+}
+
+/// The key of an object.
+pub(super) fn key(value: &Value) -> String {
+    let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();
+    key_of(text("namespace"), text("name"))
+}

@@ -1,0 +1,160 @@
+//! Disruption budgets: how many pods may be evicted now.
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::desk::Desk;
+use super::pods;
+use crate::selector::LabelSelector;
+use crate::state::time;
+use crate::status::Outcome;
+
+/// An eviction that did not end its pod within this time is forgotten.
+const DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
+
+pub(super) fn reconcile(desk: &mut Desk<'_>, key: &str) -> Outcome<()> {
+    let (kind, pods_kind) = (Desk::kind("policy", "PodDisruptionBudget")?, Desk::kind("", "Pod")?);
+    let Some(mut budget) = desk.read(kind, key) else { return Ok(()) };
+    let prefix = format!("{}/", budget["metadata"]["namespace"].as_str().unwrap_or_default());
+    let selector = LabelSelector::of_object(budget["spec"].get("selector"));
+    let matching: Vec<Value> = desk
+        .state
+        .objects
+        .range(pods_kind.table(), &prefix, "")
+        .filter(|(_, pod)| selector.as_ref().is_some_and(|selector| selector.matches(|key| pod.label(key))))
+        .map(|(_, pod)| pod.value())
+        .collect();
+    let wanted = wanted_by_owners(desk, &matching);
+    let counted = count(&budget, &matching, wanted, desk.now);
+    let status = json!({
+        "observedGeneration": budget["metadata"]["generation"],
+        "disruptionsAllowed": counted.allowed, "currentHealthy": counted.healthy,
+        "desiredHealthy": counted.desired, "expectedPods": counted.expected,
+        "conditions": budget["status"]["conditions"],
+    });
+    budget["status"] = status;
+    if !counted.disrupted.is_empty() {
+        budget["status"]["disruptedPods"] = Value::Object(counted.disrupted);
+    }
+    let (truth, reason) =
+        if counted.allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let condition = json!({
+        "type": "DisruptionAllowed", "status": truth, "reason": reason, "message": "",
+        "lastTransitionTime": time(desk.now), "observedGeneration": budget["metadata"]["generation"],
+    });
+    crate::verbs::set_condition(&mut budget, condition);
+    desk.update_status(kind, budget)
+}
+
+/// How many pods the owners of these pods want together.
+fn wanted_by_owners(desk: &Desk<'_>, pods: &[Value]) -> i64 {
+    let mut owners: HashMap<String, i64> = HashMap::new();
+    let mut single = 0;
+    for pod in pods {
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        let owner = pod["metadata"]["ownerReferences"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|one| one["controller"] == true);
+        let Some(owner) = owner else {
+            single += 1;
+            continue;
+        };
+        let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
+        let group =
+            owner["apiVersion"].as_str().and_then(|text| text.split_once('/')).map_or("", |(group, _)| group);
+        let kind = desk.state.kinds.of_kind(group, owner["kind"].as_str().unwrap_or_default());
+        let found = kind
+            .and_then(|kind| desk.state.read(kind, namespace, owner["name"].as_str().unwrap_or_default()));
+        let replicas = found.and_then(|owner| owner["spec"]["replicas"].as_i64());
+        match replicas {
+            Some(replicas) => {
+                owners.insert(uid, replicas);
+            }
+            None => single += 1,
+        }
+    }
+    single + owners.values().sum::<i64>()
+}
+
+struct Counted {
+    expected: i64,
+    healthy: i64,
+    desired: i64,
+    allowed: i64,
+    disrupted: Map<String, Value>,
+}
+
+/// What a budget allows, given its pods and how many of them are wanted.
+fn count(budget: &Value, matching: &[Value], wanted: i64, now: Timestamp) -> Counted {
+    let spec = &budget["spec"];
+    let disrupted = still_disrupted(&budget["status"]["disruptedPods"], matching, now);
+    let healthy = matching
+        .iter()
+        .filter(|pod| {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            pods::is_ready(pod) && !pods::is_ending(pod) && !disrupted.contains_key(name)
+        })
+        .count();
+    let healthy = i64::try_from(healthy).unwrap_or(i64::MAX);
+    let present = i64::try_from(matching.len()).unwrap_or(i64::MAX);
+    let (expected, desired) = if !spec["maxUnavailable"].is_null() {
+        (wanted, (wanted - pods::share(&spec["maxUnavailable"], wanted, pods::Rounding::Up)).max(0))
+    } else {
+        match &spec["minAvailable"] {
+            Value::String(_) => (wanted, pods::share(&spec["minAvailable"], wanted, pods::Rounding::Up)),
+            Value::Number(number) => (present, number.as_i64().unwrap_or(0)),
+            _ => (present, 1),
+        }
+    };
+    let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+    Counted { expected, healthy, desired, allowed, disrupted }
+}
+
+/// Evictions whose pods have not ended yet.
+fn still_disrupted(disrupted: &Value, matching: &[Value], now: Timestamp) -> Map<String, Value> {
+    let mut still = Map::new();
+    for (name, since) in disrupted.as_object().into_iter().flatten() {
+        let pod = matching.iter().find(|pod| pod["metadata"]["name"] == name.as_str());
+        let recent = since
+            .as_str()
+            .and_then(|since| since.parse::<Timestamp>().ok())
+            .is_some_and(|since| now.duration_since(since) < DISRUPTION_TIMEOUT);
+        if recent && pod.is_some_and(|pod| !pods::is_ending(pod)) {
+            still.insert(name.clone(), since.clone());
+        }
+    }
+    still
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, ready: bool) -> Value {
+        let status = if ready { "True" } else { "False" };
+        json!({"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": status}]}})
+    }
+
+    fn check(spec: Value, ready: usize, unready: usize, expect: (i64, i64, i64)) {
+        let pods: Vec<Value> =
+            (0..ready + unready).map(|number| pod(&number.to_string(), number < ready)).collect();
+        let wanted = i64::try_from(pods.len()).unwrap();
+        let counted = count(&json!({"spec": spec}), &pods, wanted, Timestamp::UNIX_EPOCH);
+        assert_eq!((counted.desired, counted.healthy, counted.allowed), expect);
+    }
+
+    #[test]
+    fn a_budget_allows_what_is_healthy_beyond_what_it_wants() {
+        check(json!({"minAvailable": 2}), 3, 0, (2, 3, 1));
+        check(json!({"minAvailable": 2}), 2, 1, (2, 2, 0));
+        check(json!({"minAvailable": "50%"}), 3, 0, (2, 3, 1));
+        check(json!({"maxUnavailable": 1}), 3, 0, (2, 3, 1));
+        check(json!({"maxUnavailable": 0}), 3, 0, (3, 3, 0));
+        check(json!({"maxUnavailable": "100%"}), 2, 0, (0, 2, 2));
+        check(json!({"minAvailable": 1}), 0, 0, (1, 0, 0));
+    }
+}

@@ -1,0 +1,197 @@
+//! Nodes: their taints say what their conditions say; a node whose lease is not renewed is not ready; pods of nodes that
+//! are gone or out of reach for long go.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::desk::{Desk, key};
+use super::{pods, schedule};
+use crate::cluster::Shared;
+use crate::state::time;
+use crate::status::Outcome;
+use crate::verbs::{DeleteOptions, set_condition};
+
+/// A node whose lease is older than this is not heard of any longer.
+const LEASE_GRACE: SignedDuration = SignedDuration::from_secs(50);
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Brings the taints of a node in line with its conditions.
+pub(super) fn reconcile(desk: &mut Desk<'_>, name: &str) -> Outcome<()> {
+    let kind = Desk::kind("", "Node")?;
+    let Some(mut node) = desk.read(kind, name) else { return Ok(()) };
+    let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let wanted = wanted_taints(&node, taints.clone(), &time(desk.now));
+    if wanted == taints {
+        return Ok(());
+    }
+    if let Some(spec) = node["spec"].as_object_mut() {
+        match wanted.is_empty() {
+            true => spec.remove("taints"),
+            false => spec.insert("taints".into(), Value::Array(wanted)),
+        };
+    }
+    desk.update(kind, node)
+}
+
+fn wanted_taints(node: &Value, mut taints: Vec<Value>, now: &str) -> Vec<Value> {
+    let ready = pods::condition(node, "Ready").and_then(|condition| condition["status"].as_str());
+    let cordoned = node["spec"]["unschedulable"] == true;
+    let rules = [
+        (NOT_READY, "NoSchedule", matches!(ready, Some("False") | None)),
+        (NOT_READY, "NoExecute", ready == Some("False")),
+        (UNREACHABLE, "NoSchedule", ready == Some("Unknown")),
+        (UNREACHABLE, "NoExecute", ready == Some("Unknown")),
+        (UNSCHEDULABLE, "NoSchedule", cordoned),
+    ];
+    for (key, effect, is_wanted) in rules {
+        let present = taints.iter().position(|taint| taint["key"] == key && taint["effect"] == effect);
+        match (present, is_wanted) {
+            (Some(index), false) => {
+                taints.remove(index);
+            }
+            (None, true) => taints.push(json!({"key": key, "effect": effect, "timeAdded": now})),
+            _ => {}
+        }
+    }
+    taints
+}
+
+/// What time alone changes: leases run out, tolerations end, nodes stay gone.
+pub(super) fn watch_over(cluster: &Arc<Shared>) {
+    if cluster.read().objects.count("/nodes") == 0 && cluster.read().objects.count("/pods") == 0 {
+        return;
+    }
+    let mut desk = Desk::of(cluster);
+    if let Err(failure) = lose_touch(&mut desk).and_then(|()| evict(&mut desk)) {
+        tracing::debug!(cluster.id = cluster.name, "Nodes could not be looked after: {}", failure.message);
+    }
+}
+
+/// Marks nodes whose lease is too old.
+fn lose_touch(desk: &mut Desk<'_>) -> Outcome<()> {
+    let (kind, leases) = (Desk::kind("", "Node")?, Desk::kind("coordination.k8s.io", "Lease")?);
+    let names: Vec<Arc<str>> =
+        desk.state.objects.range(kind.table(), "", "").map(|(name, _)| name.clone()).collect();
+    for name in names {
+        let Some(lease) = desk.read(leases, &format!("kube-node-lease/{name}")) else { continue };
+        let renewed = lease["spec"]["renewTime"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        if renewed.is_none_or(|renewed| desk.now.duration_since(renewed) < LEASE_GRACE) {
+            continue;
+        }
+        let Some(mut node) = desk.read(kind, &name) else { continue };
+        let ready = pods::condition(&node, "Ready").cloned();
+        if ready.is_none_or(|ready| ready["status"] == "Unknown") {
+            continue;
+        }
+        let now = time(desk.now);
+        let condition = json!({
+            "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.", "lastHeartbeatTime": lease["spec"]["renewTime"],
+            "lastTransitionTime": now,
+        });
+        set_condition(&mut node, condition);
+        desk.update_status(kind, node)?;
+    }
+    Ok(())
+}
+
+/// Deletes pods whose node is gone, or whose patience with its taints has run out.
+fn evict(desk: &mut Desk<'_>) -> Outcome<()> {
+    let (pod_kind, node_kind) = (Desk::kind("", "Pod")?, Desk::kind("", "Node")?);
+    let nodes: Vec<Value> =
+        desk.state.objects.range(node_kind.table(), "", "").map(|(_, node)| node.value()).collect();
+    let troubled = nodes.iter().any(|node| {
+        node["spec"]["taints"].as_array().into_iter().flatten().any(|taint| taint["effect"] == "NoExecute")
+    });
+    let names: Vec<&str> = nodes.iter().filter_map(|node| node["metadata"]["name"].as_str()).collect();
+    let bound: Vec<Value> = desk
+        .state
+        .objects
+        .range(pod_kind.table(), "", "")
+        .map(|(_, pod)| pod.value())
+        .filter(|pod| !pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty())
+        .collect();
+    for pod in bound {
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        if !names.contains(&node) {
+            let options = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
+            desk.delete_with(pod_kind, &key(&pod), options)?;
+        } else if troubled
+            && !pods::is_ending(&pod)
+            && let Some(node) = nodes.iter().find(|one| one["metadata"]["name"] == node)
+            && is_out_of_patience(&pod, node, desk.now)
+        {
+            desk.delete_with(pod_kind, &key(&pod), DeleteOptions::default())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_out_of_patience(pod: &Value, node: &Value, now: Timestamp) -> bool {
+    let taints = node["spec"]["taints"].as_array();
+    taints.into_iter().flatten().filter(|taint| taint["effect"] == "NoExecute").any(|taint| {
+        let covering: Vec<&Value> = pod["spec"]["tolerations"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|toleration| schedule::tolerates(&json!([toleration]), taint))
+            .collect();
+        if covering.is_empty() {
+            return true;
+        }
+        let patience = covering
+            .iter()
+            .map(|toleration| toleration["tolerationSeconds"].as_i64())
+            .min_by_key(|seconds| seconds.unwrap_or(i64::MAX));
+        let since = taint["timeAdded"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        match (patience.flatten(), since) {
+            (Some(seconds), Some(since)) => now.duration_since(since) >= SignedDuration::from_secs(seconds),
+            _ => false,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(ready: &str, cordoned: bool) -> Value {
+        json!({"spec": {"unschedulable": cordoned}, "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+    }
+
+    #[test]
+    fn taints_follow_conditions() {
+        let keys = |node: &Value, taints: Vec<Value>| -> Vec<String> {
+            let wanted = wanted_taints(node, taints, "now");
+            wanted
+                .iter()
+                .map(|taint| format!("{}:{}", taint["key"], taint["effect"]).replace('"', ""))
+                .collect()
+        };
+        let not_ready = json!({"key": NOT_READY, "effect": "NoSchedule"});
+        assert_eq!(keys(&node("True", false), vec![not_ready]), Vec::<String>::new());
+        assert_eq!(keys(&node("True", true), vec![]), ["node.kubernetes.io/unschedulable:NoSchedule"]);
+        assert_eq!(keys(&node("Unknown", false), vec![]).len(), 2);
+        let own = json!({"key": "mine", "effect": "NoSchedule"});
+        assert_eq!(keys(&node("True", false), vec![own]), ["mine:NoSchedule"]);
+    }
+
+    #[test]
+    fn a_pod_leaves_a_lost_node_when_its_patience_ends() {
+        let since = "2026-01-01T00:00:00Z";
+        let node =
+            json!({"spec": {"taints": [{"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": since}]}});
+        let pod = json!({"spec": {"tolerations": [
+            {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+        ]}});
+        let start: Timestamp = since.parse().unwrap();
+        let after = |seconds| start + SignedDuration::from_secs(seconds);
+        assert!(!is_out_of_patience(&pod, &node, after(299)));
+        assert!(is_out_of_patience(&pod, &node, after(300)));
+        assert!(is_out_of_patience(&json!({"spec": {}}), &node, after(0)));
+    }
+}

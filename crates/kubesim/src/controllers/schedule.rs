@@ -1,0 +1,187 @@
+//! The scheduler: pods that wait are bound to nodes that can take them, the emptiest first.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::desk::Desk;
+use super::pods;
+use crate::state::time;
+use crate::status::Outcome;
+use crate::verbs::set_condition;
+
+/// What a node that does not say otherwise can hold.
+const PODS_MAX: i64 = 110;
+
+pub(super) fn round(desk: &mut Desk<'_>) -> Outcome<()> {
+    let (pod_kind, node_kind) = (Desk::kind("", "Pod")?, Desk::kind("", "Node")?);
+    let mut waiting = Vec::new();
+    let mut taken: BTreeMap<String, i64> = BTreeMap::new();
+    for (_, pod) in desk.state.objects.range(pod_kind.table(), "", "") {
+        let pod = pod.value();
+        if pods::has_ended(&pod) {
+            continue;
+        }
+        match pod["spec"]["nodeName"].as_str().filter(|name| !name.is_empty()) {
+            Some(node) => *taken.entry(node.to_owned()).or_default() += 1,
+            None if waits(&pod) => waiting.push(pod),
+            None => {}
+        }
+    }
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let nodes: Vec<Value> =
+        desk.state.objects.range(node_kind.table(), "", "").map(|(_, node)| node.value()).collect();
+    for mut pod in waiting {
+        let chosen = nodes
+            .iter()
+            .filter(|node| refusal(&pod, node).is_none())
+            .filter_map(|node| {
+                let name = node["metadata"]["name"].as_str()?;
+                let count = taken.get(name).copied().unwrap_or(0);
+                (count < room(node)).then_some((count, name))
+            })
+            .min();
+        if let Some((_, node)) = chosen {
+            desk.bind(&pod, node)?;
+            *taken.entry(node.to_owned()).or_default() += 1;
+        } else {
+            pod_kind.dress(&mut pod);
+            let condition = json!({
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastProbeTime": null,
+                "message": explanation(&pod, &nodes, &taken), "lastTransitionTime": time(desk.now),
+            });
+            set_condition(&mut pod, condition);
+            desk.update_status(pod_kind, pod)?;
+        }
+    }
+    Ok(())
+}
+
+fn waits(pod: &Value) -> bool {
+    !pods::is_ending(pod)
+        && pod["spec"]["schedulerName"] == "default-scheduler"
+        && pod["spec"]["schedulingGates"].as_array().is_none_or(Vec::is_empty)
+}
+
+fn room(node: &Value) -> i64 {
+    match &node["status"]["allocatable"]["pods"] {
+        Value::String(text) => text.parse().unwrap_or(PODS_MAX),
+        Value::Number(number) => number.as_i64().unwrap_or(PODS_MAX),
+        _ => PODS_MAX,
+    }
+}
+
+/// Why a pod cannot go to a node, in the words of the real scheduler.
+pub(super) fn refusal(pod: &Value, node: &Value) -> Option<String> {
+    let tolerated = |taint: &Value| tolerates(&pod["spec"]["tolerations"], taint);
+    if node["spec"]["unschedulable"] == true
+        && !tolerated(&json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}))
+    {
+        return Some("were unschedulable".to_owned());
+    }
+    let taints = node["spec"]["taints"].as_array();
+    for taint in taints.into_iter().flatten() {
+        if matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute")) && !tolerated(taint) {
+            return Some("had untolerated taint(s)".to_owned());
+        }
+    }
+    if selects(pod, node) { None } else { Some("didn't match Pod's node affinity/selector".to_owned()) }
+}
+
+/// Whether a toleration covers a taint.
+pub(super) fn tolerates(tolerations: &Value, taint: &Value) -> bool {
+    tolerations.as_array().into_iter().flatten().any(|toleration| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));
+        let exists = toleration["operator"] == "Exists";
+        (effect.is_empty() || taint["effect"] == effect.as_str())
+            && ((key.is_empty() && exists) || taint["key"] == key.as_str())
+            && (exists || text(&toleration["value"]) == text(&taint["value"]))
+    })
+}
+
+/// Whether the pod's node selector and required affinity choose the node.
+fn selects(pod: &Value, node: &Value) -> bool {
+    let labels = &node["metadata"]["labels"];
+    let selector = pod["spec"]["nodeSelector"].as_object();
+    if !selector.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value)) {
+        return false;
+    }
+    let required = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let Some(terms) = required["nodeSelectorTerms"].as_array() else { return true };
+    terms.iter().any(|term| {
+        let list = |field: &str| term[field].as_array().cloned().unwrap_or_default();
+        let by_field = list("matchFields").iter().all(|one| holds(one, node["metadata"]["name"].as_str()));
+        let by_label = list("matchExpressions").iter().all(|one| {
+            holds(one, labels.get(one["key"].as_str().unwrap_or_default()).and_then(Value::as_str))
+        });
+        by_field && by_label
+    })
+}
+
+fn holds(expression: &Value, value: Option<&str>) -> bool {
+    let values: Vec<&str> =
+        expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let numbers = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
+    match expression["operator"].as_str().unwrap_or_default() {
+        "In" => value.is_some_and(|value| values.contains(&value)),
+        "NotIn" => value.is_none_or(|value| !values.contains(&value)),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
+        "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
+        _ => false,
+    }
+}
+
+fn explanation(pod: &Value, nodes: &[Value], taken: &BTreeMap<String, i64>) -> String {
+    if nodes.is_empty() {
+        return "no nodes available to schedule pods".to_owned();
+    }
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for node in nodes {
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        let full = taken.get(name).copied().unwrap_or(0) >= room(node);
+        let reason =
+            refusal(pod, node).unwrap_or_else(|| if full { "Too many pods" } else { "unknown" }.to_owned());
+        *reasons.entry(reason).or_default() += 1;
+    }
+    let told: Vec<String> = reasons
+        .into_iter()
+        .map(|(reason, count)| {
+            if reason == "Too many pods" {
+                format!("{count} {reason}")
+            } else {
+                format!("{count} node(s) {reason}")
+            }
+        })
+        .collect();
+    format!("0/{} nodes are available: {}.", nodes.len(), told.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tainted_or_cordoned_node_takes_only_what_tolerates_it() {
+        let pod = json!({"spec": {}});
+        let tolerant = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
+        let cordoned = json!({"spec": {"unschedulable": true}});
+        let tainted = json!({"spec": {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}});
+        assert!(refusal(&pod, &json!({"spec": {}})).is_none());
+        for node in [cordoned, tainted] {
+            assert!(refusal(&pod, &node).is_some());
+            assert!(refusal(&tolerant, &node).is_none());
+        }
+    }
+
+    #[test]
+    fn a_node_selector_chooses_by_labels() {
+        let pod = json!({"spec": {"nodeSelector": {"disk": "ssd"}}});
+        assert!(refusal(&pod, &json!({"metadata": {"labels": {"disk": "ssd"}}})).is_none());
+        assert!(refusal(&pod, &json!({"metadata": {"labels": {}}})).is_some());
+    }
+}

@@ -1,0 +1,195 @@
+//! Stateful sets: pods with numbers, one after the other.
+
+use serde_json::{Value, json};
+
+use super::desk::{Desk, key};
+use super::pods;
+use crate::status::Outcome;
+use crate::verbs::Propagation;
+
+const HASH: &str = "controller-revision-hash";
+
+pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
+    let (kind, pod_kind) = (Desk::kind("apps", "StatefulSet")?, Desk::kind("", "Pod")?);
+    let Some(set) = desk.read(kind, at) else { return Ok(()) };
+    let uid = set["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    if set["metadata"]["deletionTimestamp"].is_null() {
+        let owned = desk.controlled(pod_kind, &uid);
+        let hash = revision(&set);
+        match next(&set, &owned, &hash) {
+            Next::Make(numbers) => {
+                for number in numbers {
+                    make(desk, &set, number, &hash)?;
+                }
+            }
+            Next::Take(pod) => desk.delete(pod_kind, &pod, Propagation::Background)?,
+            Next::Wait => {}
+        }
+    }
+    let owned = desk.controlled(pod_kind, &uid);
+    let Some(mut set) = desk.read(kind, at) else { return Ok(()) };
+    set["status"] = status(&set, &owned);
+    desk.update_status(kind, set)
+}
+
+fn revision(set: &Value) -> String {
+    let name = set["metadata"]["name"].as_str().unwrap_or_default();
+    format!("{name}-{}", pods::template_hash(&set["spec"]["template"]))
+}
+
+fn first(set: &Value) -> i64 {
+    set["spec"]["ordinals"]["start"].as_i64().unwrap_or(0)
+}
+
+fn number_of(pod: &Value) -> Option<i64> {
+    pod["metadata"]["name"].as_str()?.rsplit_once('-')?.1.parse().ok()
+}
+
+/// The next thing to do.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Make(Vec<i64>),
+    Take(String),
+    Wait,
+}
+
+/// Pods are made from the lowest number, taken from the highest; unless told otherwise, one at a time.
+fn next(set: &Value, owned: &[Value], hash: &str) -> Next {
+    let start = first(set);
+    let end = start + set["spec"]["replicas"].as_i64().unwrap_or(1);
+    let parallel = set["spec"]["podManagementPolicy"] == "Parallel";
+    let of = |number: i64| owned.iter().find(|pod| number_of(pod) == Some(number));
+    let mut missing = Vec::new();
+    for number in start..end {
+        match of(number) {
+            None => {
+                missing.push(number);
+                if !parallel {
+                    return Next::Make(missing);
+                }
+            }
+            Some(pod) if pods::has_ended(pod) && !pods::is_ending(pod) => return Next::Take(key(pod)),
+            Some(pod) if !parallel && (!pods::is_ready(pod) || pods::is_ending(pod)) => {
+                return replaced(pod, hash);
+            }
+            Some(_) => {}
+        }
+    }
+    if !missing.is_empty() {
+        return Next::Make(missing);
+    }
+    let mut surplus: Vec<&Value> =
+        owned.iter().filter(|pod| number_of(pod).is_none_or(|number| number >= end)).collect();
+    surplus.sort_by_key(|pod| std::cmp::Reverse(number_of(pod)));
+    if let Some(pod) = surplus.first() {
+        return if pods::is_ending(pod) { Next::Wait } else { Next::Take(key(pod)) };
+    }
+    if set["spec"]["updateStrategy"]["type"] == "OnDelete" {
+        return Next::Wait;
+    }
+    let partition = set["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_i64().unwrap_or(0);
+    for number in (start.max(start + partition)..end).rev() {
+        match of(number) {
+            Some(pod) if pods::is_ending(pod) => return Next::Wait,
+            Some(pod) if pod["metadata"]["labels"][HASH] != hash => return Next::Take(key(pod)),
+            Some(pod) if !pods::is_ready(pod) => return Next::Wait,
+            _ => {}
+        }
+    }
+    Next::Wait
+}
+
+/// One that is not ready holds up the others, unless it is of an older template.
+fn replaced(pod: &Value, hash: &str) -> Next {
+    if !pods::is_ending(pod) && pod["metadata"]["labels"][HASH] != hash && !pods::is_ready(pod) {
+        return Next::Take(key(pod));
+    }
+    Next::Wait
+}
+
+fn make(desk: &mut Desk<'_>, set: &Value, number: i64, hash: &str) -> Outcome<()> {
+    let kind = Desk::kind("", "Pod")?;
+    let text = |field: &str| set["metadata"][field].as_str().unwrap_or_default();
+    let name = format!("{}-{number}", text("name"));
+    let mut pod = pods::from_template(set);
+    let labels = &mut pod["metadata"]["labels"];
+    labels[HASH] = json!(hash);
+    labels["statefulset.kubernetes.io/pod-name"] = json!(name);
+    labels["apps.kubernetes.io/pod-index"] = json!(number.to_string());
+    pod["metadata"]["generateName"] = json!(format!("{}-", text("name")));
+    pod["metadata"]["name"] = json!(name);
+    pod["spec"]["hostname"] = json!(name);
+    if let Some(service) = set["spec"]["serviceName"].as_str().filter(|service| !service.is_empty()) {
+        pod["spec"]["subdomain"] = json!(service);
+    }
+    let claim_kind = Desk::kind("", "PersistentVolumeClaim")?;
+    for template in set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten() {
+        let volume = template["metadata"]["name"].as_str().unwrap_or_default();
+        let claim = format!("{volume}-{name}");
+        if desk.state.get(claim_kind, text("namespace"), &claim).is_none() {
+            let mut made = json!({"metadata": template["metadata"], "spec": template["spec"]});
+            made["metadata"]["name"] = json!(claim);
+            desk.create(claim_kind, text("namespace"), made)?;
+        }
+        let mut volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}}));
+        pod["spec"]["volumes"] = Value::Array(volumes);
+    }
+    desk.create(kind, text("namespace"), pod).map(drop)
+}
+
+fn status(set: &Value, owned: &[Value]) -> Value {
+    let hash = revision(set);
+    let active: Vec<&Value> = owned.iter().filter(|pod| pods::is_active(pod)).collect();
+    let ready = active.iter().filter(|pod| pods::is_ready(pod)).count();
+    let updated = active.iter().filter(|pod| pod["metadata"]["labels"][HASH] == hash.as_str()).count();
+    let wanted = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
+    let done = updated == wanted && ready == wanted;
+    let before = set["status"]["currentRevision"].as_str().unwrap_or(&hash);
+    let current = if done { hash.as_str() } else { before };
+    let of_current = active.iter().filter(|pod| pod["metadata"]["labels"][HASH] == current).count();
+    let mut status = json!({
+        "observedGeneration": set["metadata"]["generation"], "replicas": active.len(), "collisionCount": 0,
+        "currentRevision": current, "updateRevision": hash, "availableReplicas": ready,
+    });
+    for (field, value) in
+        [("readyReplicas", ready), ("currentReplicas", of_current), ("updatedReplicas", updated)]
+    {
+        if value != 0 {
+            status[field] = json!(value);
+        }
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(number: i64, hash: &str, ready: bool) -> Value {
+        let status = if ready { "True" } else { "False" };
+        json!({
+            "metadata": {"name": format!("web-{number}"), "labels": {HASH: hash}},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]},
+        })
+    }
+
+    fn set(replicas: i64, policy: &str) -> Value {
+        json!({"metadata": {"name": "web"}, "spec": {"replicas": replicas, "podManagementPolicy": policy}})
+    }
+
+    #[test]
+    fn pods_come_one_after_the_other_unless_told_otherwise() {
+        assert_eq!(next(&set(3, "OrderedReady"), &[], "h"), Next::Make(vec![0]));
+        assert_eq!(next(&set(3, "OrderedReady"), &[pod(0, "h", false)], "h"), Next::Wait);
+        assert_eq!(next(&set(3, "OrderedReady"), &[pod(0, "h", true)], "h"), Next::Make(vec![1]));
+        assert_eq!(next(&set(3, "Parallel"), &[], "h"), Next::Make(vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn the_highest_goes_first() {
+        let owned = [pod(0, "h", true), pod(1, "h", true), pod(2, "h", true)];
+        assert_eq!(next(&set(1, "OrderedReady"), &owned, "h"), Next::Take("web-2".into()));
+        assert_eq!(next(&set(3, "OrderedReady"), &owned, "other"), Next::Take("web-2".into()));
+    }
+}
