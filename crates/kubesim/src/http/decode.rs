@@ -1,4 +1,4 @@
-//! Bodies: read within bounds, JSON or YAML, anything else refused.
+//! Bodies: read within bounds; JSON, YAML, or what kubectl sends in protobuf; anything else refused.
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::HeaderMap;
@@ -6,6 +6,7 @@ use hyper::body::{Body as HttpBody, Bytes};
 use hyper::header::CONTENT_TYPE;
 use serde_json::Value;
 
+use super::protobuf::{self, Unreadable};
 use crate::status::{Failure, Outcome};
 
 /// The largest body that is read, as in the real server.
@@ -38,6 +39,10 @@ pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Outcome<Value> {
     match media_type(headers).as_str() {
         "" | "application/json" | "*/*" => json(body),
         "application/yaml" => yaml(body),
+        "application/vnd.kubernetes.protobuf" => protobuf::object(body).map_err(|error| match error {
+            Unreadable::Damaged => Failure::bad_request("the protobuf body of the request cannot be read"),
+            Unreadable::UnknownKind => unsupported("application/json, application/yaml"),
+        }),
         _ => Err(unsupported("application/json, application/yaml")),
     }
 }

@@ -53,12 +53,16 @@ pub(super) fn store_new(
     }
     metadata::settle_name(target, &mut value)?;
     expect_namespace(state, target, &value)?;
-    metadata::stamp(kind, &mut value, caller)?;
     if kind.status_rule() == StatusRule::Cleared
         && let Some(fields) = value.as_object_mut()
     {
         fields.remove("status");
     }
+    // What the server adds below is nobody's.
+    if tracking == Tracking::Update {
+        apply::track_update(None, &mut value, &options.manager, None, kind.schema(), caller.now);
+    }
+    metadata::stamp(kind, &mut value, caller)?;
     if kind.kind() == "Namespace" {
         (kind.row().default)(&mut value);
     }
@@ -66,9 +70,6 @@ pub(super) fn store_new(
     prepare_with_state(state, target, &mut value, caller)?;
     admit::validate(kind, &value, None)?;
     take_free_name(state, target, &mut value)?;
-    if tracking == Tracking::Update {
-        apply::track_update(None, &mut value, &options.manager, None, kind.schema(), caller.now);
-    }
     metadata::tidy(&mut value);
     let object =
         if options.dry_run { Arc::new(Object::unnumbered(value)) } else { state.put(kind, value)? };

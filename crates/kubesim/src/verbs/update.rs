@@ -62,6 +62,11 @@ pub(super) fn replace(
     expect_unchanged(kind, &old, &value)?;
     let mut new = merge_part(target, &old, value)?;
     metadata::carry_over(&old, &mut new)?;
+    // What the server adds below is nobody's.
+    if tracking == Tracking::Update {
+        let subresource = Some(target.subresource.as_str()).filter(|name| !name.is_empty());
+        apply::track_update(Some(&old), &mut new, &options.manager, subresource, kind.schema(), caller.now);
+    }
     if target.subresource.is_empty() {
         prepare_update(state, kind, &old, &mut new)?;
     }
@@ -72,11 +77,6 @@ pub(super) fn replace(
     count_generation(kind, &old, &mut new);
     admit::validate(kind, &new, Some(&old))?;
     refuse_new_finalizers(kind, &old, &new)?;
-    if tracking == Tracking::Update {
-        let subresource = Some(target.subresource.as_str()).filter(|name| !name.is_empty());
-        apply::track_update(Some(&old), &mut new, &options.manager, subresource, kind.schema(), caller.now);
-        metadata::tidy(&mut new);
-    }
     store(state, target, &old, new, options)
 }
 
