@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use api::clock::SharedClock;
+use api::clock::{SharedClock, SystemClock};
 use hyper::{Request, Response};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,13 @@ pub struct Options {
     pub clock: SharedClock,
     /// Sets apart the random choices of one run from those of another.
     pub seed: u64,
+}
+
+impl Default for Options {
+    /// A cluster in memory that lives by this machine's clock.
+    fn default() -> Options {
+        Options { directory: None, clock: Arc::new(SystemClock), seed: 0 }
+    }
 }
 
 /// A cluster cannot be started.

@@ -10,14 +10,13 @@ use crate::verbs::Propagation;
 
 const HASH: &str = "controller-revision-hash";
 /// A daemon's pods stay whatever the state of their node.
-const TOLERATED: [(&str, &str); 7] = [
+const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
     ("node.kubernetes.io/disk-pressure", "NoSchedule"),
     ("node.kubernetes.io/memory-pressure", "NoSchedule"),
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
-    ("node.kubernetes.io/not-ready", "NoSchedule"),
 ];
 
 pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
@@ -49,7 +48,9 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
             }
         } else {
             misplaced += here.len();
-            for pod in here.iter().filter(|pod| !pods::is_ending(pod)) {
+            // A taint that keeps new pods away does not drive out those that run.
+            let leaving = here.iter().filter(|pod| !pods::is_ending(pod) && must_leave(pod, node));
+            for pod in leaving {
                 desk.delete(pod_kind, &key(pod), Propagation::Background)?;
             }
         }
@@ -64,6 +65,14 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
 
 fn is_on(pod: &Value, node: &str) -> bool {
     pod["spec"]["nodeName"] == node
+}
+
+fn must_leave(pod: &Value, node: &Value) -> bool {
+    let mut without_taints = node.clone();
+    if let Some(taints) = without_taints["spec"]["taints"].as_array_mut() {
+        taints.retain(|taint| taint["effect"] == "NoExecute");
+    }
+    schedule::refusal(pod, &without_taints).is_some()
 }
 
 /// A daemon's pod: meant for one node, and at home on troubled ones.

@@ -1,0 +1,332 @@
+//! The server as its callers meet it: over its port, with a kubeconfig, and after a restart.
+
+#![expect(clippy::unwrap_used, reason = "all of this is a test")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::clock::SystemClock;
+use futures_util::{AsyncBufReadExt, StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
+use kube::api::{
+    Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Client, Config};
+use kubesim::faults::Fault;
+use kubesim::{Cluster, Options};
+use serde_json::{Value, json};
+
+async fn cluster() -> Cluster {
+    Cluster::start("test", Options::default()).await.unwrap()
+}
+
+async fn kept_in(directory: &Path) -> Cluster {
+    let options = Options { directory: Some(directory.to_owned()), clock: Arc::new(SystemClock), seed: 1 };
+    Cluster::start("test", options).await.unwrap()
+}
+
+async fn connect(cluster: &Cluster) -> Client {
+    connect_with(&cluster.kubeconfig()).await
+}
+
+async fn connect_with(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
+}
+
+fn config_map(name: &str, value: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}, "data": {"value": value}})).unwrap()
+}
+
+/// The status code and the body of any request.
+async fn ask(
+    client: &Client,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: impl Into<Vec<u8>>,
+) -> (u16, Value) {
+    let request = hyper::Request::builder().method(method).uri(path).header("Content-Type", content_type);
+    let response = client.send(request.body(Body::from(body.into())).unwrap()).await.unwrap();
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect_bytes().await.unwrap();
+    (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+}
+
+async fn get(client: &Client, path: &str) -> (u16, Value) {
+    ask(client, "GET", path, "application/json", "").await
+}
+
+#[tokio::test]
+async fn a_client_over_the_network_and_one_in_process_see_the_same() {
+    let cluster = cluster().await;
+    let outside: Api<ConfigMap> = Api::default_namespaced(connect(&cluster).await);
+    let inside: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    let made = outside.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
+    assert_eq!(inside.get("a").await.unwrap(), made);
+}
+
+#[tokio::test]
+async fn whoever_does_not_prove_who_they_are_is_refused() {
+    let (cluster, other) = (cluster().await, cluster().await);
+    let foreign = other.kubeconfig();
+    let mut stolen = Kubeconfig::from_yaml(&cluster.kubeconfig()).unwrap();
+    stolen.auth_infos = Kubeconfig::from_yaml(&foreign).unwrap().auth_infos;
+    let mut nobody = stolen.clone();
+    for user in &mut nobody.auth_infos {
+        user.auth_info = Some(kube::config::AuthInfo::default());
+    }
+    for kubeconfig in [stolen, nobody] {
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let (code, status) = get(&Client::try_from(config).unwrap(), "/api/v1/nodes").await;
+        assert_eq!((code, &status["reason"]), (401, &json!("Unauthorized")));
+    }
+}
+
+#[tokio::test]
+async fn a_restarted_cluster_continues_where_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = kept_in(directory.path()).await;
+    let (url, kubeconfig) = (before.url(), before.kubeconfig());
+    let maps: Api<ConfigMap> = Api::default_namespaced(before.client());
+    let kept = maps.create(&PostParams::default(), &config_map("kept", "1")).await.unwrap();
+    maps.create(&PostParams::default(), &config_map("gone", "1")).await.unwrap();
+    maps.delete("gone", &DeleteParams::default()).await.unwrap();
+    before.stop().await;
+    drop(before);
+
+    let after = kept_in(directory.path()).await;
+    assert_eq!((after.url(), after.kubeconfig()), (url, kubeconfig.clone()));
+    let maps: Api<ConfigMap> = Api::default_namespaced(connect_with(&kubeconfig).await);
+    assert_eq!(maps.get("kept").await.unwrap(), kept);
+    assert_eq!(maps.get_opt("gone").await.unwrap(), None);
+    // Whoever watched before has to list again.
+    let old = kept.metadata.resource_version.unwrap();
+    let mut events = maps.watch(&WatchParams::default(), &old).await.unwrap().boxed();
+    let first = events.try_next().await.unwrap().unwrap();
+    assert!(matches!(first, WatchEvent::Error(status) if status.code == 410));
+}
+
+#[tokio::test]
+async fn a_watch_tells_every_change_in_order_and_starts_with_what_is_there() {
+    let cluster = cluster().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(connect(&cluster).await);
+    maps.create(&PostParams::default(), &config_map("old", "1")).await.unwrap();
+    let path = "/api/v1/namespaces/default/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&fieldSelector=metadata.name%21%3Dkube-root-ca.crt";
+    let request = hyper::Request::get(path).body(Vec::new()).unwrap();
+    let mut lines = cluster.client().request_stream(request).await.unwrap().lines();
+    let mut next =
+        async || -> Value { serde_json::from_str(&lines.try_next().await.unwrap().unwrap()).unwrap() };
+    let first = next().await;
+    assert_eq!((&first["type"], &first["object"]["metadata"]["name"]), (&json!("ADDED"), &json!("old")));
+    let bookmark = next().await;
+    assert_eq!(bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    maps.patch("old", &PatchParams::default(), &Patch::Merge(json!({"data": {"value": "2"}}))).await.unwrap();
+    maps.delete("old", &DeleteParams::default()).await.unwrap();
+    assert_eq!(next().await["type"], "MODIFIED");
+    assert_eq!(next().await["type"], "DELETED");
+}
+
+#[tokio::test]
+async fn a_watcher_that_never_reads_costs_nothing_and_learns_that_it_is_too_late() {
+    let cluster = cluster().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    let start = maps.create(&PostParams::default(), &config_map("a", "0")).await.unwrap();
+    let from = start.metadata.resource_version.unwrap();
+    let mut events = maps.watch(&WatchParams::default(), &from).await.unwrap().boxed();
+    for value in 0..1_200 {
+        let change = json!({"data": {"value": value.to_string()}});
+        maps.patch("a", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    }
+    let first = events.try_next().await.unwrap().unwrap();
+    assert!(matches!(first, WatchEvent::Error(status) if status.code == 410 && status.reason == "Expired"));
+}
+
+#[tokio::test]
+async fn ten_thousand_objects_are_listed_whole_and_in_pages() {
+    let cluster = cluster().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    for number in 0..10_000 {
+        maps.create(&PostParams::default(), &config_map(&format!("m{number:05}"), "1")).await.unwrap();
+    }
+    let outside: Api<ConfigMap> = Api::default_namespaced(connect(&cluster).await);
+    assert_eq!(outside.list(&ListParams::default()).await.unwrap().items.len(), 10_001);
+    let mut names = Vec::new();
+    let mut params = ListParams::default().limit(999);
+    loop {
+        let page = outside.list(&params).await.unwrap();
+        names.extend(page.items.into_iter().filter_map(|map| map.metadata.name));
+        // A change between pages is not seen: the pages are of one moment.
+        maps.delete(names.last().unwrap(), &DeleteParams::default()).await.unwrap();
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => break,
+        }
+    }
+    assert_eq!(names.len(), 10_001);
+    assert!(names.is_sorted());
+}
+
+#[tokio::test]
+async fn bad_requests_get_a_status_that_says_why() {
+    let cluster = cluster().await;
+    let client = connect(&cluster).await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let large = format!("{{\"data\":\"{}\"}}", "x".repeat(4 << 20));
+    for (method, path, content_type, body, expect) in [
+        ("POST", maps, "application/json", "{".to_owned(), (400, "BadRequest")),
+        ("POST", maps, "application/yaml", "a: [".to_owned(), (400, "BadRequest")),
+        ("POST", maps, "application/json", large, (413, "RequestEntityTooLarge")),
+        (
+            "POST",
+            maps,
+            "application/vnd.kubernetes.protobuf",
+            "k8s\0".to_owned(),
+            (415, "UnsupportedMediaType"),
+        ),
+        ("POST", maps, "application/json", "[]".to_owned(), (400, "BadRequest")),
+        ("GET", "/api/v1/pods?labelSelector=a%20in", "", String::new(), (400, "BadRequest")),
+        ("GET", "/api/v1/pods?fieldSelector=nonsense", "", String::new(), (400, "BadRequest")),
+        ("GET", "/api/v1/pods?continue=abc&limit=1", "", String::new(), (400, "BadRequest")),
+        ("GET", "/api/v1/nothings", "", String::new(), (404, "NotFound")),
+        ("PUT", maps, "application/json", "{}".to_owned(), (405, "MethodNotAllowed")),
+    ] {
+        let (code, status) = ask(&client, method, path, content_type, body).await;
+        assert_eq!(
+            (code, status["reason"].as_str().unwrap_or_default()),
+            expect,
+            "{method} {path}: {status}"
+        );
+    }
+}
+
+/// What a kubelet would do: the node is ready, its pods run.
+async fn bring_to_life(client: &Client, node: &str) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let made = serde_json::from_value(json!({"metadata": {"name": node}})).unwrap();
+    nodes.create(&PostParams::default(), &made).await.unwrap();
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    nodes.patch_status(node, &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
+}
+
+async fn run_pods(client: &Client, count: usize) -> Vec<String> {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let mut running = Vec::new();
+    let mut events = pods.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    while running.len() < count {
+        let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = events.try_next().await.unwrap().unwrap()
+        else {
+            continue;
+        };
+        let name = pod.metadata.name.unwrap();
+        if running.contains(&name) || pod.spec.unwrap().node_name.is_none() {
+            continue;
+        }
+        let status =
+            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        running.push(name);
+    }
+    running
+}
+
+fn deployment(replicas: i32) -> Deployment {
+    serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+            },
+        },
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_deployment_gets_pods_a_budget_guards_them_and_they_go_with_it() {
+    let cluster = cluster().await;
+    let client = connect(&cluster).await;
+    bring_to_life(&client, "one").await;
+    let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    deployments.create(&PostParams::default(), &deployment(2)).await.unwrap();
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    assert_eq!(ask(&client, "POST", path, "application/json", budget.to_string()).await.0, 201);
+    let names = run_pods(&client, 2).await;
+    let rolled_out =
+        |found: Option<&Deployment>| found.and_then(|one| one.status.as_ref()?.available_replicas) == Some(2);
+    await_condition(deployments.clone(), "web", rolled_out).await.unwrap();
+
+    let refused = pods.evict(&names[0], &EvictParams::default()).await.unwrap_err();
+    let kube::Error::Api(status) = refused else { panic!("{refused}") };
+    assert_eq!(status.code, 429);
+    assert!(
+        status.details.unwrap().causes[0].message.contains("needs 2 healthy pods"),
+        "the budget is named"
+    );
+
+    let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::background() };
+    let uid = pods.get(&names[0]).await.unwrap().metadata.uid.unwrap();
+    deployments.delete("web", &now).await.unwrap();
+    // Garbage collection gives the pods their grace; a kubelet would end it.
+    let ending = |pod: Option<&Pod>| pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some());
+    await_condition(pods.clone(), &names[0], ending).await.unwrap();
+    pods.delete(&names[0], &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() })
+        .await
+        .unwrap();
+    await_condition(pods, &names[0], conditions::is_deleted(&uid)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deleted_namespace_takes_its_contents_along() {
+    let cluster = cluster().await;
+    let client = connect(&cluster).await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let made = serde_json::from_value(json!({"metadata": {"name": "short"}})).unwrap();
+    let uid = namespaces.create(&PostParams::default(), &made).await.unwrap().metadata.uid.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "short");
+    maps.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
+    namespaces.delete("short", &DeleteParams::default()).await.unwrap();
+    await_condition(namespaces, "short", conditions::is_deleted(&uid)).await.unwrap();
+    assert_eq!(maps.list(&ListParams::default()).await.unwrap().items, []);
+}
+
+#[tokio::test]
+async fn faults_hit_one_cluster_and_end_when_told() {
+    let (cluster, neighbour) = (cluster().await, cluster().await);
+    let client = connect(&cluster).await;
+    let faults = cluster.faults();
+    faults.next_times(Fault::TooManyRequests { retry_after_seconds: 7 }, 1);
+    let (code, status) = get(&client, "/api/v1/nodes").await;
+    assert_eq!((code, &status["details"]["retryAfterSeconds"]), (429, &json!(7)));
+    faults.next_times(Fault::InternalError, 1);
+    assert_eq!(get(&client, "/api/v1/nodes").await.0, 500);
+    for fault in [Fault::ConnectionReset, Fault::Unreachable] {
+        faults.always(fault);
+        let request = hyper::Request::get("/api/v1/nodes").body(Body::empty()).unwrap();
+        assert!(client.send(request).await.is_err(), "{fault:?}");
+        assert_eq!(get(&connect(&neighbour).await, "/api/v1/nodes").await.0, 200);
+        faults.clear();
+    }
+    assert_eq!(get(&client, "/api/v1/nodes").await.0, 200);
+
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let mut events = maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    assert!(events.try_next().await.unwrap().is_some());
+    faults.drop_watches();
+    let end = tokio::time::timeout(Duration::from_secs(5), events.try_next()).await.unwrap();
+    assert!(matches!(end, Ok(None) | Err(_)));
+}
