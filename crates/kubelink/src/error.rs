@@ -172,6 +172,9 @@ pub enum Failure {
     },
 }
 
+/// How a message of code 500 begins that is about the object and not about the server.
+const NOT_OF_THE_SCHEMA: [&str; 2] = ["failed to create typed patch object", "failed to convert new object"];
+
 impl Failure {
     /// Whether trying again can help.
     pub fn class(&self) -> Class {
@@ -246,8 +249,8 @@ impl Failure {
             409 => Failure::Conflict { message },
             410 => Failure::Gone { message },
             429 => Failure::TooManyRequests { retry_after, message },
-            // How an API server says that a field which is applied is not in the schema.
-            500 if message.starts_with("failed to create typed patch object") => {
+            // How an API server says that what is applied does not fit the schema of its kind.
+            500 if NOT_OF_THE_SCHEMA.iter().any(|words| message.starts_with(words)) => {
                 Failure::Invalid { code, message }
             }
             code if code >= 500 => Failure::Server { code, retry_after, message },
@@ -331,6 +334,13 @@ mod tests {
         check(503, "ServiceUnavailable", Class::Transient);
         check(504, "Timeout", Class::Transient);
         check(405, "MethodNotAllowed", Class::Terminal);
+    }
+
+    #[test]
+    fn an_object_that_does_not_fit_is_not_the_servers_failure() {
+        let words = "failed to create typed patch object (x/b; /v1, Kind=ConfigMap): .daata: field not declared in schema";
+        let failure = Failure::of_status(Status::failure(words, "").with_code(500));
+        assert_eq!(failure.class(), Class::Terminal, "{failure}");
     }
 
     #[test]

@@ -20,6 +20,9 @@ use crate::progress::Progress;
 /// A watch ends by itself after this time and is taken up where it was; a dead connection is noticed by then.
 const WATCH_SECONDS: u32 = 120;
 
+/// An API server that has just started may refuse for a moment what it allowed before. So often in a row it is believed.
+const DOUBTS_MAX: u32 = 4;
+
 /// A set of objects as the API server last told it.
 pub(crate) struct Watched<K> {
     link: Link,
@@ -29,6 +32,7 @@ pub(crate) struct Watched<K> {
     objects: BTreeMap<String, K>,
     listing: BTreeMap<String, K>,
     listed: bool,
+    doubts: u32,
 }
 
 impl<K> Watched<K>
@@ -45,7 +49,7 @@ where
     ) -> Self {
         let stream = watch(api, config.timeout(WATCH_SECONDS)).backoff(Pace::default()).boxed();
         let (objects, listing) = (BTreeMap::new(), BTreeMap::new());
-        Watched { link: link.clone(), verb, target, stream, objects, listing, listed: false }
+        Watched { link: link.clone(), verb, target, stream, objects, listing, listed: false, doubts: 0 }
     }
 
     /// The objects, by `namespace/name`. Empty until the first [`Watched::changed`] has returned.
@@ -64,7 +68,7 @@ where
                 }
                 Some(Ok(Event::InitDone)) => {
                     self.objects = std::mem::take(&mut self.listing);
-                    self.listed = true;
+                    (self.listed, self.doubts) = (true, 0);
                     return Ok(());
                 }
                 Some(Ok(Event::Apply(object))) => {
@@ -78,9 +82,12 @@ where
                 Some(Err(error)) => {
                     let failure = Failure::of_watch(error);
                     let error = self.link.error(self.verb, &self.target, failure);
-                    if error.failure.class() == Class::Terminal {
+                    let denied = matches!(error.failure, Failure::Unauthorized | Failure::Forbidden { .. });
+                    let doubtful = denied && self.listed && self.doubts < DOUBTS_MAX;
+                    if error.failure.class() == Class::Terminal && !doubtful {
                         return Err(error);
                     }
+                    self.doubts += u32::from(denied);
                     progress.say(
                         &self.target,
                         format!("watch interrupted, trying again: {}", crate::error::chain(&error)),

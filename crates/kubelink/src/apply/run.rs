@@ -207,7 +207,7 @@ fn params(options: &ApplyOptions) -> PatchParams {
     params
 }
 
-/// Tries each object as a dry run, where its kind and namespace are there already, and learns what was there before.
+/// Looks at what is there, and tries each object as a dry run, where its kind and namespace are there already.
 async fn check(
     link: &Link,
     planned: &mut [Planned],
@@ -217,33 +217,32 @@ async fn check(
     let namespaces: Vec<String> =
         planned.iter().filter(|it| it.rank == Rank::Namespace).map(|it| it.target.name.clone()).collect();
     let mut failures = Vec::new();
+    let set = options.set.as_ref().map(SetName::id);
     for it in planned.iter_mut().filter(|it| !it.new_kind) {
         progress.say(it.target.to_string(), "checking by a dry run");
+        let seen = link.get(&it.target).await.map_err(stopped)?;
+        let other = seen
+            .as_ref()
+            .and_then(|seen| seen.labels().get(PART_OF))
+            .filter(|other| set.as_ref() != Some(*other));
+        if let (Some(other), Some(_)) = (other, &set) {
+            let why = format!("it belongs to another apply-set, {other}");
+            failures.push(link.error("apply", &it.target, Failure::Refusal { why }));
+            continue;
+        }
+        it.before = seen.map(|seen| (seen.uid(), seen.resource_version()));
         let mut params = params(options);
         params.dry_run = true;
-        let api = it.target.api(link);
-        match api.patch(&it.target.name, &params, &Patch::Apply(&it.object)).await {
-            // An object that would be created comes back without a resourceVersion.
-            Ok(seen) => {
-                it.before = seen
-                    .resource_version()
-                    .filter(|version| !version.is_empty())
-                    .map(|version| (seen.uid(), Some(version)));
-            }
-            Err(error) => {
-                let failure = link.failed("apply", &it.target, error);
-                let comes =
-                    it.target.namespace.as_ref().is_some_and(|namespace| namespaces.contains(namespace));
-                let no_dry_run = matches!(&failure.failure, Failure::Invalid { message, .. } if message.contains("does not support dry run"));
-                match failure.failure.class() {
-                    _ if failure.is_not_found() && comes => {}
-                    _ if no_dry_run => {
-                        it.before = before(link, &it.target).await.map_err(stopped)?;
-                    }
-                    Class::Terminal => failures.push(failure),
-                    Class::Transient => return Err(stopped(failure)),
-                }
-            }
+        let tried = it.target.api(link).patch(&it.target.name, &params, &Patch::Apply(&it.object)).await;
+        let Err(error) = tried else { continue };
+        let failure = failed(link, it, error);
+        let comes = it.target.namespace.as_ref().is_some_and(|namespace| namespaces.contains(namespace));
+        let says = |words: &str| matches!(&failure.failure, Failure::Invalid { message, .. } if message.contains(words));
+        match failure.failure.class() {
+            // It cannot be tried before its namespace is there, or by a webhook that knows no dry run.
+            _ if failure.is_not_found() && comes || says("does not support dry run") => {}
+            Class::Terminal => failures.push(failure),
+            Class::Transient => return Err(stopped(failure)),
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(ApplyError::Refused { failures }) }
@@ -253,8 +252,14 @@ fn stopped(failure: LinkError) -> ApplyError {
     ApplyError::Stopped { done: Applied::default(), failure }
 }
 
-async fn before(link: &Link, target: &Target) -> Result<Option<(Option<String>, Option<String>)>, LinkError> {
-    Ok(link.get(target).await?.map(|seen| (seen.uid(), seen.resource_version())))
+/// An API server's words about an invalid object may quote it, and a Secret must not be quoted.
+fn failed(link: &Link, it: &Planned, error: kube::Error) -> LinkError {
+    let mut failed = link.failed("apply", &it.target, error);
+    let secret = it.target.resource.group.is_empty() && it.target.resource.kind == "Secret";
+    if let (Failure::Invalid { message, .. }, true) = (&mut failed.failure, secret) {
+        "its words are not shown, because they may quote the Secret".clone_into(message);
+    }
+    failed
 }
 
 async fn write(link: &Link, it: &Planned, options: &ApplyOptions) -> Result<Effect, LinkError> {
@@ -267,7 +272,7 @@ async fn write(link: &Link, it: &Planned, options: &ApplyOptions) -> Result<Effe
             Err(kube::Error::Api(status)) if status.code == 404 && it.new_kind && Instant::now() < until => {
                 sleep(Duration::from_millis(100)).await;
             }
-            Err(error) => return Err(link.failed("apply", &it.target, error)),
+            Err(error) => return Err(failed(link, it, error)),
         }
     }
 }

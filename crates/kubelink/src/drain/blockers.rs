@@ -46,22 +46,27 @@ pub(crate) struct Held<'a> {
     pub(crate) name: &'a str,
     pub(crate) pod: &'a Pod,
     pub(crate) because: &'a str,
+    /// Whether the server named a budget as the cause.
+    pub(crate) by_budget: bool,
 }
 
 /// Groups what is held by the budgets that hold it. `budgets` are those of the pods' namespaces, if they could be read.
 pub(crate) fn blockers(held: &[Held<'_>], budgets: &[PodDisruptionBudget]) -> Vec<Blocker> {
     let mut grouped: BTreeMap<(Vec<String>, &str), Vec<String>> = BTreeMap::new();
-    for Held { name, pod, because } in held {
+    for Held { name, pod, because, by_budget } in held {
         let namespace = pod.namespace().unwrap_or_default();
-        let mut names: Vec<String> = budgets
-            .iter()
-            .filter(|budget| {
-                budget.namespace().as_deref() == Some(&namespace)
-                    && allows_none(budget)
-                    && covers(budget, pod)
-            })
-            .map(|budget| format!("{namespace}/{}", budget.name_any()))
-            .collect();
+        // Two budgets for one pod are refused whatever they allow.
+        let too_many = because.contains("more than one PodDisruptionBudget");
+        let holds = |budget: &&PodDisruptionBudget| {
+            budget.namespace().as_deref() == Some(&namespace)
+                && (too_many || allows_none(budget))
+                && covers(budget, pod)
+        };
+        let mut names: Vec<String> = Vec::new();
+        if *by_budget || too_many {
+            let found = budgets.iter().filter(holds);
+            names.extend(found.map(|budget| format!("{namespace}/{}", budget.name_any())));
+        }
         if names.is_empty() {
             names.extend(budget_in(because).map(|name| format!("{namespace}/{name}")));
         }
@@ -151,6 +156,16 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_with_two_budgets_is_held_by_both_and_a_busy_server_is_no_budget() {
+        let front = pod(json!({"app": "web"}));
+        let budgets = ["one", "two"].map(|name| budget(name, json!({"matchLabels": {"app": "web"}}), 1));
+        let because = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        let held = |because| [Held { name: "web/p", pod: &front, because, by_budget: false }];
+        assert_eq!(blockers(&held(because), &budgets)[0].budgets, ["web/one", "web/two"]);
+        assert!(blockers(&held("slow down"), &budgets)[0].budgets.is_empty());
+    }
+
+    #[test]
     fn the_budgets_that_allow_nothing_are_named_with_their_pods() {
         let front = pod(json!({"app": "web"}));
         let back = pod(json!({"app": "db"}));
@@ -160,9 +175,9 @@ mod tests {
         ];
         let because = "The disruption budget db-budget needs 1 healthy pods and has 1 currently";
         let held = [
-            Held { name: "web/front-1", pod: &front, because: "no" },
-            Held { name: "web/front-2", pod: &front, because: "no" },
-            Held { name: "web/back-1", pod: &back, because },
+            Held { name: "web/front-1", pod: &front, because: "no", by_budget: true },
+            Held { name: "web/front-2", pod: &front, because: "no", by_budget: true },
+            Held { name: "web/back-1", pod: &back, because, by_budget: true },
         ];
         let found: Vec<_> = blockers(&held, &budgets).iter().map(ToString::to_string).collect();
         assert_eq!(

@@ -39,7 +39,7 @@ pub(super) enum End {
 #[derive(Debug)]
 enum Stage {
     /// Refused or failed `pace` times; not before `at`.
-    Later { pace: Pace, at: Instant, because: String },
+    Later { pace: Pace, at: Instant, because: String, by_budget: bool },
     /// The call is under way.
     Asked { pace: Pace },
     /// Granted; its end is a matter of its grace period.
@@ -172,8 +172,8 @@ impl<'a> Run<'a> {
     /// Asks for the evictions that are due, and says when the next one will be.
     fn ask(&mut self, now: Instant) -> Option<Instant> {
         let mut next_try: Option<Instant> = None;
-        let pods: Vec<Pod> = self.watched.objects().values().cloned().collect();
-        for pod in pods.iter().filter(|pod| fate(pod, self.options) == Fate::Evict) {
+        let mut due: Vec<(String, Pace, BoxFuture<'static, Answer>)> = Vec::new();
+        for pod in self.watched.objects().values().filter(|pod| fate(pod, self.options) == Fate::Evict) {
             let pace = match self.stages.get(&uid(pod)) {
                 Some(Stage::Asked { .. } | Stage::Granted) => continue,
                 Some(Stage::Later { at, .. }) if *at > now => {
@@ -183,11 +183,15 @@ impl<'a> Run<'a> {
                 Some(Stage::Later { pace, .. }) => pace.clone(),
                 None => Pace::default(),
             };
-            if self.asked.len() >= EVICTIONS_MAX {
+            // The rest has its turn when an answer is in.
+            if self.asked.len() + due.len() >= EVICTIONS_MAX {
                 break;
             }
-            self.stages.insert(uid(pod), Stage::Asked { pace });
-            self.asked.push(self.eviction(pod));
+            due.push((uid(pod), pace, self.eviction(pod)));
+        }
+        for (uid, pace, eviction) in due {
+            self.stages.insert(uid, Stage::Asked { pace });
+            self.asked.push(eviction);
         }
         next_try
     }
@@ -217,10 +221,9 @@ impl<'a> Run<'a> {
         let Answer { uid, name, result } = answer;
         let about = format!("pod {name}");
         let Some(Stage::Asked { mut pace }) = self.stages.remove(&uid) else { return Ok(()) };
-        let because = match &result {
+        let cause = match &result {
             Err(kube::Error::Api(status)) => {
-                let causes = status.details.iter().flat_map(|details| &details.causes);
-                causes.map(|cause| cause.message.clone()).find(|message| !message.is_empty())
+                status.details.iter().flat_map(|details| &details.causes).next().cloned()
             }
             _ => None,
         };
@@ -240,16 +243,17 @@ impl<'a> Run<'a> {
                 if failure.class() == Class::Terminal && !ends_anyway {
                     return Err(self.link.error("evict", about, failure));
                 }
-                let budget = matches!(failure, Failure::TooManyRequests { .. });
+                let by_budget = cause.as_ref().is_some_and(|cause| cause.reason == "DisruptionBudget");
                 let error = self.link.error("evict", &about, failure);
                 let asked_pause = error.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX);
-                let because = because.unwrap_or_else(|| error.failure.to_string());
-                if budget {
+                let told = cause.map(|cause| cause.message).filter(|message| !message.is_empty());
+                let because = told.unwrap_or_else(|| error.failure.to_string());
+                if by_budget || because.contains("PodDisruptionBudget") {
                     self.learn_budgets(name.split('/').next().unwrap_or_default()).await;
                 }
                 self.progress.say(about, format!("cannot be evicted yet: {because}"));
                 let at = Instant::now() + pace.pause().max(asked_pause);
-                self.stages.insert(uid, Stage::Later { pace, at, because });
+                self.stages.insert(uid, Stage::Later { pace, at, because, by_budget });
             }
         }
         Ok(())
@@ -281,15 +285,17 @@ impl<'a> Run<'a> {
             .iter()
             .filter_map(|name| {
                 let pod = self.watched.objects().get(name)?;
-                let because = match self.stages.get(&uid(pod)) {
+                let stage = self.stages.get(&uid(pod));
+                let because = match stage {
                     _ if !crate::target::held_by(&pod.metadata).is_empty() => "its finalizers keep it",
+                    _ if pod.metadata.deletion_timestamp.is_some() => "its grace period has not ended",
                     Some(Stage::Later { because, .. }) => because.as_str(),
                     Some(Stage::Granted) => "its grace period has not ended",
-                    _ if pod.metadata.deletion_timestamp.is_some() => "its grace period has not ended",
                     Some(Stage::Asked { .. }) => "its eviction is unanswered",
                     None => "its eviction has not been asked for",
                 };
-                Some(Held { name, pod, because })
+                let by_budget = matches!(stage, Some(Stage::Later { by_budget: true, .. }));
+                Some(Held { name, pod, because, by_budget })
             })
             .collect();
         let budgets: Vec<PodDisruptionBudget> = self.budgets.values().flatten().cloned().collect();

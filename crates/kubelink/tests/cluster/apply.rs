@@ -153,6 +153,32 @@ async fn fields_of_another_manager_are_taken_only_by_force() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_belongs_to_another_set_is_not_taken_from_it() {
+    let Some(world) = world("apply-theirs") else { return };
+    applied(&world, &[map("a", "1")], Some("first")).await.unwrap();
+    let error = applied(&world, &[map("a", "2")], Some("second")).await.unwrap_err();
+    assert!(error.to_string().contains("it belongs to another apply-set"), "{error}");
+    assert_eq!(maps(&world).await, [("a".into(), "1".into())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_value_of_a_secret_shows_in_an_error() {
+    let Some(world) = world("apply-secret") else { return };
+    let secret =
+        |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": data});
+    for data in [
+        json!({"key": ["hunter2"]}),
+        json!({"key": "hunter2!"}),
+        json!("hunter2"),
+        json!({"key": {"hunter2": 1}}),
+    ] {
+        let error = applied(&world, &[secret(data)], None).await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        assert_eq!(error.class(), Class::Terminal, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_config_map_that_is_not_a_set_is_not_made_one() {
     let Some(world) = world("apply-set") else { return };
     let _: ConfigMap =

@@ -20,23 +20,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Kubelet, World, pod, world};
 
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-fn options(limit: Duration) -> DrainOptions {
+pub(crate) fn options(limit: Duration) -> DrainOptions {
     DrainOptions::new(Holder::new("manifest-1", "a test"), limit)
 }
 
-async fn drained(world: &World, node: &str, options: &DrainOptions) -> Result<Drained, DrainError> {
+pub(crate) async fn drained(
+    world: &World,
+    node: &str,
+    options: &DrainOptions,
+) -> Result<Drained, DrainError> {
     drain(&world.link, node, options, &Progress::silent(), &CancellationToken::new()).await
 }
 
-async fn is_cordoned(world: &World, node: &str) -> (bool, Option<String>) {
+pub(crate) async fn is_cordoned(world: &World, node: &str) -> (bool, Option<String>) {
     let node = Api::<Node>::all(world.client()).get(node).await.unwrap();
     let unschedulable = node.spec.as_ref().unwrap().unschedulable.unwrap_or(false);
     (unschedulable, node.annotations().get(CORDONED_BY).cloned())
 }
 
-async fn pods_on(world: &World, node: &str) -> Vec<String> {
+pub(crate) async fn pods_on(world: &World, node: &str) -> Vec<String> {
     let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let found = Api::<Pod>::all(world.client()).list(&params).await.unwrap();
     found.items.iter().map(ResourceExt::name_any).collect()
@@ -254,59 +258,6 @@ async fn a_drain_held_by_a_budget_names_it_and_cancelled_ends_within_five_second
     let budgets: Api<PodDisruptionBudget> = world.api();
     budgets.delete("web-budget", &Default::default()).await.unwrap();
     assert_eq!(drained(&world, &node, &options(LIMIT)).await.unwrap().evicted.len(), 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_drain_says_so_when_the_cordon_cannot_be_undone() {
-    let Some(world) = world("drain-lost") else { return };
-    let node = world.node("a").await;
-    let owner = world.owner().await;
-    world.pod(&node, "stays", Some(&owner)).await;
-    let cancel = CancellationToken::new();
-    let granted = Arc::new(tokio::sync::Notify::new());
-    let notify = granted.clone();
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
-        if note.sentence.contains("granted") {
-            notify.notify_one();
-        }
-    });
-    let long = options(LIMIT);
-    let work = drain(&world.link, &node, &long, &progress, &cancel);
-    let cancelled = async {
-        granted.notified().await;
-        world.tap.cut_before(1);
-        cancel.cancel();
-    };
-    let (end, ()) = tokio::join!(work, cancelled);
-    let Err(DrainError::Cancelled { cordon: CordonLeft::Standing(_), evicted, .. }) = end else {
-        panic!("{end:?}")
-    };
-    assert_eq!(evicted.len(), 1);
-    world.tap.mend();
-    assert_eq!(
-        is_cordoned(&world, &node).await,
-        (true, Some("manifest-1".to_owned())),
-        "the record is there"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_drain_on_a_node_that_another_cordoned_leaves_the_cordon_when_cancelled() {
-    let Some(world) = world("drain-other") else { return };
-    let node = world.node("a").await;
-    let owner = world.owner().await;
-    world.pod(&node, "ends-never", Some(&owner)).await;
-    Api::<Node>::all(world.client()).cordon(&node).await.unwrap();
-    let cancel = CancellationToken::new();
-    let stop = cancel.clone();
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
-        if note.sentence.contains("granted") {
-            stop.cancel();
-        }
-    });
-    let end = drain(&world.link, &node, &options(LIMIT), &progress, &cancel).await;
-    let Err(DrainError::Cancelled { cordon: CordonLeft::NotOurs, .. }) = end else { panic!("{end:?}") };
-    assert_eq!(is_cordoned(&world, &node).await, (true, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]

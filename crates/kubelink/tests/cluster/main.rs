@@ -8,6 +8,7 @@ mod support;
 mod apply;
 mod cordon;
 mod drain;
+mod drain_faults;
 mod facts;
 mod link;
 mod objects;

@@ -17,7 +17,7 @@ mod tap;
 
 pub(crate) use kubelet::Kubelet;
 pub(crate) use logs::LogServer;
-pub(crate) use tap::Tap;
+pub(crate) use tap::{Fault, Tap};
 
 /// A namespace on the shared cluster, and a link to it.
 pub(crate) struct World {

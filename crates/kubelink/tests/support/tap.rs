@@ -7,9 +7,30 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use kubelink::link::{AnswerBody, Wire};
+use tokio::sync::Notify;
 use tower::{BoxError, Layer, Service};
+
+/// What can happen to a request on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// 429 with Retry-After: 1 and a plain text, as priority and fairness answers.
+    Throttled,
+    /// 500.
+    Error,
+    /// The connection breaks.
+    Reset,
+    /// It reaches the server a second late.
+    Late,
+}
+
+struct Disturbance {
+    part: &'static str,
+    fault: Fault,
+    times: usize,
+}
 
 /// Requests since the start, as `METHOD path?query`; the n-th fails if asked to, before or after it took effect.
 #[derive(Clone, Default)]
@@ -18,6 +39,8 @@ pub(crate) struct Tap {
     fail_at: Arc<AtomicUsize>,
     lose_answer: Arc<AtomicUsize>,
     delay_ms: Arc<AtomicU64>,
+    disturbances: Arc<Mutex<Vec<Disturbance>>>,
+    came: Arc<Notify>,
 }
 
 impl Tap {
@@ -46,6 +69,29 @@ impl Tap {
         self.clear();
         self.fail_at.store(0, Ordering::SeqCst);
         self.lose_answer.store(0, Ordering::SeqCst);
+    }
+
+    /// The next `times` requests whose line contains `part` meet `fault`.
+    pub(crate) fn disturb(&self, part: &'static str, fault: Fault, times: usize) {
+        self.disturbances.lock().unwrap().push(Disturbance { part, fault, times });
+    }
+
+    /// Waits until a request whose line contains `part` has come.
+    pub(crate) async fn met(&self, part: &str) {
+        loop {
+            let came = self.came.notified();
+            if self.requests().iter().any(|request| request.contains(part)) {
+                return;
+            }
+            came.await;
+        }
+    }
+
+    fn fault_of(&self, request: &str) -> Option<Fault> {
+        let mut all = self.disturbances.lock().unwrap();
+        let found = all.iter_mut().find(|it| it.times > 0 && request.contains(it.part))?;
+        found.times -= 1;
+        Some(found.fault)
     }
 
     /// Every answer takes this much longer.
@@ -77,23 +123,51 @@ impl Service<Request<Body>> for Tapped {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let line = format!("{} {}", request.method(), request.uri());
+        let fault = self.tap.fault_of(&line);
         let count = {
             let mut requests = self.tap.requests.lock().unwrap();
-            requests.push(format!("{} {}", request.method(), request.uri()));
+            requests.push(line);
             requests.len()
         };
+        self.tap.came.notify_waiters();
         let cut = move |at: usize| at != 0 && count >= at;
         let broken = || BoxError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
         let lose_at = self.tap.lose_answer.load(Ordering::SeqCst);
         if cut(self.tap.fail_at.load(Ordering::SeqCst)) || (cut(lose_at) && count > lose_at) {
             return Box::pin(async move { Err(broken()) });
         }
+        match fault {
+            Some(Fault::Throttled) => {
+                return answer(429, Some("1"), "Too many requests, please try again later.");
+            }
+            Some(Fault::Error) => return answer(500, None, "etcdserver: leader changed"),
+            Some(Fault::Reset) => return Box::pin(async move { Err(broken()) }),
+            Some(Fault::Late) | None => {}
+        }
+        let late = if fault.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
         let delay = Duration::from_millis(self.tap.delay_ms.load(Ordering::SeqCst));
+        // A request goes out when its future is first polled.
         let answer = self.wire.call(request);
         Box::pin(async move {
+            tokio::time::sleep(late).await;
             let answer = answer.await?;
             tokio::time::sleep(delay).await;
             if cut(lose_at) { Err(broken()) } else { Ok(answer) }
         })
     }
+}
+
+fn answer(
+    code: u16,
+    retry_after: Option<&str>,
+    text: &'static str,
+) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+    let mut response = Response::builder().status(code);
+    if let Some(seconds) = retry_after {
+        response = response.header("retry-after", seconds);
+    }
+    let body = Full::new(bytes::Bytes::from_static(text.as_bytes())).map_err(BoxError::from).boxed_unsync();
+    let response = response.body(body).map_err(BoxError::from);
+    Box::pin(async move { response })
 }

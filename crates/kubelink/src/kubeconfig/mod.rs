@@ -4,9 +4,7 @@
 //! weakens TLS is accepted unless the operator's configuration allows that very thing by name. Parsing reads no file and
 //! no environment. No text of the kubeconfig beyond names, and nothing secret, shows in an error or in `Debug`.
 
-use std::collections::BTreeSet;
 use std::fmt;
-use std::str::FromStr;
 
 use api::error::{Class, Classify};
 use api::secret::Secret;
@@ -17,83 +15,14 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 
+mod risk;
+#[cfg(test)]
+mod tests;
+
+pub use risk::{Allow, Risk};
+
 /// Larger than any real one; a limit on what a stranger can make us parse.
 const SIZE_MAX: usize = 1024 * 1024;
-
-/// What a kubeconfig may do only where the configuration says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Risk {
-    /// `exec`: runs a program on this host.
-    Exec,
-    /// `auth-provider`: runs a program or calls a third party.
-    AuthProvider,
-    /// `tokenFile`: reads a file of this host.
-    TokenFile,
-    /// `certificate-authority`, `client-certificate`, `client-key`: read files of this host.
-    FilePath,
-    /// `proxy-url`: sends everything through a third party.
-    ProxyUrl,
-    /// `insecure-skip-tls-verify`: talks to whoever answers.
-    InsecureTls,
-}
-
-impl Risk {
-    const ALL: [Risk; 6] =
-        [Risk::Exec, Risk::AuthProvider, Risk::TokenFile, Risk::FilePath, Risk::ProxyUrl, Risk::InsecureTls];
-
-    /// The name by which a configuration allows it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Risk::Exec => "exec",
-            Risk::AuthProvider => "auth-provider",
-            Risk::TokenFile => "token-file",
-            Risk::FilePath => "file-path",
-            Risk::ProxyUrl => "proxy-url",
-            Risk::InsecureTls => "insecure-tls",
-        }
-    }
-
-    fn instead(self) -> &'static str {
-        match self {
-            Risk::Exec | Risk::AuthProvider | Risk::TokenFile => {
-                "a token, or client-certificate-data with client-key-data"
-            }
-            Risk::FilePath => "the same as base64 in the field ending in -data",
-            Risk::ProxyUrl => "a server that can be reached directly",
-            Risk::InsecureTls => "certificate-authority-data",
-        }
-    }
-}
-
-impl FromStr for Risk {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Risk, String> {
-        Risk::ALL.into_iter().find(|risk| risk.name() == text).ok_or_else(|| {
-            let known: Vec<_> = Risk::ALL.iter().map(|risk| risk.name()).collect();
-            format!("{text:?} is not one of {}", known.join(", "))
-        })
-    }
-}
-
-/// The risks that the configuration allows; by default none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(transparent)]
-pub struct Allow(BTreeSet<Risk>);
-
-impl Allow {
-    /// Allows nothing.
-    pub fn nothing() -> Allow {
-        Allow::default()
-    }
-}
-
-impl FromIterator<Risk> for Allow {
-    fn from_iter<I: IntoIterator<Item = Risk>>(risks: I) -> Allow {
-        Allow(risks.into_iter().collect())
-    }
-}
 
 /// Why a kubeconfig is refused: one sentence, with what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -270,7 +199,7 @@ impl Chosen {
         let of_user = of_user.map(|found| ("user", &self.user_name, found));
         let of_cluster = of_cluster.map(|found| ("cluster", &self.cluster_name, found));
         for (part, name, (present, field, risk)) in of_user.into_iter().chain(of_cluster) {
-            if present && !allow.0.contains(&risk) {
+            if present && !allow.allows(risk) {
                 let (instead, allowed) = (risk.instead(), risk.name());
                 return refuse(format!(
                     "{part} {name:?} uses {field}; accepted is {instead}, or {field} where the configuration allows {allowed:?}"
@@ -353,10 +282,10 @@ impl Chosen {
             None => false,
         };
         match (certificate.is_some(), key) {
-            (true, false) if !allow.0.contains(&Risk::FilePath) => {
+            (true, false) if !allow.allows(Risk::FilePath) => {
                 refuse(format!("user {name:?} has client-certificate-data but no client-key-data"))
             }
-            (false, true) if !allow.0.contains(&Risk::FilePath) => {
+            (false, true) if !allow.allows(Risk::FilePath) => {
                 refuse(format!("user {name:?} has client-key-data but no client-certificate-data"))
             }
             _ => Ok((certificate, key)),
@@ -411,7 +340,3 @@ fn certificates(place: &str, data: &str) -> Result<Vec<Vec<u8>>, KubeconfigError
         _ => refuse(format!("{place} is not a certificate in PEM")),
     }
 }
-
-#[cfg(test)]
-#[path = "kubeconfig_tests.rs"]
-mod tests;

@@ -222,5 +222,4 @@ fn check_names(asked: &Asked, node: &str, known: &Known) -> Result<(), String> {
 }
 
 #[cfg(test)]
-#[path = "csr_tests.rs"]
 mod tests;

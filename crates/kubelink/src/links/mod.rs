@@ -103,5 +103,4 @@ impl Links {
 }
 
 #[cfg(test)]
-#[path = "links_tests.rs"]
 mod tests;
