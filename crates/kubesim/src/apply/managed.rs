@@ -32,8 +32,25 @@ pub(super) enum Operation {
 #[derive(Debug, Clone)]
 pub(super) struct Owned {
     pub(super) api_version: String,
-    pub(super) fields: Set,
+    fields: Set,
+    /// The fields as they were read, while they are the same.
+    written: Option<Value>,
     pub(super) time: Option<String>,
+}
+
+impl Owned {
+    pub(super) fn new(api_version: &str, fields: Set, time: Option<String>) -> Owned {
+        Owned { api_version: api_version.to_owned(), fields, written: None, time }
+    }
+
+    pub(super) fn fields(&self) -> &Set {
+        &self.fields
+    }
+
+    pub(super) fn set_fields(&mut self, fields: Set) {
+        self.fields = fields;
+        self.written = None;
+    }
 }
 
 /// All managers of an object.
@@ -94,8 +111,9 @@ impl Managed {
                     return Err(format!("invalid fieldsType \"{other}\" in managed fields entry {index}"));
                 }
             }
-            let fields = match entry.get("fieldsV1") {
-                None | Some(Value::Null) => Set::default(),
+            let written = entry.get("fieldsV1").filter(|fields| !fields.is_null());
+            let fields = match written {
+                None => Set::default(),
                 Some(fields) => {
                     Set::from_fields(fields).map_err(|text| format!("error decoding set: {text}"))?
                 }
@@ -107,7 +125,7 @@ impl Managed {
                 subresource: Some(word("subresource")).filter(|name| !name.is_empty()).map(str::to_owned),
             };
             let time = Some(word("time")).filter(|time| !time.is_empty()).map(str::to_owned);
-            managed.managers.insert(manager, Owned { api_version, fields, time });
+            managed.managers.insert(manager, Owned { api_version, fields, written: written.cloned(), time });
         }
         Ok(managed)
     }
@@ -158,7 +176,8 @@ impl Managed {
             }
             let Some(owned) = self.managers.remove(&manager) else { continue };
             let merged = self.managers.entry(bucket).or_insert_with(|| owned.clone());
-            merged.fields = merged.fields.union(&owned.fields);
+            let fields = merged.fields.union(&owned.fields);
+            merged.set_fields(fields);
             merged.time = owned.time;
             count -= 1;
         }
@@ -174,8 +193,8 @@ fn entry(manager: &Manager, owned: &Owned) -> Value {
         },
         "apiVersion": owned.api_version,
         "fieldsType": "FieldsV1",
-        "fieldsV1": owned.fields.to_fields(),
     });
+    entry["fieldsV1"] = owned.written.clone().unwrap_or_else(|| owned.fields.to_fields());
     if let Some(time) = &owned.time {
         entry["time"] = Value::from(time.as_str());
     }

@@ -15,6 +15,7 @@ mod times;
 mod typed;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use managed::{Managed, Manager, Owned};
@@ -53,10 +54,9 @@ pub fn apply(
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
     let fields = Fields { typed: Typed { schema }, subresource, now };
-    let existing = live.cloned().unwrap_or_else(|| fields.empty(config));
-    let managed = Managed::of(&existing)
+    let mut plain = live.cloned().unwrap_or_else(|| fields.empty(config));
+    let managed = Managed::of(&plain)
         .map_err(|text| ApplyError::Internal(format!("failed to decode managed fields: {text}")))?;
-    let mut plain = existing.clone();
     remove_managed_fields(&mut plain);
     let outcome = fields.apply(&plain, config, managed.clone(), manager, force);
     let (merged, managed) = match outcome {
@@ -98,11 +98,12 @@ pub fn track_update(
     let existing = before.or(empty.as_ref()).unwrap_or(&Value::Null);
     let of_existing = || Managed::of(existing).unwrap_or_default();
     // Subresources cannot change who owns what by hand.
-    let mut managed = match Managed::of(after) {
-        _ if subresource.is_some() => of_existing(),
-        _ if managed::is_reset(after) => Managed::default(),
-        Ok(managed) if !managed.managers.is_empty() => managed,
-        _ => of_existing(),
+    let mut managed = if subresource.is_some() {
+        of_existing()
+    } else if managed::is_reset(after) {
+        Managed::default()
+    } else {
+        Managed::of(after).ok().filter(|managed| !managed.managers.is_empty()).unwrap_or_else(of_existing)
     };
     // Those of the existing object may stay: nobody owns them, so it does not matter that they differ.
     remove_managed_fields(after);
@@ -168,7 +169,7 @@ impl Fields<'_> {
         }
         self.typed.check(config, false).map_err(|text| failed("patch", config, text))?;
         self.typed.check(live, true).map_err(|text| failed("live", live, text))?;
-        let version = text(config, "apiVersion").to_owned();
+        let version = text(config, "apiVersion");
         let merged = self
             .typed
             .merge(live, config)
@@ -177,10 +178,16 @@ impl Fields<'_> {
         let last = managed.managers.remove(&applier);
         let owned = self.typed.fields(config).without_trees(&self.reset_fields());
         let time = last.as_ref().and_then(|last| last.time.clone());
-        managed.managers.insert(applier.clone(), Owned { api_version: version, fields: owned, time });
         let merged = match last {
-            Some(last) if !last.fields.is_empty() => self.prune(&merged, &managed, &last.fields),
-            _ => merged,
+            // Whoever applies all that he had before takes nothing out.
+            Some(last) if !last.fields().is_within(&owned) => {
+                managed.managers.insert(applier.clone(), Owned::new(version, owned, time));
+                self.prune(&merged, &managed, last.fields())
+            }
+            _ => {
+                managed.managers.insert(applier.clone(), Owned::new(version, owned, time));
+                merged
+            }
         };
         self.take_over(live, &merged, &mut managed, Some(&applier), force)?;
         strip(&mut managed, &applier);
@@ -196,16 +203,17 @@ impl Fields<'_> {
     fn update(&self, before: &Value, after: &Value, managed: &mut Managed, manager: &str) {
         let Ok(comparison) = self.take_over(before, after, managed, None, true) else { return };
         let changed = comparison.modified.union(&comparison.added).without_trees(&self.reset_fields());
-        let changed = changed.difference(&stripped());
+        let changed = changed.difference(stripped());
         if changed.is_empty() {
             return;
         }
-        let version = text(after, "apiVersion").to_owned();
-        let updater = Manager::updater(manager, &version, self.subresource);
-        let earlier = managed.managers.get(&updater).map(|owned| owned.fields.clone()).unwrap_or_default();
-        let fields = changed.union(&earlier);
-        let time = Some(managed::written(self.now));
-        managed.managers.insert(updater, Owned { api_version: version, fields, time });
+        let version = text(after, "apiVersion");
+        let updater = Manager::updater(manager, version, self.subresource);
+        let fields = match managed.managers.get(&updater) {
+            Some(earlier) => earlier.fields().union(&changed),
+            None => changed,
+        };
+        managed.managers.insert(updater, Owned::new(version, fields, Some(managed::written(self.now))));
     }
 
     /// Takes changed and removed fields from all managers but one, unless that would be a conflict.
@@ -227,9 +235,8 @@ impl Fields<'_> {
         let changed = comparison.modified.union(&comparison.added);
         let mut conflicts = BTreeMap::new();
         for (manager, owned) in managed.managers.iter().filter(|(manager, _)| Some(*manager) != but) {
-            let shared = owned.fields.intersection(&changed);
-            if !shared.is_empty() {
-                conflicts.insert(manager.clone(), shared);
+            if owned.fields().intersects(&changed) {
+                conflicts.insert(manager.clone(), owned.fields().intersection(&changed));
             }
         }
         if !force && !conflicts.is_empty() {
@@ -240,11 +247,13 @@ impl Fields<'_> {
         }
         for (manager, owned) in managed.managers.iter_mut().filter(|(manager, _)| Some(*manager) != but) {
             if let Some(shared) = conflicts.get(manager) {
-                owned.fields = owned.fields.difference(shared);
+                owned.set_fields(owned.fields().difference(shared));
             }
-            owned.fields = owned.fields.difference(&comparison.removed);
+            if owned.fields().intersects(&comparison.removed) {
+                owned.set_fields(owned.fields().difference(&comparison.removed));
+            }
         }
-        managed.managers.retain(|_, owned| !owned.fields.is_empty());
+        managed.managers.retain(|_, owned| !owned.fields().is_empty());
         Ok(comparison)
     }
 
@@ -253,7 +262,7 @@ impl Fields<'_> {
         let typed = &self.typed;
         let last = typed.with_named(last);
         let pruned = typed.remove(merged, &last);
-        let owned = managed.managers.values().fold(Set::default(), |all, owned| all.union(&owned.fields));
+        let owned = managed.managers.values().fold(Set::default(), |all, owned| all.union(owned.fields()));
         let all = typed.with_named(&typed.fields(merged));
         let left = typed.with_named(&typed.fields(&pruned));
         let pruned = typed.remove(merged, &all.difference(&left.union(&typed.with_named(&owned))));
@@ -294,7 +303,8 @@ impl Fields<'_> {
 }
 
 /// Fields that every object has and nobody owns.
-fn stripped() -> Set {
+fn stripped() -> &'static Set {
+    static STRIPPED: OnceLock<Set> = OnceLock::new();
     const IN_METADATA: [&str; 9] = [
         "name",
         "namespace",
@@ -306,15 +316,17 @@ fn stripped() -> Set {
         "managedFields",
         "resourceVersion",
     ];
-    let whole = ["apiVersion", "kind", "metadata"].map(|name| Set::of_field(&[name]));
-    let inner = IN_METADATA.map(|name| Set::of_field(&["metadata", name]));
-    whole.iter().chain(&inner).fold(Set::default(), |all, one| all.union(one))
+    STRIPPED.get_or_init(|| {
+        let whole = ["apiVersion", "kind", "metadata"].map(|name| Set::of_field(&[name]));
+        let inner = IN_METADATA.map(|name| Set::of_field(&["metadata", name]));
+        whole.iter().chain(&inner).fold(Set::default(), |all, one| all.union(one))
+    })
 }
 
 fn strip(managed: &mut Managed, manager: &Manager) {
     if let Some(owned) = managed.managers.get_mut(manager) {
-        owned.fields = owned.fields.difference(&stripped());
-        if owned.fields.is_empty() {
+        owned.set_fields(owned.fields().difference(stripped()));
+        if owned.fields().is_empty() {
             managed.managers.remove(manager);
         }
     }

@@ -84,6 +84,24 @@ impl Set {
         }
     }
 
+    /// Whether the two have a member in common.
+    pub(super) fn intersects(&self, other: &Set) -> bool {
+        let (few, many) =
+            if self.entries.len() < other.entries.len() { (self, other) } else { (other, self) };
+        few.entries.iter().any(|(element, one)| {
+            let two = many.entries.get(element);
+            two.is_some_and(|two| (one.is_member && two.is_member) || one.below.intersects(&two.below))
+        })
+    }
+
+    /// Whether every member is one of the other set too.
+    pub(super) fn is_within(&self, other: &Set) -> bool {
+        self.entries.iter().all(|(element, ours)| match other.entries.get(element) {
+            Some(theirs) => (theirs.is_member || !ours.is_member) && ours.below.is_within(&theirs.below),
+            None => ours.is_empty(),
+        })
+    }
+
     pub(super) fn intersection(&self, other: &Set) -> Set {
         let shared = self.entries.iter().filter_map(|(element, ours)| {
             let theirs = other.entries.get(element)?;
