@@ -10,51 +10,33 @@ use super::{DEPTH_MAX, Schema, scalar};
 impl Schema {
     /// Takes out fields that the schema does not name, and values that the real server would not write back.
     pub fn prune(&self, object: &mut Value) {
-        Pruning { schema: self, unknown: None }.value(object, self.root, &mut Vec::new(), Place::Root);
+        self.prune_at(object, self.root, Place::Root, DEPTH_MAX);
     }
 
     /// The paths of fields that the schema does not name, sorted: what strict field validation complains about.
     pub fn unknown_fields(&self, object: &Value) -> Vec<String> {
         let mut unknown = Vec::new();
-        let mut copy = object.clone();
-        let mut pruning = Pruning { schema: self, unknown: Some(&mut unknown) };
-        pruning.value(&mut copy, self.root, &mut Vec::new(), Place::Root);
+        self.find_unknown(object, self.root, Place::Root, &mut Vec::new(), &mut unknown);
         unknown.sort();
         unknown
     }
-}
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Root,
-    Inner,
-}
-
-enum Step {
-    Field(String),
-    Index(usize),
-}
-
-struct Pruning<'a> {
-    schema: &'a Schema,
-    unknown: Option<&'a mut Vec<String>>,
-}
-
-impl Pruning<'_> {
-    fn value(&mut self, value: &mut Value, id: NodeId, path: &mut Vec<Step>, place: Place) {
-        if path.len() > DEPTH_MAX {
-            return;
-        }
-        let schema = self.schema;
-        let node = schema.node(id);
+    fn prune_at(&self, value: &mut Value, id: NodeId, place: Place, left: usize) {
+        let Some(left) = left.checked_sub(1) else { return };
+        let node = self.node(id);
         match value {
-            Value::Object(map) => self.object(map, node, path, place),
+            Value::Object(map) => map.retain(|name, value| match fate(node, name, place) {
+                Fate::Known(child) => {
+                    self.prune_at(value, child, Place::Inner, left);
+                    !self.vanishes(value, node, name, child)
+                }
+                Fate::Kept => true,
+                Fate::Unknown => false,
+            }),
             Value::Array(list) => {
                 let Some(items) = node.items else { return };
-                for (index, item) in list.iter_mut().enumerate() {
-                    path.push(Step::Index(index));
-                    self.value(item, items, path, Place::Inner);
-                    path.pop();
+                for item in list {
+                    self.prune_at(item, items, Place::Inner, left);
                 }
             }
             scalar => {
@@ -67,38 +49,13 @@ impl Pruning<'_> {
         }
     }
 
-    fn object(&mut self, map: &mut Map<String, Value>, node: &Node, path: &mut Vec<Step>, place: Place) {
-        let names: Vec<String> = map.keys().cloned().collect();
-        for name in names {
-            let is_meta = matches!(name.as_str(), "apiVersion" | "kind" | "metadata");
-            let keeps_meta = is_meta && (node.embedded || place == Place::Root);
-            let known = node.properties.get(&name).map(|field| field.node).or(node.additional);
-            let Some(child) = known else {
-                if !keeps_meta && !node.preserve {
-                    path.push(Step::Field(name.clone()));
-                    self.record(path);
-                    path.pop();
-                    map.remove(&name);
-                }
-                continue;
-            };
-            let Some(value) = map.get_mut(&name) else { continue };
-            path.push(Step::Field(name.clone()));
-            self.value(value, child, path, Place::Inner);
-            path.pop();
-            if self.vanishes(value, node, &name, child) {
-                map.remove(&name);
-            }
-        }
-    }
-
     /// Whether the real server would leave this (already pruned) field out when it writes the object.
     fn vanishes(&self, value: &Value, parent: &Node, name: &str, id: NodeId) -> bool {
-        let node = self.schema.node(id);
+        let node = self.node(id);
         let field = parent.properties.get(name);
         if value.is_null() {
             let has_default = field.is_some_and(|field| field.default.is_some()) || node.default.is_some();
-            return match self.schema.origin {
+            return match self.origin {
                 Origin::BuiltIn => !field.is_some_and(|field| field.zero == Zero::Null),
                 // A default takes the place of a null later.
                 Origin::Crd => !node.nullable && !has_default && node.kind != Kind::Any,
@@ -111,21 +68,88 @@ impl Pruning<'_> {
         }
     }
 
-    fn record(&mut self, path: &[Step]) {
-        let Some(unknown) = self.unknown.as_deref_mut() else { return };
-        let mut text = String::new();
-        for step in path {
-            match step {
-                Step::Field(name) if text.is_empty() => text.push_str(name),
-                Step::Field(name) => {
-                    text.push('.');
-                    text.push_str(name);
-                }
-                Step::Index(index) => text.push_str(&format!("[{index}]")),
-            }
+    fn find_unknown<'a>(
+        &self,
+        value: &'a Value,
+        id: NodeId,
+        place: Place,
+        path: &mut Vec<Step<'a>>,
+        unknown: &mut Vec<String>,
+    ) {
+        if path.len() > DEPTH_MAX {
+            return;
         }
-        unknown.push(text);
+        let node = self.node(id);
+        match value {
+            Value::Object(map) => {
+                for (name, value) in map {
+                    path.push(Step::Field(name));
+                    match fate(node, name, place) {
+                        Fate::Known(child) => self.find_unknown(value, child, Place::Inner, path, unknown),
+                        Fate::Kept => {}
+                        Fate::Unknown => unknown.push(written(path)),
+                    }
+                    path.pop();
+                }
+            }
+            Value::Array(list) => {
+                let Some(items) = node.items else { return };
+                for (index, item) in list.iter().enumerate() {
+                    path.push(Step::Index(index));
+                    self.find_unknown(item, items, Place::Inner, path, unknown);
+                    path.pop();
+                }
+            }
+            _ => {}
+        }
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    Inner,
+}
+
+/// What becomes of a field.
+enum Fate {
+    /// The schema has a node for it.
+    Known(NodeId),
+    /// The schema says nothing about it, and lets it be.
+    Kept,
+    /// It goes.
+    Unknown,
+}
+
+fn fate(node: &Node, name: &str, place: Place) -> Fate {
+    if let Some(child) = node.properties.get(name).map(|field| field.node).or(node.additional) {
+        return Fate::Known(child);
+    }
+    let is_whole_object = node.embedded || place == Place::Root;
+    match node.preserve || (is_whole_object && matches!(name, "apiVersion" | "kind" | "metadata")) {
+        true => Fate::Kept,
+        false => Fate::Unknown,
+    }
+}
+
+enum Step<'a> {
+    Field(&'a str),
+    Index(usize),
+}
+
+fn written(path: &[Step<'_>]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Field(name) if text.is_empty() => text.push_str(name),
+            Step::Field(name) => {
+                text.push('.');
+                text.push_str(name);
+            }
+            Step::Index(index) => text.push_str(&format!("[{index}]")),
+        }
+    }
+    text
 }
 
 fn is_zero(value: &Value) -> bool {
