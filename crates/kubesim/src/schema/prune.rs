@@ -28,6 +28,7 @@ impl Schema {
             Value::Object(map) => map.retain(|name, value| match fate(node, name, place) {
                 Fate::Known(child) => {
                     self.prune_at(value, child, Place::Inner, left);
+                    self.forget_empty(value, node, name, child);
                     !self.vanishes(value, node, name, child)
                 }
                 Fate::Kept => true,
@@ -46,6 +47,15 @@ impl Schema {
                     *scalar = canonical;
                 }
             }
+        }
+    }
+
+    /// The real server's store does not tell an empty list or map from none.
+    fn forget_empty(&self, value: &mut Value, parent: &Node, name: &str, id: NodeId) {
+        let is_always_written = parent.properties.get(name).is_some_and(|field| field.zero == Zero::Null);
+        let is_collection = self.node(id).kind == Kind::Array || self.node(id).additional.is_some();
+        if is_always_written && is_collection && is_zero(value) {
+            *value = Value::Null;
         }
     }
 

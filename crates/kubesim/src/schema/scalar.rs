@@ -19,7 +19,9 @@ pub(super) fn canonical(go_type: &str, value: &Value) -> Option<Value> {
             Some(Value::from(Timestamp::from_second(time.as_second()).ok()?.to_string()))
         }
         "v1.MicroTime" => {
-            let time = value.as_str()?.parse::<Timestamp>().ok()?.to_zoned(TimeZone::UTC);
+            let text = value.as_str()?;
+            let time = text.parse::<Timestamp>().ok()?.to_zoned(TimeZone::UTC);
+            is_micro(text.get(SECONDS..)?).then_some(())?;
             Some(Value::from(time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()))
         }
         _ => None,
@@ -38,14 +40,30 @@ pub(super) fn complaint(go_type: &str, value: &Value) -> Option<String> {
                 "v1.Time" => "2006-01-02T15:04:05Z07:00",
                 _ => "2006-01-02T15:04:05.000000Z07:00",
             };
-            let text = super::quoted(text);
-            Some(format!("parsing time {text} as \"{layout}\": cannot parse {text} as \"2006\""))
+            let (part, wanted) = match text.get(SECONDS..) {
+                Some(rest) if go_type == "v1.MicroTime" && text.parse::<Timestamp>().is_ok() => {
+                    (rest, ".000000")
+                }
+                _ => (text.as_str(), "2006"),
+            };
+            let (text, part) = (super::quoted(text), super::quoted(part));
+            Some(format!("parsing time {text} as \"{layout}\": cannot parse {part} as \"{wanted}\""))
         }
         (true, other) => {
             Some(format!("json: cannot unmarshal {} into Go value of type string", super::found(other)))
         }
         (false, _) => Some(NO_QUANTITY.to_owned()),
     }
+}
+
+/// Where the fraction begins in `2006-01-02T15:04:05.000000Z`.
+const SECONDS: usize = 19;
+
+/// Six digits of a second's fraction, no more and no less.
+fn is_micro(rest: &str) -> bool {
+    let digits =
+        rest.strip_prefix('.').map(|rest| rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+    digits == Some(6)
 }
 
 fn plain_text(value: &Value) -> Option<String> {
@@ -181,7 +199,11 @@ mod tests {
     fn times_are_written_in_utc() {
         let time = |go_type: &str, text: &str| canonical(go_type, &text.into());
         assert_eq!(time("v1.Time", "2024-01-01T01:02:03.9+02:00"), Some("2023-12-31T23:02:03Z".into()));
-        assert_eq!(time("v1.MicroTime", "2024-01-01T01:02:03Z"), Some("2024-01-01T01:02:03.000000Z".into()));
+        assert_eq!(
+            time("v1.MicroTime", "2024-01-01T01:02:03.000001+01:00"),
+            Some("2024-01-01T00:02:03.000001Z".into())
+        );
+        assert_eq!(time("v1.MicroTime", "2024-01-01T01:02:03Z"), None);
         assert_eq!(time("v1.Time", "yesterday"), None);
     }
 }

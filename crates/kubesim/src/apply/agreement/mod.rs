@@ -29,11 +29,21 @@ pub(super) struct Case {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     ConfigMap,
+    CronJob,
     Deployment,
+    DisruptionBudget,
+    EndpointSlice,
+    Event,
+    Lease,
     Pod,
+    ReplicaSet,
+    Role,
+    RoleBinding,
     Secret,
     Service,
+    ServiceAccount,
     StatefulSet,
+    VolumeClaim,
     Widget,
 }
 
@@ -62,6 +72,16 @@ impl Kind {
         match self {
             Kind::ConfigMap => ("", "v1", "ConfigMap", "configmaps"),
             Kind::Deployment => ("apps", "v1", "Deployment", "deployments"),
+            Kind::CronJob => ("batch", "v1", "CronJob", "cronjobs"),
+            Kind::DisruptionBudget => ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+            Kind::EndpointSlice => ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
+            Kind::Event => ("", "v1", "Event", "events"),
+            Kind::Lease => ("coordination.k8s.io", "v1", "Lease", "leases"),
+            Kind::ReplicaSet => ("apps", "v1", "ReplicaSet", "replicasets"),
+            Kind::Role => ("rbac.authorization.k8s.io", "v1", "Role", "roles"),
+            Kind::RoleBinding => ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
+            Kind::ServiceAccount => ("", "v1", "ServiceAccount", "serviceaccounts"),
+            Kind::VolumeClaim => ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
             Kind::Pod => ("", "v1", "Pod", "pods"),
             Kind::Secret => ("", "v1", "Secret", "secrets"),
             Kind::Service => ("", "v1", "Service", "services"),
@@ -120,7 +140,8 @@ async fn run(client: &Client, namespace: &str, case: Case) -> Vec<String> {
     let mut ours: Option<Value> = None;
     let mut differences = Vec::new();
     for (number, step) in case.steps.into_iter().enumerate() {
-        let mut body = step.body.clone();
+        let mut body: Value =
+            serde_json::from_str(&step.body.to_string().replace("NAMESPACE", namespace)).unwrap();
         if let (Verb::Create | Verb::Put | Verb::Apply | Verb::Force, Value::Object(object)) =
             (step.verb, &mut body)
         {
@@ -275,6 +296,10 @@ fn normalised(answer: Answer, namespace: &str) -> Answer {
                 for name in ["uid", "resourceVersion", "creationTimestamp", "generation", "namespace"] {
                     metadata.remove(name);
                 }
+                // What admission adds to claims.
+                if metadata.get("finalizers") == Some(&json!(["kubernetes.io/pvc-protection"])) {
+                    metadata.remove("finalizers");
+                }
                 let entries = metadata.get_mut("managedFields").and_then(Value::as_array_mut);
                 // Entries are ordered by their second, and a test may cross one.
                 if let Some(entries) = entries {
@@ -308,8 +333,11 @@ fn normalised(answer: Answer, namespace: &str) -> Answer {
             }
             causes.sort_by_key(ToString::to_string);
             // The order of several complaints is not the real server's promise.
+            let shows_object = causes.iter().any(|cause| cause["field"] == "patch");
             let message = match causes.len() {
-                0 | 1 => message.rsplit(" is invalid: ").next().unwrap_or_default().to_owned(),
+                0 | 1 if !shows_object => {
+                    message.rsplit(" is invalid: ").next().unwrap_or_default().to_owned()
+                }
                 _ => String::new(),
             };
             let message = match message.split_once(" cannot be handled as a ") {

@@ -1,6 +1,7 @@
 //! The cases.
 
 mod custom;
+mod kinds;
 mod ownership;
 mod patches;
 
@@ -75,6 +76,7 @@ pub(super) fn all() -> Vec<Case> {
     patches::patches(&mut case);
     custom::custom(&mut case);
     patches::defaults(&mut case);
+    kinds::kinds(&mut case);
     cases
 }
 
