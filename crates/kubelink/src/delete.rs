@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use kube::ResourceExt;
-use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
-use kube::core::DynamicObject;
+use kube::api::{DeleteParams, ListParams, Preconditions, PropagationPolicy};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, ResourceExt};
 
 use crate::error::{Failure, LinkError};
 use crate::link::Link;
@@ -75,6 +75,47 @@ pub async fn delete(
     wait(link, api, &which, &told, limit, progress, |objects: &[&DynamicObject]| judge(objects, &uid))
         .await?;
     Ok(Deleted::Gone)
+}
+
+/// Deletes what matches `selector` of one kind, in one namespace or in all, and returns what it deleted. All deletions are
+/// begun before the first is waited for.
+pub async fn delete_matching(
+    link: &Link,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    selector: &str,
+    options: &DeleteOptions,
+    progress: &Progress,
+) -> Result<Vec<Target>, LinkError> {
+    let told = format!("{} with {selector}", resource.kind);
+    if selector.trim().is_empty() {
+        let why = "an empty selector would match everything; name what is meant".to_owned();
+        return Err(link.error("delete", told, Failure::Refusal { why }));
+    }
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(link.client(), namespace, resource),
+        None => Api::all_with(link.client(), resource),
+    };
+    let found = api.list_metadata(&ListParams::default().labels(selector)).await;
+    let found = found.map_err(|error| link.failed("list", &told, error))?;
+    let targets: Vec<(Target, DeleteOptions)> = found
+        .items
+        .iter()
+        .map(|it| {
+            let target =
+                Target { resource: resource.clone(), namespace: it.namespace(), name: it.name_any() };
+            (target, DeleteOptions { uid: it.uid(), ..options.clone() })
+        })
+        .collect();
+    for (target, options) in &targets {
+        delete(link, target, &DeleteOptions { wait: None, ..options.clone() }, progress).await?;
+    }
+    if options.wait.is_some() {
+        for (target, options) in &targets {
+            delete(link, target, options, progress).await?;
+        }
+    }
+    Ok(targets.into_iter().map(|(target, _)| target).collect())
 }
 
 fn judge(objects: &[&DynamicObject], uid: &str) -> Verdict<()> {

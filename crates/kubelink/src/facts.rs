@@ -83,7 +83,14 @@ pub async fn version(link: &Link) -> Result<String, LinkError> {
 
 /// All nodes, by name.
 pub async fn nodes(link: &Link) -> Result<Vec<NodeFacts>, LinkError> {
-    let all = list(link, Api::<Node>::all(link.client()), "nodes", ListParams::default()).await?;
+    nodes_matching(link, "").await
+}
+
+/// The nodes whose labels match a selector, by name; an empty selector matches all.
+pub async fn nodes_matching(link: &Link, selector: &str) -> Result<Vec<NodeFacts>, LinkError> {
+    let label_selector = (!selector.is_empty()).then(|| selector.to_owned());
+    let params = ListParams { label_selector, ..ListParams::default() };
+    let all = list(link, Api::<Node>::all(link.client()), "nodes", params).await?;
     let mut facts: Vec<NodeFacts> = all.iter().map(of_node).collect();
     facts.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(facts)

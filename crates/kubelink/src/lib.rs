@@ -3,6 +3,23 @@
 //!
 //! Every verb observes, decides by a pure function, acts and reports. None retries without a bound of time, none reads the
 //! environment or a file, and none holds a task while it waits for an unreachable cluster.
+//!
+//! | Who talks to a cluster | begins with |
+//! |---|---|
+//! | outside it, with a stored kubeconfig | [`Kubeconfig::parse`] when it is imported, then [`Links::link`] |
+//! | inside it | [`Link::over`] with the client of its service account |
+//!
+//! | To make true | To look and to wait |
+//! |---|---|
+//! | [`apply::apply`], [`apply::apply_one`], [`patch::patch`] | [`Link::get`], [`Link::resolve`] |
+//! | [`delete::delete`], [`delete::delete_matching`] | [`wait::wait`] |
+//! | [`cordon::cordon`], [`cordon::uncordon`], [`drain::drain`] | [`cordon::cordoned_by`] |
+//! | [`rollout::restart`] | [`rollout::rollout`] |
+//! | [`job::run_job`], [`job::clean_up`] | |
+//! | [`csr::approve`] | [`facts`] |
+//!
+//! What fails says so as a [`LinkError`], or as an error of the verb that holds one, and knows its class. What kubelink
+//! leaves on a cluster for whoever takes over is in `docs/decisions/0005-what-we-leave-on-a-cluster.md`.
 
 pub mod apply;
 mod bounded;
@@ -17,6 +34,7 @@ pub mod job;
 pub mod kubeconfig;
 pub mod link;
 pub mod links;
+pub mod patch;
 pub mod progress;
 pub mod rollout;
 pub mod target;

@@ -11,8 +11,9 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, ResourceExt};
 use kubelink::csr::{CsrPolicy, approve};
-use kubelink::delete::{DeleteOptions, Deleted, delete};
+use kubelink::delete::{DeleteOptions, Deleted, delete, delete_matching};
 use kubelink::job::{JobRequest, LOG_MAX, clean_up, run_job};
+use kubelink::patch::{Change, patch};
 use kubelink::rollout::{Workload, restart, rollout};
 use kubelink::wait::{Verdict, Which, wait};
 use kubelink::{Failure, Progress, Target};
@@ -60,6 +61,51 @@ async fn a_delete_that_finalizers_hold_names_them_and_ends_when_they_go() {
     let options = DeleteOptions::default();
     let (end, ()) = tokio::join!(delete(&world.link, &target, &options, &progress), free);
     assert_eq!(end.unwrap(), Deleted::Gone);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_selector_matches_is_deleted_and_nothing_else() {
+    let Some(world) = world("delete-many") else { return };
+    for (name, app) in [("a", "web"), ("b", "web"), ("c", "db")] {
+        let map = json!({"metadata": {"name": name, "labels": {"app": app}}});
+        let _: ConfigMap = world.create(world.api(), map).await;
+    }
+    let (resource, _) = world.link.resolve("v1", "ConfigMap").await.unwrap();
+    let (options, progress) = (DeleteOptions::default(), Progress::silent());
+    let space = Some(world.namespace.as_str());
+    let gone = delete_matching(&world.link, &resource, space, "app=web", &options, &progress).await.unwrap();
+    assert_eq!(gone.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(
+        delete_matching(&world.link, &resource, space, "app=web", &options, &progress)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let all = delete_matching(&world.link, &resource, space, " ", &options, &progress).await.unwrap_err();
+    assert!(matches!(all.failure, Failure::Refusal { .. }), "{all}");
+    world.api::<ConfigMap>().get("c").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patch_of_each_kind_changes_what_it_says_and_tells_whether_it_did() {
+    let Some(world) = world("patch") else { return };
+    let node = world.node("a").await;
+    let target = Target::of::<Node>(None, &node);
+    let merge = Change::Merge(json!({"metadata": {"labels": {"zone": node}}}));
+    assert!(patch(&world.link, &target, &merge, None).await.unwrap());
+    assert!(!patch(&world.link, &target, &merge, None).await.unwrap());
+    let found = kubelink::facts::nodes_matching(&world.link, &format!("zone={node}")).await.unwrap();
+    assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), [node.as_str()]);
+    let strategic =
+        Change::Strategic(json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+    assert!(patch(&world.link, &target, &strategic, Some("status")).await.unwrap());
+    let wrong = Change::Json(json!([{"op": "test", "path": "/metadata/labels/zone", "value": "other"}]));
+    let error = patch(&world.link, &target, &wrong, None).await.unwrap_err();
+    assert!(matches!(error.failure, Failure::Invalid { .. }), "{error}");
+    let error = patch(&world.link, &target, &Change::Json(json!({"op": "test"})), None).await.unwrap_err();
+    assert!(error.to_string().contains("is not a JSON patch"), "{error}");
+    let missing = patch(&world.link, &Target::of::<Node>(None, "none"), &merge, None).await.unwrap_err();
+    assert!(missing.is_not_found(), "{missing}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
