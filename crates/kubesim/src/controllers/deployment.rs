@@ -125,7 +125,7 @@ fn walk(desk: &mut Desk<'_>, deployment: &Value, new: Option<&Value>, old: &[Val
         let pod_kind = Desk::kind("", "Pod")?;
         let busy = old.iter().any(|set| {
             let uid = set["metadata"]["uid"].as_str().unwrap_or_default();
-            desk.controlled(pod_kind, uid).iter().any(|pod| !pods::has_ended(pod))
+            desk.controlled_objects(pod_kind, uid).iter().any(|pod| !pod.facts().has_ended)
         });
         return if busy { Ok(()) } else { scale(desk, new, bounds(deployment).0) };
     }
@@ -212,6 +212,7 @@ fn report(
         deployment = fresh;
     }
     let now = time(desk.now);
+    let before = deployment["status"].clone();
     deployment["status"] = status(&deployment, new.as_ref(), old);
     let (replicas, _, unavailable) = bounds(&deployment);
     let mut say = |kind: &str, status: &str, reason: &str, message: &str| {
@@ -261,6 +262,9 @@ fn report(
                 &format!("ReplicaSet \"{name}\" is progressing."),
             );
         }
+    }
+    if deployment["status"] == before {
+        return Ok(());
     }
     desk.update_status(kind, deployment)
 }

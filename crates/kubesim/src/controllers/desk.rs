@@ -48,19 +48,26 @@ impl<'a> Desk<'a> {
     }
 
     /// The objects of a kind that `uid` controls.
+    pub(super) fn controlled_objects(&self, kind: &Kind, uid: &str) -> Vec<Arc<Object>> {
+        let places =
+            self.state.objects.dependents(uid).into_iter().filter(|(table, _)| table == kind.table());
+        places
+            .filter_map(|(table, key)| self.state.objects.get(&table, &key).cloned())
+            .filter(|object| object.facts().controller.as_deref() == Some(uid))
+            .collect()
+    }
+
+    /// The objects of a kind that `uid` controls, parsed.
     pub(super) fn controlled(&self, kind: &Kind, uid: &str) -> Vec<Value> {
-        let mut found = Vec::new();
-        for (table, key) in self.state.objects.dependents(uid) {
-            if table != *kind.table() {
-                continue;
-            }
-            let Some(value) = self.read(kind, &key) else { continue };
-            let owners = value["metadata"]["ownerReferences"].as_array();
-            if owners.into_iter().flatten().any(|owner| owner["uid"] == uid && owner["controller"] == true) {
-                found.push(value);
-            }
-        }
-        found
+        let objects = self.controlled_objects(kind, uid);
+        objects
+            .iter()
+            .map(|object| {
+                let mut value = object.value();
+                kind.dress(&mut value);
+                value
+            })
+            .collect()
     }
 
     /// Creates an object.

@@ -1,12 +1,14 @@
 //! Disruption budgets: how many pods may be evicted now.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::desk::Desk;
 use super::pods;
+use crate::objects::Object;
 use crate::selector::LabelSelector;
 use crate::state::time;
 use crate::status::Outcome;
@@ -19,12 +21,12 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, key: &str) -> Outcome<()> {
     let Some(mut budget) = desk.read(kind, key) else { return Ok(()) };
     let prefix = format!("{}/", budget["metadata"]["namespace"].as_str().unwrap_or_default());
     let selector = LabelSelector::of_object(budget["spec"].get("selector"));
-    let matching: Vec<Value> = desk
+    let matching: Vec<Arc<Object>> = desk
         .state
         .objects
         .range(pods_kind.table(), &prefix, "")
         .filter(|(_, pod)| selector.as_ref().is_some_and(|selector| selector.matches(|key| pod.label(key))))
-        .map(|(_, pod)| pod.value())
+        .map(|(_, pod)| pod.clone())
         .collect();
     let wanted = wanted_by_owners(desk, &matching);
     let counted = count(&budget, &matching, wanted, desk.now);
@@ -49,35 +51,28 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, key: &str) -> Outcome<()> {
 }
 
 /// How many pods the owners of these pods want together.
-fn wanted_by_owners(desk: &Desk<'_>, pods: &[Value]) -> i64 {
-    let mut owners: HashMap<String, i64> = HashMap::new();
+fn wanted_by_owners(desk: &Desk<'_>, pods: &[Arc<Object>]) -> i64 {
+    let mut owners: HashMap<Arc<str>, Option<i64>> = HashMap::new();
     let mut single = 0;
     for pod in pods {
-        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-        let owner = pod["metadata"]["ownerReferences"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|one| one["controller"] == true);
-        let Some(owner) = owner else {
+        let Some(uid) = &pod.facts().controller else {
             single += 1;
             continue;
         };
-        let uid = owner["uid"].as_str().unwrap_or_default().to_owned();
-        let group =
-            owner["apiVersion"].as_str().and_then(|text| text.split_once('/')).map_or("", |(group, _)| group);
-        let kind = desk.state.kinds.of_kind(group, owner["kind"].as_str().unwrap_or_default());
-        let found = kind
-            .and_then(|kind| desk.state.read(kind, namespace, owner["name"].as_str().unwrap_or_default()));
-        let replicas = found.and_then(|owner| owner["spec"]["replicas"].as_i64());
-        match replicas {
-            Some(replicas) => {
-                owners.insert(uid, replicas);
-            }
-            None => single += 1,
-        }
+        let replicas = *owners.entry(uid.clone()).or_insert_with(|| replicas_of_owner(desk, &pod.value()));
+        single += i64::from(replicas.is_none());
     }
-    single + owners.values().sum::<i64>()
+    single + owners.values().flatten().sum::<i64>()
+}
+
+/// How many pods the controller of a pod wants, if it says.
+fn replicas_of_owner(desk: &Desk<'_>, pod: &Value) -> Option<i64> {
+    let owners = pod["metadata"]["ownerReferences"].as_array();
+    let owner = owners.into_iter().flatten().find(|one| one["controller"] == true)?;
+    let group = owner["apiVersion"].as_str()?.split_once('/').map_or("", |(group, _)| group);
+    let kind = desk.state.kinds.of_kind(group, owner["kind"].as_str()?)?;
+    let found = desk.state.read(kind, pod["metadata"]["namespace"].as_str()?, owner["name"].as_str()?)?;
+    found["spec"]["replicas"].as_i64()
 }
 
 struct Counted {
@@ -89,15 +84,12 @@ struct Counted {
 }
 
 /// What a budget allows, given its pods and how many of them are wanted.
-fn count(budget: &Value, matching: &[Value], wanted: i64, now: Timestamp) -> Counted {
+fn count(budget: &Value, matching: &[Arc<Object>], wanted: i64, now: Timestamp) -> Counted {
     let spec = &budget["spec"];
     let disrupted = still_disrupted(&budget["status"]["disruptedPods"], matching, now);
     let healthy = matching
         .iter()
-        .filter(|pod| {
-            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            pods::is_ready(pod) && !pods::is_ending(pod) && !disrupted.contains_key(name)
-        })
+        .filter(|pod| pod.facts().is_ready && !pod.facts().is_ending && !disrupted.contains_key(pod.name()))
         .count();
     let healthy = i64::try_from(healthy).unwrap_or(i64::MAX);
     let present = i64::try_from(matching.len()).unwrap_or(i64::MAX);
@@ -115,15 +107,15 @@ fn count(budget: &Value, matching: &[Value], wanted: i64, now: Timestamp) -> Cou
 }
 
 /// Evictions whose pods have not ended yet.
-fn still_disrupted(disrupted: &Value, matching: &[Value], now: Timestamp) -> Map<String, Value> {
+fn still_disrupted(disrupted: &Value, matching: &[Arc<Object>], now: Timestamp) -> Map<String, Value> {
     let mut still = Map::new();
     for (name, since) in disrupted.as_object().into_iter().flatten() {
-        let pod = matching.iter().find(|pod| pod["metadata"]["name"] == name.as_str());
+        let pod = matching.iter().find(|pod| pod.name() == name.as_str());
         let recent = since
             .as_str()
             .and_then(|since| since.parse::<Timestamp>().ok())
             .is_some_and(|since| now.duration_since(since) < DISRUPTION_TIMEOUT);
-        if recent && pod.is_some_and(|pod| !pods::is_ending(pod)) {
+        if recent && pod.is_some_and(|pod| !pod.facts().is_ending) {
             still.insert(name.clone(), since.clone());
         }
     }
@@ -134,13 +126,16 @@ fn still_disrupted(disrupted: &Value, matching: &[Value], now: Timestamp) -> Map
 mod tests {
     use super::*;
 
-    fn pod(name: &str, ready: bool) -> Value {
+    fn pod(name: &str, ready: bool) -> Arc<Object> {
         let status = if ready { "True" } else { "False" };
-        json!({"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": status}]}})
+        let conditions = json!([{"type": "Ready", "status": status}]);
+        Arc::new(Object::unnumbered(
+            json!({"metadata": {"name": name}, "status": {"conditions": conditions}}),
+        ))
     }
 
     fn check(spec: Value, ready: usize, unready: usize, expect: (i64, i64, i64)) {
-        let pods: Vec<Value> =
+        let pods: Vec<Arc<Object>> =
             (0..ready + unready).map(|number| pod(&number.to_string(), number < ready)).collect();
         let wanted = i64::try_from(pods.len()).unwrap();
         let counted = count(&json!({"spec": spec}), &pods, wanted, Timestamp::UNIX_EPOCH);

@@ -112,8 +112,10 @@ fn evict(desk: &mut Desk<'_>) -> Outcome<()> {
         .state
         .objects
         .range(pod_kind.table(), "", "")
+        .filter(|(_, pod)| {
+            pod.facts().node.as_ref().is_some_and(|node| troubled || !names.contains(&&**node))
+        })
         .map(|(_, pod)| pod.value())
-        .filter(|pod| !pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty())
         .collect();
     for pod in bound {
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();

@@ -18,16 +18,15 @@ pub(super) fn round(desk: &mut Desk<'_>) -> Outcome<()> {
     let mut waiting = Vec::new();
     let mut taken: BTreeMap<String, i64> = BTreeMap::new();
     for (_, pod) in desk.state.objects.range(pod_kind.table(), "", "") {
-        let pod = pod.value();
-        if pods::has_ended(&pod) {
-            continue;
-        }
-        match pod["spec"]["nodeName"].as_str().filter(|name| !name.is_empty()) {
-            Some(node) => *taken.entry(node.to_owned()).or_default() += 1,
-            None if waits(&pod) => waiting.push(pod),
+        let facts = pod.facts();
+        match &facts.node {
+            _ if facts.has_ended => {}
+            Some(node) => *taken.entry(node.to_string()).or_default() += 1,
+            None if !facts.is_ending => waiting.push(pod.value()),
             None => {}
         }
     }
+    waiting.retain(waits);
     if waiting.is_empty() {
         return Ok(());
     }

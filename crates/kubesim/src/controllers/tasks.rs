@@ -58,7 +58,7 @@ pub(super) fn everything(state: &State) -> BTreeSet<Task> {
     queue.extend(budgets(state, ""));
     for kind in state.kinds.all() {
         for (key, object) in state.objects.range(kind.table(), "", "") {
-            if !object.owners().is_empty() || collect::waits(&object.value()) {
+            if !object.owners().is_empty() || object.facts().is_ending {
                 queue.insert(Task::Collect(kind.table().clone(), key.clone()));
             }
         }
@@ -103,19 +103,14 @@ pub(super) fn after(state: &State, event: &Event, queue: &mut BTreeSet<Task>) {
     if !event.object.owners().is_empty() {
         wake_owners(&event.object, queue);
     }
-    let text = event.object.json();
-    let is_marked = contains(text, b"\"deletionTimestamp\"");
+    let is_marked = event.object.facts().is_ending;
     if !gone && (is_marked || (event.previous.is_none() && !event.object.owners().is_empty())) {
         queue.insert(Task::Collect(event.table.clone(), key.clone()));
     }
     if gone {
         // The last of its contents lets a namespace go, the last of its dependents an owner.
         let namespace = event.object.namespace();
-        if state
-            .objects
-            .get("/namespaces", namespace)
-            .is_some_and(|one| contains(one.json(), b"\"deletionTimestamp\""))
-        {
+        if state.objects.get("/namespaces", namespace).is_some_and(|one| one.facts().is_ending) {
             queue.insert(Task::Namespace(namespace.into()));
         }
         queue.extend(
@@ -124,10 +119,6 @@ pub(super) fn after(state: &State, event: &Event, queue: &mut BTreeSet<Task>) {
                 .map(|(table, key)| Task::Collect(table, key)),
         );
     }
-}
-
-fn contains(text: &[u8], wanted: &[u8]) -> bool {
-    text.windows(wanted.len()).any(|part| part == wanted)
 }
 
 fn budgets<'a>(state: &'a State, prefix: &'a str) -> impl Iterator<Item = Task> + 'a {

@@ -9,7 +9,7 @@ use super::{Object, TableName};
 /// At most this many events are kept: some minutes of a simulated cluster.
 const EVENTS_MAX: usize = 1_000;
 /// At most this much is kept, so that large objects that change often do not fill the memory...
-const SIZE_BYTES_MAX: usize = 2 << 20;
+const SIZE_BYTES_MAX: usize = 1 << 20;
 /// ...but always this many events, so that a watcher of large objects has a chance to follow.
 const EVENTS_MIN: usize = 100;
 

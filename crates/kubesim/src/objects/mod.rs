@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 pub use journal::{Journal, JournalError};
 pub use log::{Event, EventType, Log};
-pub use object::{Labels, Object, key_of};
+pub use object::{Facts, Labels, Object, key_of};
 
 /// The name of a table: `group/plural`, `/pods` for the core group.
 pub type TableName = Arc<str>;

@@ -17,6 +17,41 @@ pub struct Object {
     uid: Arc<str>,
     labels: Labels,
     owners: Box<[Arc<str>]>,
+    facts: Facts,
+}
+
+/// What controllers ask of many objects at once, so that they need not parse them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// It is being deleted.
+    pub is_ending: bool,
+    /// A pod that succeeded or failed.
+    pub has_ended: bool,
+    /// Its condition `Ready` is true.
+    pub is_ready: bool,
+    /// The node of a pod.
+    pub node: Option<Box<str>>,
+    /// The uid of the owner that controls it.
+    pub controller: Option<Arc<str>>,
+}
+
+impl Facts {
+    fn of(value: &Value) -> Facts {
+        let owners = value["metadata"]["ownerReferences"].as_array();
+        let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
+        let conditions = value["status"]["conditions"].as_array();
+        let node = value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+        Facts {
+            is_ending: !value["metadata"]["deletionTimestamp"].is_null(),
+            has_ended: matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")),
+            is_ready: conditions
+                .into_iter()
+                .flatten()
+                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
+            node: node.map(Into::into),
+            controller: controller.and_then(|owner| owner["uid"].as_str()).map(Into::into),
+        }
+    }
 }
 
 /// The key of an object: `namespace/name`, or the name alone.
@@ -60,6 +95,7 @@ impl Object {
                 .flatten()
                 .filter_map(|owner| Some(owner["uid"].as_str()?.into()))
                 .collect(),
+            facts: Facts::of(&value),
             json: value.to_string().into(),
         }
     }
@@ -97,6 +133,11 @@ impl Object {
     /// The uids of its owners.
     pub fn owners(&self) -> &[Arc<str>] {
         &self.owners
+    }
+
+    /// What is asked of it often.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// The value of a label.
