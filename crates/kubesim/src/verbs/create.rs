@@ -57,6 +57,10 @@ pub(super) fn store_new(
         && let Some(fields) = value.as_object_mut()
     {
         fields.remove("status");
+        // A built-in kind has an empty one from its first day.
+        if let Some(schema) = kind.schema().filter(|_| kind.custom().is_none()) {
+            schema.default(&mut value);
+        }
     }
     // What the server adds below is nobody's.
     if tracking == Tracking::Update {
