@@ -35,7 +35,7 @@ impl NameRule {
 pub fn subdomain(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > 253 {
-        errors.push("must be no more than 253 bytes".to_owned());
+        errors.push("must be no more than 253 characters".to_owned());
     }
     if name.is_empty() || !name.split('.').all(|part| is_lower_label(part, false)) {
         errors.push(SUBDOMAIN.to_owned());
@@ -47,7 +47,7 @@ pub fn subdomain(name: &str) -> Vec<String> {
 pub fn label(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > 63 {
-        errors.push("must be no more than 63 bytes".to_owned());
+        errors.push("must be no more than 63 characters".to_owned());
     }
     if !is_lower_label(name, false) {
         errors.push(LABEL.to_owned());
@@ -58,7 +58,7 @@ pub fn label(name: &str) -> Vec<String> {
 fn label_1035(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > 63 {
-        errors.push("must be no more than 63 bytes".to_owned());
+        errors.push("must be no more than 63 characters".to_owned());
     }
     if !is_lower_label(name, true) {
         errors.push(LABEL_1035.to_owned());
@@ -97,7 +97,9 @@ pub fn qualified(key: &str) -> Vec<String> {
             if prefix.is_empty() {
                 errors.push("prefix part must be non-empty".to_owned());
             } else {
-                errors.extend(subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")));
+                let said =
+                    subdomain(prefix).into_iter().map(|error| error.replace("253 characters", "253 bytes"));
+                errors.extend(said.map(|error| format!("prefix part {error}")));
             }
             *name
         }

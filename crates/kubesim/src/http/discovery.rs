@@ -160,8 +160,10 @@ fn aggregated_version(kinds: &Registry, group: &str, version: &str) -> Value {
 fn aggregated_resource(kind: &Kind) -> Value {
     let own =
         |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    // Only custom resources repeat the group and the version of the list that they are in.
+    let (group, version) = if kind.custom().is_some() { (kind.group(), kind.version()) } else { ("", "") };
     let mut resource = json!({
-        "resource": kind.plural(), "responseKind": own(kind.group(), kind.version(), kind.kind()),
+        "resource": kind.plural(), "responseKind": own(group, version, kind.kind()),
         "scope": if kind.is_namespaced() { "Namespaced" } else { "Cluster" },
         "singularResource": kind.singular(), "verbs": kind.verbs(),
     });
@@ -175,7 +177,11 @@ fn aggregated_resource(kind: &Kind) -> Value {
         .subresources()
         .iter()
         .map(|subresource| {
-            let (group, version, sent) = subresource.sends.unwrap_or((kind.group(), kind.version(), kind.kind()));
+            let (group, version, sent) = match subresource.sends {
+                Some((other, version, sent)) if other != kind.group() => (other, version, sent),
+                Some((_, _, sent)) => (group, version, sent),
+                None => (group, version, kind.kind()),
+            };
             json!({"subresource": subresource.name, "responseKind": own(group, version, sent), "verbs": subresource.verbs})
         })
         .collect();

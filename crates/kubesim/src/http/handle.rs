@@ -85,7 +85,9 @@ where
     let is_read = matches!(asked.method, Method::GET | Method::HEAD);
     match route {
         Route::Objects(target) => return objects(asked, &target, body).await,
+        Route::Watch(target) if is_read => return watch::watch(asked, &target),
         Route::UnknownResource => return Err(Failure::no_such_resource()),
+        Route::NoSuchPart(kind, name) => return Err(Failure::not_found(&kind, &name)),
         Route::Unknown => return Ok(text(StatusCode::NOT_FOUND, "404 page not found\n")),
         _ if !is_read => return Err(Failure::method_not_allowed()),
         _ => {}
@@ -100,7 +102,11 @@ where
         Route::Resources(group, version) => discovery::resources(&registry, &group, &version),
         Route::OpenApiIndex => openapi::index(asked.cluster, &registry),
         Route::OpenApi(group, version) => openapi::document(asked.cluster, &registry, &group, &version),
-        Route::Objects(_) | Route::UnknownResource | Route::Unknown => Err(Failure::no_such_resource()),
+        Route::Watch(_)
+        | Route::Objects(_)
+        | Route::NoSuchPart(..)
+        | Route::UnknownResource
+        | Route::Unknown => Err(Failure::no_such_resource()),
     }
 }
 

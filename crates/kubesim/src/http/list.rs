@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::handle::{Asked, json_body, value};
 use super::negotiate::{self, Form};
+use super::query::Query;
 use super::{Body, table, write};
 use crate::kinds::Kind;
 use crate::objects::Object;
@@ -112,6 +113,11 @@ fn list_text(kind: &Kind, objects: &[Arc<Object>], metadata: &Value) -> VecDeque
         Value::from(kind.list_kind()),
         Value::from(kind.api_version())
     );
+    let mut metadata = metadata.clone();
+    if kind.custom().is_some() && metadata["continue"].is_null() {
+        // Lists of custom resources always say it.
+        metadata["continue"] = json!("");
+    }
     parts.push_back(Bytes::from(format!("{{{names},\"metadata\":{metadata},\"items\":[")));
     let item_head = kind.custom().map(|_| Bytes::from(kind.head()));
     for (index, object) in objects.iter().enumerate() {
@@ -140,6 +146,8 @@ pub(super) fn prefix_of(target: &Target) -> String {
 pub(super) struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
+    /// The one object that the path names, empty for all.
+    name: String,
 }
 
 impl Selection {
@@ -151,6 +159,7 @@ impl Selection {
         Ok(Selection {
             labels: labels.map_err(Failure::bad_request)?,
             fields: fields.map_err(Failure::bad_request)?,
+            name: target.name.clone(),
         })
     }
 
@@ -161,7 +170,8 @@ impl Selection {
 
     /// Whether this object is meant.
     pub(super) fn matches(&self, object: &Object, kind: &Kind) -> bool {
-        self.labels.matches(|key| object.label(key))
+        (self.name.is_empty() || self.name == object.name())
+            && self.labels.matches(|key| object.label(key))
             && (self.fields.is_empty() || self.fields_match(object, kind))
     }
 
@@ -213,7 +223,7 @@ pub(super) fn revision(text: Option<&str>) -> Outcome<u64> {
         };
         let why = format!("strconv.ParseUint: parsing \"{text}\": {problem}");
         let cause = FieldError::invalid("resourceVersion", &json!(text), &why);
-        Failure::bad_request(cause.to_string())
+        Failure::bad_request(format!("invalid resource version: {cause}"))
     })
 }
 
@@ -250,14 +260,17 @@ impl Token {
     }
 
     fn decode(text: &str) -> Outcome<Token> {
-        let invalid = |why: &str| Failure::bad_request(format!("continue key is not valid: {why}"));
+        let invalid = |why: &str| {
+            Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
         let bytes = URL_SAFE_NO_PAD
             .decode(text)
             .or_else(|_| URL_SAFE.decode(text))
             .or_else(|_| STANDARD.decode(text))
             .or_else(|_| STANDARD_NO_PAD.decode(text))
             .map_err(|error| invalid(&error.to_string()))?;
-        let token: Token = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        let token: Token = serde_json::from_slice(&bytes)
+            .map_err(|error| invalid(&no_beginning(&bytes).unwrap_or_else(|| error.to_string())))?;
         if token.v != "meta.k8s.io/v1" {
             return Err(invalid(&format!("server does not recognize this encoded version \"{}\"", token.v)));
         }
@@ -272,6 +285,44 @@ impl Token {
         }
         Ok(token)
     }
+}
+
+/// Options of a list that exclude each other.
+fn refuse_contradictions(query: &Query) -> Outcome<()> {
+    let mut causes = Vec::new();
+    let given = query.get("resourceVersion");
+    if let Some(matching) = query.get("resourceVersionMatch") {
+        let mut forbid = |why: &str| causes.push(FieldError::forbidden("resourceVersionMatch", why));
+        if given.is_none() {
+            forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if query.get("continue").is_some() {
+            forbid("resourceVersionMatch is forbidden when continue is provided");
+        }
+        if matching == "Exact" && given == Some("0") {
+            forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            let known = ["Exact", "NotOlderThan", ""].map(Value::from);
+            causes.push(FieldError::not_supported("resourceVersionMatch", &json!(matching), known.iter()));
+        }
+    }
+    if query.get("sendInitialEvents").is_some() {
+        causes.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &causes)) }
+}
+
+/// What Go says of bytes that do not even begin like JSON.
+fn no_beginning(bytes: &[u8]) -> Option<String> {
+    let first = *bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    let begins = matches!(first, b'{' | b'[' | b'"' | b'-' | b't' | b'f' | b'n' | b'0'..=b'9');
+    let shown = match char::from(first) {
+        '\'' => "\\'".to_owned(),
+        letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
+        letter => letter.to_string(),
+    };
+    (!begins).then(|| format!("invalid character '{shown}' looking for beginning of value"))
 }
 
 struct Page {
@@ -289,36 +340,15 @@ struct Found {
 impl Page {
     fn of(asked: &Asked<'_>) -> Outcome<Page> {
         let query = &asked.query;
-        let refuse = |cause: FieldError| Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &[cause]));
         let limit =
             query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-        let token = query.get("continue").map(Token::decode).transpose()?;
         let given = query.get("resourceVersion");
         let matching = query.get("resourceVersionMatch");
-        if matching.is_some() && given.is_none() {
-            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            return refuse(FieldError::forbidden("resourceVersionMatch", why));
-        }
-        if matching.is_some() && token.is_some() {
-            let why = "resourceVersionMatch is forbidden when continue is provided";
-            return refuse(FieldError::forbidden("resourceVersionMatch", why));
-        }
+        refuse_contradictions(query)?;
+        let token = query.get("continue").map(Token::decode).transpose()?;
         let exact = match matching {
             None => limit.is_some() && given.is_some_and(|given| given != "0"),
-            Some("NotOlderThan") => false,
-            Some("Exact") if given == Some("0") => {
-                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                return refuse(FieldError::forbidden("resourceVersionMatch", why));
-            }
-            Some("Exact") => true,
-            Some(other) => {
-                let known = ["Exact", "NotOlderThan", ""].map(Value::from);
-                return refuse(FieldError::not_supported(
-                    "resourceVersionMatch",
-                    &json!(other),
-                    known.iter(),
-                ));
-            }
+            Some(matching) => matching == "Exact",
         };
         if token.is_some() && given.is_some_and(|given| given != "0") {
             return Err(Failure::bad_request(

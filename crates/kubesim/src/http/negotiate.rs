@@ -93,7 +93,8 @@ pub(super) fn any(headers: &HeaderMap) -> Outcome<()> {
 }
 
 fn not_acceptable() -> Failure {
-    Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    let message = "only the following media types are accepted: application/json";
+    Failure { details: serde_json::json!({}), ..Failure::new(406, "NotAcceptable", message) }
 }
 
 #[cfg(test)]

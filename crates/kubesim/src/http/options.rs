@@ -25,7 +25,7 @@ pub(super) fn write(query: &Query, agent: &str, options_kind: &str) -> Outcome<W
         Some("Ignore") => Validation::Ignore,
         Some("Strict") => Validation::Strict,
         Some(other) => {
-            let known = ["Ignore", "Strict", "Warn"].map(Value::from);
+            let known = ["", "Ignore", "Strict", "Warn"].map(Value::from);
             let cause = FieldError::not_supported("fieldValidation", &Value::from(other), known.iter());
             return Err(Failure::invalid("meta.k8s.io", options_kind, "", &[cause]));
         }
@@ -58,17 +58,25 @@ pub(super) fn delete(query: &Query, body: Option<&Value>) -> Outcome<DeleteOptio
     let orphan = body["orphanDependents"]
         .as_bool()
         .or(query.get("orphanDependents").map(|_| query.flag("orphanDependents")));
+    let mut causes = Vec::new();
+    if let (Some(policy), Some(_)) = (policy, orphan) {
+        let why = "orphanDependents and deletionPropagation cannot be both set";
+        causes.push(FieldError::invalid("propagationPolicy", &Value::from(policy), why));
+    }
     let propagation = match (policy, orphan) {
         (Some("Background"), _) | (None, Some(false)) => Some(Propagation::Background),
         (Some("Foreground"), _) => Some(Propagation::Foreground),
         (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
         (None, None) => None,
         (Some(other), _) => {
-            let known = ["Background", "Foreground", "Orphan"].map(Value::from);
-            let cause = FieldError::not_supported("propagationPolicy", &Value::from(other), known.iter());
-            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &[cause]));
+            let known = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
+            causes.push(FieldError::not_supported("propagationPolicy", &Value::from(other), known.iter()));
+            None
         }
     };
+    if !causes.is_empty() {
+        return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &causes));
+    }
     let text = |value: &Value| value.as_str().map(str::to_owned);
     Ok(DeleteOptions {
         dry_run: dry,

@@ -1,6 +1,9 @@
 //! What a path is about.
 
+use std::sync::Arc;
+
 use super::query::decode;
+use crate::kinds::{self, Kind};
 use crate::registry::Registry;
 use crate::verbs::Target;
 
@@ -9,6 +12,10 @@ use crate::verbs::Target;
 pub(super) enum Route {
     /// Objects, an object, or a part of one.
     Objects(Target),
+    /// The changes of objects, asked for by a path as in old days.
+    Watch(Target),
+    /// A part that objects of this custom kind do not have, of the object of this name.
+    NoSuchPart(Arc<Kind>, String),
     /// The core versions: `/api`.
     CoreVersions,
     /// The groups: `/apis`.
@@ -54,9 +61,20 @@ impl Route {
         }
     }
 
-    fn in_version(group: &str, version: &str, rest: &[&str], kinds: &Registry) -> Route {
-        if !kinds.all().any(|kind| kind.group() == group && kind.version() == version) {
-            return Route::Unknown;
+    fn in_version(group: &str, version: &str, rest: &[&str], served: &Registry) -> Route {
+        // What belongs to a built-in group is answered by it, whether it is there or not.
+        let is_built_in = kinds::built_in().iter().any(|kind| kind.group() == group);
+        let nothing = if is_built_in { Route::UnknownResource } else { Route::Unknown };
+        if !served.all().any(|kind| kind.group() == group && kind.version() == version) {
+            return nothing;
+        }
+        if let ["watch", rest @ ..] = rest
+            && !rest.is_empty()
+        {
+            return match Route::in_version(group, version, rest, served) {
+                Route::Objects(target) if target.subresource.is_empty() => Route::Watch(target),
+                _ => nothing,
+            };
         }
         let (namespace, plural, name, subresource) = match rest {
             [] => return Route::Resources(group.to_owned(), version.to_owned()),
@@ -69,17 +87,23 @@ impl Route {
             [plural] => ("", *plural, "", ""),
             [plural, name] => ("", *plural, *name, ""),
             [plural, name, part] => ("", *plural, *name, *part),
-            _ => return Route::UnknownResource,
+            _ => return nothing,
         };
-        let Some(kind) = kinds.find(group, version, plural) else { return Route::UnknownResource };
+        let Some(kind) = served.find(group, version, plural) else { return nothing };
         let fits = match (kind.is_namespaced(), namespace.is_empty()) {
             (true, false) | (false, true) => true,
             // All namespaces together can be listed, nothing else.
             (true, true) => name.is_empty(),
             (false, false) => false,
         };
-        if !fits || (!subresource.is_empty() && kind.subresource(subresource).is_none()) {
-            return Route::UnknownResource;
+        if !fits {
+            return nothing;
+        }
+        if !subresource.is_empty() && kind.subresource(subresource).is_none() {
+            return match kind.custom() {
+                Some(_) => Route::NoSuchPart(kind.clone(), name.to_owned()),
+                None => Route::UnknownResource,
+            };
         }
         Route::Objects(Target {
             kind: kind.clone(),

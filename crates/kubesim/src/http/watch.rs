@@ -36,8 +36,15 @@ pub(super) fn watch(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body
     let form = negotiate::form(&asked.headers, false)?;
     let selection = Selection::of(asked, target)?;
     let query = &asked.query;
-    let from = revision(query.get("resourceVersion"))?;
-    let initial = initial_events(query, from)?;
+    let causes = contradictions(query);
+    if !causes.is_empty() {
+        return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &causes));
+    }
+    let from = revision(query.get("resourceVersion")).map_err(|failure| {
+        // The real server calls it its own fault.
+        Failure::new(500, "", failure.message.trim_start_matches("invalid resource version: "))
+    })?;
+    let initial = initial_events(query, from);
     let seconds = query
         .number("timeoutSeconds")?
         .and_then(|seconds| u64::try_from(seconds).ok())
@@ -85,28 +92,34 @@ enum Initial {
     WithEnd,
 }
 
-fn initial_events(query: &Query, from: u64) -> Outcome<Initial> {
-    let refuse = |cause: FieldError| Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &[cause]));
-    let matching = query.get("resourceVersionMatch");
+fn initial_events(query: &Query, from: u64) -> Initial {
     match query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents")) {
-        None if matching.is_some() => {
-            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            refuse(FieldError::forbidden("resourceVersionMatch", why))
-        }
-        None if from == 0 => Ok(Initial::Objects),
-        None => Ok(Initial::None),
-        Some(_) if matching.is_none() => {
-            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            refuse(FieldError::forbidden("resourceVersionMatch", why))
-        }
-        Some(_) if matching != Some("NotOlderThan") => {
-            let known = [json!("NotOlderThan")];
-            refuse(FieldError::not_supported("resourceVersionMatch", &json!(matching), known.iter()))
-        }
-        Some(true) => Ok(Initial::WithEnd),
-        Some(false) if from == 0 => Ok(Initial::None),
-        Some(false) => Ok(Initial::None),
+        None if from == 0 => Initial::Objects,
+        Some(true) => Initial::WithEnd,
+        None | Some(false) => Initial::None,
     }
+}
+
+/// Options of a watch that exclude each other.
+fn contradictions(query: &Query) -> Vec<FieldError> {
+    let mut causes = Vec::new();
+    let matching = query.get("resourceVersionMatch");
+    let asks_for_initial = query.get("sendInitialEvents").is_some();
+    let mut forbid = |why: &str| causes.push(FieldError::forbidden("resourceVersionMatch", why));
+    if asks_for_initial && matching != Some("NotOlderThan") {
+        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+    }
+    if matching.is_some() && !asks_for_initial {
+        forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+    }
+    if matching.is_some() && query.get("continue").is_some() {
+        forbid("resourceVersionMatch is forbidden when continue is provided");
+    }
+    if let Some(other) = matching.filter(|matching| *matching != "NotOlderThan") {
+        let known = [json!("NotOlderThan")];
+        causes.push(FieldError::not_supported("resourceVersionMatch", &json!(other), known.iter()));
+    }
+    causes
 }
 
 struct Watcher {
@@ -230,7 +243,7 @@ impl Watcher {
     }
 
     fn bookmark(&self, ends_initial: bool) -> Vec<u8> {
-        let mut metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": self.cursor.to_string()});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

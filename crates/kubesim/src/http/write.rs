@@ -61,17 +61,20 @@ fn update(asked: &Asked<'_>, target: &Target, body: &[u8]) -> Outcome<Response<B
 
 fn patch(asked: &Asked<'_>, target: &Target, body: &[u8]) -> Outcome<Response<Body>> {
     let form = negotiate::form(&asked.headers, false)?;
-    let known = if target.kind.custom().is_some() {
-        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-    } else {
-        "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
-    };
     let (language, change) = match decode::media_type(&asked.headers).as_str() {
         "application/json-patch+json" => (PatchType::Json, patch_body(body)?),
         "application/merge-patch+json" => (PatchType::Merge, patch_body(body)?),
         "application/strategic-merge-patch+json" => (PatchType::Strategic, patch_body(body)?),
         "application/apply-patch+yaml" => (PatchType::Apply, decode::yaml(body)?),
-        _ => return Err(decode::unsupported(known)),
+        _ if target.kind.custom().is_some() => {
+            return Err(decode::unsupported(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            ));
+        }
+        _ => {
+            let failure = Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+            return Err(Failure { details: json!({}), ..failure });
+        }
     };
     let mut options = options::write(&asked.query, asked.agent(), "PatchOptions")?;
     if language == PatchType::Apply {

@@ -29,6 +29,7 @@ pub(super) const ROWS: &[Row] = &[
         generation: true,
         columns: columns::DEPLOYMENT,
         default: defaults::deployment,
+        prepare: rules::prepare_empty_status,
         validate: rules::workload,
         ..Row::namespaced("apps", "Deployment", "deployments", "deployment")
     },

@@ -13,6 +13,7 @@ pub(super) const ROWS: &[Row] = &[
         generation: true,
         columns: columns::CRON_JOB,
         default: defaults::cron_job,
+        prepare: rules::prepare_empty_status,
         ..Row::namespaced("batch", "CronJob", "cronjobs", "cronjob")
     },
     Row {

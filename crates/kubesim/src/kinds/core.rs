@@ -100,7 +100,6 @@ pub(super) const ROWS: &[Row] = &[
         fields: &["type"],
         columns: columns::SECRET,
         default: defaults::secret,
-        prepare: rules::prepare_secret,
         validate: rules::secret,
         ..Row::namespaced("", "Secret", "secrets", "secret")
     },

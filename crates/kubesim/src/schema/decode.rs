@@ -1,5 +1,8 @@
 //! A value of the wrong JSON type in a built-in object: the real server cannot decode it and answers 400, in Go's words.
 
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use super::node::{Kind, Node, NodeId, Origin};
@@ -62,6 +65,10 @@ impl Schema {
         };
         if !fits {
             return Err(self.mismatch(found(value), node, owner, path));
+        }
+        if let Some(message) = unreadable(value, node) {
+            let wanted = self.go_type(node);
+            return Err(DecodeError { message, wanted, wants_struct: false, found: found(value).to_owned() });
         }
         match value {
             Value::Object(map) => {
@@ -142,6 +149,29 @@ impl Schema {
             },
             (Kind::Any, _) => "interface {}".to_owned(),
         }
+    }
+}
+
+/// Why a text that is meant to be something else cannot be read as that, in Go's words.
+fn unreadable(value: &Value, node: &Node) -> Option<String> {
+    let format = node.limits.as_ref().and_then(|limits| limits.format.as_deref());
+    match value {
+        Value::String(text) if format == Some("byte") => {
+            illegal_base64(text).map(|place| format!("illegal base64 data at input byte {place}"))
+        }
+        _ => None,
+    }
+}
+
+/// Where a text stops to be base64.
+fn illegal_base64(text: &str) -> Option<usize> {
+    use base64::DecodeError as Problem;
+    let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    let plain: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    match GeneralPurpose::new(&STANDARD, lenient).decode(&plain) {
+        Ok(_) => None,
+        Err(Problem::InvalidByte(place, _)) => Some(place),
+        Err(_) => Some(plain.len() - plain.len() % 4),
     }
 }
 

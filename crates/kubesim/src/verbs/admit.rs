@@ -21,11 +21,10 @@ pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> Outcome<()> {
     let expected = kind.api_version();
     if !given_kind.is_empty() && given_kind != kind.kind() {
         let version = if given_version.is_empty() { &expected } else { &given_version };
+        let (short, name) = (version.rsplit('/').next().unwrap_or_default(), kind.kind());
         return Err(Failure::bad_request(format!(
-            "{given_kind} in version \"{}\" cannot be handled as a {}: converting ({given_kind}) to ({}): unknown conversion",
-            version.rsplit('/').next().unwrap_or_default(),
-            kind.kind(),
-            kind.kind(),
+            "{given_kind} in version \"{short}\" cannot be handled as a {name}: converting ({short}.{given_kind}) to ({}.{name}): unknown conversion",
+            package(kind.group()),
         )));
     }
     if !given_version.is_empty() && given_version != expected {
@@ -39,6 +38,11 @@ pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> Outcome<()> {
     }
     kind.dress(value);
     Ok(())
+}
+
+/// The Go package in which the real server keeps the kinds of a group.
+fn package(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
 fn shape(value: &Value) -> &'static str {
@@ -74,16 +78,11 @@ pub(super) fn settle(kind: &Kind, value: &mut Value, options: &WriteOptions) -> 
                 .map(|field| format!("unknown field \"{field}\""))
                 .collect();
             if options.validation == Validation::Strict && !unknown.is_empty() {
-                let message = format!("strict decoding error: {}", unknown.join(", "));
-                return Err(match kind.custom() {
-                    Some(_) => Failure::bad_request(message),
-                    None => Failure::bad_request(format!(
-                        "{} in version \"{}\" cannot be handled as a {}: {message}",
-                        kind.kind(),
-                        kind.version(),
-                        kind.kind()
-                    )),
-                });
+                let (name, version) = (kind.kind(), kind.version());
+                return Err(Failure::bad_request(format!(
+                    "{name} in version \"{version}\" cannot be handled as a {name}: strict decoding error: {}",
+                    unknown.join(", ")
+                )));
             }
             warnings.extend(unknown);
         }

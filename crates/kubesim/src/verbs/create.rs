@@ -62,14 +62,14 @@ pub(super) fn store_new(
             schema.default(&mut value);
         }
     }
+    if kind.kind() == "Namespace" {
+        (kind.row().default)(&mut value);
+    }
     // What the server adds below is nobody's.
     if tracking == Tracking::Update {
         apply::track_update(None, &mut value, &options.manager, None, kind.schema(), caller.now);
     }
     metadata::stamp(kind, &mut value, caller)?;
-    if kind.kind() == "Namespace" {
-        (kind.row().default)(&mut value);
-    }
     (kind.row().prepare)(&mut value);
     prepare_with_state(state, target, &mut value, caller)?;
     admit::validate(kind, &value, None)?;

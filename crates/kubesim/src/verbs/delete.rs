@@ -16,6 +16,9 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are to be let go.
 pub(crate) const ORPHAN: &str = "orphan";
 
+/// Namespaces that no cluster is without.
+const KEPT_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
+
 /// How a deletion is to be done.
 #[derive(Debug, Clone, Default)]
 pub struct DeleteOptions {
@@ -63,6 +66,9 @@ pub fn delete(
         return Err(Failure::not_found(kind, &target.name));
     };
     let old = state.read(kind, &target.namespace, &target.name).unwrap_or_default();
+    if kind.group().is_empty() && kind.kind() == "Namespace" && KEPT_NAMESPACES.contains(&&*target.name) {
+        return Err(Failure::forbidden(kind, &target.name, "this namespace may not be deleted"));
+    }
     expect_preconditions(kind, &old, options)?;
     let mut warnings = Vec::new();
     let propagation = options.propagation.or_else(|| default_propagation(kind, &old, &mut warnings));
@@ -72,8 +78,10 @@ pub fn delete(
         (true, true) => present,
         (true, false) => Arc::new(Object::new(new, present.revision())),
         (false, true) => {
+            // What could have had grace is marked before it goes, so that who watches sees both.
+            let last = if has_grace(kind) { state.put(kind, new)? } else { present };
             remove(state, kind, &target.namespace, &target.name)?;
-            present
+            last
         }
         (false, false) if new == old => present,
         (false, false) => state.put(kind, new)?,
@@ -129,17 +137,19 @@ pub(super) fn is_finished(kind: &Kind, value: &Value) -> bool {
 
 fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOptions) -> Outcome<()> {
     let name = old["metadata"]["name"].as_str().unwrap_or_default();
-    let checks =
-        [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)];
-    for (word, field, wanted) in checks {
+    let checks = [
+        ("UID", "uid", &options.uid, "deleted and then recreated"),
+        ("ResourceVersion", "resourceVersion", &options.resource_version, "modified"),
+    ];
+    for (word, field, wanted, fate) in checks {
         let found = old["metadata"][field].as_str().unwrap_or_default();
         if let Some(wanted) = wanted
             && wanted != found
         {
             let why = format!(
-                "Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
+                "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object might have been {fate}"
             );
-            return Err(Failure::conflict(kind, name, &why));
+            return Err(Failure::conflict_on(kind, kind.kind(), name, &why));
         }
     }
     Ok(())
@@ -216,9 +226,14 @@ fn marked(
     new
 }
 
+/// Whether objects of this kind end in their own time.
+fn has_grace(kind: &Kind) -> bool {
+    kind.group().is_empty() && kind.kind() == "Pod"
+}
+
 /// The seconds that an object gets to end in: only pods get any.
 fn grace_of(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
-    if !kind.group().is_empty() || kind.kind() != "Pod" {
+    if !has_grace(kind) {
         return 0;
     }
     let ended = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));

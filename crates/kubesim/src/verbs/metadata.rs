@@ -157,24 +157,49 @@ pub(super) fn refused(kind: &Kind, value: &Value) -> Vec<FieldError> {
 
 fn owner_references(metadata: &Value) -> Vec<FieldError> {
     let mut causes = Vec::new();
-    let mut controllers = 0;
+    let mut controller: Option<String> = None;
     for (index, owner) in metadata["ownerReferences"].as_array().into_iter().flatten().enumerate() {
         let at = |field: &str| format!("metadata.ownerReferences[{index}].{field}");
-        for (field, why) in [
-            ("apiVersion", "version must not be empty"),
-            ("kind", "must not be empty"),
-            ("name", "must not be empty"),
-            ("uid", "must not be empty"),
-        ] {
+        for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
-                causes.push(FieldError::invalid(at(field), &json!(""), why));
+                causes.push(FieldError::required(at(field), "must not be empty"));
             }
         }
-        controllers += usize::from(owner["controller"] == true);
-    }
-    if controllers > 1 {
-        let why = "Only one reference can have Controller set to true.";
-        causes.push(FieldError::invalid("metadata.ownerReferences", &metadata["ownerReferences"], why));
+        if owner["controller"] != true {
+            continue;
+        }
+        let text = |field: &str| owner[field].as_str().unwrap_or_default();
+        let named = format!("{}/{}", text("kind"), text("name"));
+        match &controller {
+            None => controller = Some(named),
+            Some(first) => {
+                let why = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {named}"
+                );
+                let shown = format!("Invalid value: {}: {why}", in_order(&metadata["ownerReferences"]));
+                let cause = FieldError::invalid("metadata.ownerReferences", &Value::Null, &why);
+                causes.push(FieldError { message: shown, ..cause });
+            }
+        }
     }
     causes
+}
+
+/// References as the real server writes them in messages: fields in the order of their type.
+fn in_order(references: &Value) -> String {
+    let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let written: Vec<String> = references
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|owner| {
+            let parts: Vec<String> = fields
+                .iter()
+                .filter(|field| !owner[**field].is_null())
+                .map(|field| format!("\"{field}\":{}", owner[*field]))
+                .collect();
+            format!("{{{}}}", parts.join(","))
+        })
+        .collect();
+    format!("[{}]", written.join(","))
 }

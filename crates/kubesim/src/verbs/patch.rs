@@ -7,6 +7,7 @@ use super::update::replace;
 use super::{Caller, Target, WriteOptions, Written, admit, metadata, scale};
 use crate::apply::{self, ApplyError};
 use crate::patch::{self, PatchError};
+use crate::schema::FieldError;
 use crate::state::State;
 use crate::status::{Failure, Outcome};
 
@@ -86,6 +87,11 @@ fn changed(target: &Target, language: PatchType, old: &Value, body: &Value) -> O
         (PatchType::Merge | PatchType::Apply, _) => patch::merge(old, body),
     };
     let value = result.map_err(|error| refused_patch(target, &error))?;
+    if let Err(failure) = admit::expect_kind(kind, &mut value.clone()) {
+        let shown = Value::from(value.to_string());
+        let cause = FieldError::invalid("patch", &shown, &failure.message);
+        return Err(Failure::invalid("", "", "", &[cause]));
+    }
     if let Some(schema) = kind.schema()
         && let Err(error) = schema.check_types(&value)
     {
@@ -118,7 +124,7 @@ fn applied(
 ) -> Outcome<Value> {
     let kind = &target.kind;
     if options.manager.is_empty() {
-        let cause = crate::schema::FieldError::required("fieldManager", "is required for apply patch");
+        let cause = FieldError::required("fieldManager", "is required for apply patch");
         return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &[cause]));
     }
     if !body.is_object() {
@@ -169,7 +175,16 @@ fn expect_same_object(target: &Target, old: &Value, new: &Value) -> Outcome<()> 
             "the name of the object ({given}) does not match the name on the URL ({wanted})"
         )));
     }
-    let _ = old;
+    let namespace = new["metadata"]["namespace"].as_str().unwrap_or_default();
+    if target.kind.is_namespaced() && !namespace.is_empty() && namespace != target.namespace {
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Failure::bad_request(why));
+    }
+    let (uid, before) = (&new["metadata"]["uid"], &old["metadata"]["uid"]);
+    if uid.as_str().is_some_and(|uid| !uid.is_empty()) && uid != before {
+        let cause = FieldError::invalid("metadata.uid", uid, "field is immutable");
+        return Err(Failure::invalid(target.kind.group(), target.kind.kind(), &target.name, &[cause]));
+    }
     Ok(())
 }
 

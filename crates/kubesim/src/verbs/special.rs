@@ -147,12 +147,19 @@ pub fn review(kind: &Kind, mut value: Value) -> Value {
 /// Accepts a definition's names, or says with whom they collide, and refuses a schema that cannot be used.
 pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Outcome<()> {
     let mut causes = Vec::new();
-    for (index, version) in value["spec"]["versions"].as_array().into_iter().flatten().enumerate() {
+    let versions = value["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    // A schema that all versions share is kept once, and named there.
+    let is_shared = versions.windows(2).all(|pair| pair[0]["schema"] == pair[1]["schema"]);
+    for (index, version) in versions.iter().enumerate().take(if is_shared { 1 } else { versions.len() }) {
         let given = &version["schema"]["openAPIV3Schema"];
         if given.is_object()
             && let Err(errors) = schema::of_crd(given)
         {
-            let prefix = format!("spec.versions[{index}].schema.openAPIV3Schema");
+            let prefix = if is_shared {
+                "spec.validation".to_owned()
+            } else {
+                format!("spec.versions[{index}].schema")
+            };
             causes.extend(
                 errors.into_iter().map(|error| FieldError { field: beneath(&prefix, &error.field), ..error }),
             );

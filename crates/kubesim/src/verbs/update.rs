@@ -119,7 +119,10 @@ fn expect_unchanged(kind: &Kind, old: &Value, new: &Value) -> Outcome<()> {
     let name = text(old, "name");
     let (uid, given) = (text(old, "uid"), text(new, "uid"));
     if !given.is_empty() && given != uid {
-        let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {uid}");
+        let key = format!("/registry/{}", storage_key(kind, old));
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
+        );
         return Err(Failure::conflict(kind, &name, &why));
     }
     let given = text(new, "resourceVersion");
@@ -137,6 +140,21 @@ fn expect_unchanged(kind: &Kind, old: &Value, new: &Value) -> Outcome<()> {
         return Err(Failure::invalid(kind.group(), kind.kind(), &name, &[cause]));
     }
     if given != text(old, "resourceVersion") { Err(Failure::modified(kind, &name)) } else { Ok(()) }
+}
+
+/// Where the real server keeps an object in etcd, which it tells.
+fn storage_key(kind: &Kind, object: &Value) -> String {
+    let resource = match (kind.group(), kind.plural()) {
+        ("", "nodes") => "minions".to_owned(),
+        ("", "services") => "services/specs".to_owned(),
+        (group, plural) if kind.custom().is_some() || group == "apiextensions.k8s.io" => {
+            format!("{group}/{plural}")
+        }
+        (_, plural) => plural.to_owned(),
+    };
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let parts = [resource, text("namespace"), text("name")];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
 }
 
 /// The old object with the part replaced that the request is about.
@@ -180,7 +198,6 @@ fn merge_part(target: &Target, old: &Value, mut new: Value) -> Outcome<Value> {
 /// What the server keeps or counts itself when the object is replaced.
 fn prepare_update(state: &State, kind: &Kind, old: &Value, new: &mut Value) -> Outcome<()> {
     match (kind.group(), kind.kind()) {
-        ("", "Secret") => (kind.row().prepare)(new),
         ("", "Service") => {
             let spec = &old["spec"];
             if new["spec"]["clusterIP"].as_str().unwrap_or_default().is_empty()
@@ -188,6 +205,11 @@ fn prepare_update(state: &State, kind: &Kind, old: &Value, new: &mut Value) -> O
             {
                 new["spec"]["clusterIP"] = spec["clusterIP"].clone();
                 new["spec"]["clusterIPs"] = spec["clusterIPs"].clone();
+            }
+            for field in ["ipFamilies", "ipFamilyPolicy"] {
+                if new["spec"][field].is_null() && !spec[field].is_null() {
+                    new["spec"][field] = spec[field].clone();
+                }
             }
             keep_node_ports(&spec["ports"], &mut new["spec"]["ports"]);
             allocate::service(state, new)?;

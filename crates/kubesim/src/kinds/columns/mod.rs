@@ -50,15 +50,13 @@ pub(super) const PLAIN: &[Column] =
 pub(super) const NAME_AND_AGE: &[Column] = &[NAME, AGE];
 pub(super) const CONFIG_MAP: &[Column] = &[
     NAME,
-    column("Data", "string", |object, _| {
-        json!((length(&object["data"]) + length(&object["binaryData"])).to_string())
-    }),
+    column("Data", "string", |object, _| json!(length(&object["data"]) + length(&object["binaryData"]))),
     AGE,
 ];
 pub(super) const SECRET: &[Column] = &[
     NAME,
     column("Type", "string", |object, _| text(&object["type"])),
-    column("Data", "string", |object, _| json!(length(&object["data"]).to_string())),
+    column("Data", "string", |object, _| json!(length(&object["data"]))),
     AGE,
 ];
 pub(super) const NAMESPACE: &[Column] =

@@ -4,6 +4,8 @@
 mod pod;
 mod workload;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 pub(super) use pod::{pod, pod_spec};
@@ -41,6 +43,20 @@ pub(super) fn namespace(object: &mut Value) {
 
 pub(super) fn secret(object: &mut Value) {
     fill(object, "type", json!("Opaque"));
+    fold_string_data(object);
+}
+
+/// `stringData` is written, never read.
+fn fold_string_data(object: &mut Value) {
+    let Some(given) = object.as_object_mut().and_then(|fields| fields.remove("stringData")) else { return };
+    let Value::Object(given) = given else { return };
+    let mut data = object["data"].as_object().cloned().unwrap_or_default();
+    for (key, value) in given {
+        data.insert(key, STANDARD.encode(value.as_str().unwrap_or_default()).into());
+    }
+    if !data.is_empty() {
+        object["data"] = Value::Object(data);
+    }
 }
 
 pub(super) fn persistent_volume_claim(object: &mut Value) {
@@ -71,8 +87,6 @@ pub(super) fn service(object: &mut Value) {
     }
     if kind != "ExternalName" {
         fill(spec, "internalTrafficPolicy", json!("Cluster"));
-        fill(spec, "ipFamilies", json!(["IPv4"]));
-        fill(spec, "ipFamilyPolicy", json!("SingleStack"));
     }
 }
 

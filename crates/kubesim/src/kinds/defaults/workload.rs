@@ -32,6 +32,9 @@ pub(in crate::kinds) fn replica_set(object: &mut Value) {
 }
 
 pub(in crate::kinds) fn daemon_set(object: &mut Value) {
+    // Every reader of a DaemonSet finds this annotation, so whoever writes one owns it.
+    let annotations = within(within(object, "metadata"), "annotations");
+    fill(annotations, "deprecated.daemonset.template.generation", json!("0"));
     let spec = within(object, "spec");
     let strategy = within(spec, "updateStrategy");
     fill(strategy, "type", json!("RollingUpdate"));
@@ -76,9 +79,8 @@ pub(in crate::kinds) fn job(object: &mut Value) {
         fill(spec, "completions", json!(1));
     }
     fill(spec, "parallelism", json!(1));
-    if spec["completionMode"] != "Indexed" || spec["backoffLimitPerIndex"].is_null() {
-        fill(spec, "backoffLimit", json!(6));
-    }
+    let retries = if spec["backoffLimitPerIndex"].is_null() { 6 } else { i32::MAX };
+    fill(spec, "backoffLimit", json!(retries));
     fill(spec, "completionMode", json!("NonIndexed"));
     fill(spec, "suspend", json!(false));
     let replacement = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };

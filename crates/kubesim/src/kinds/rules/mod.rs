@@ -8,11 +8,11 @@ use serde_json::Value;
 pub(super) use objects::{
     certificate_signing_request, config_map, custom_resource_definition, pod_disruption_budget,
     prepare_namespace, prepare_node, prepare_persistent_volume_claim, prepare_pod_disruption_budget,
-    prepare_secret, prepare_service, secret, service,
+    prepare_service, secret, service,
 };
 pub(super) use workload::{
-    job, pod, prepare_daemon_set, prepare_job, prepare_pod, prepare_replica_set, prepare_stateful_set,
-    workload,
+    job, pod, prepare_daemon_set, prepare_empty_status, prepare_job, prepare_pod, prepare_replica_set,
+    prepare_stateful_set, workload,
 };
 
 use crate::schema::FieldError;

@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 use super::unchangeable;
 use crate::schema::FieldError;
 
+/// All data of a config map or a secret together.
+const DATA_BYTES_MAX: usize = 1 << 20;
+
 pub(in crate::kinds) fn prepare_namespace(object: &mut Value) {
     let finalizers = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     let mut finalizers: Vec<Value> =
@@ -60,21 +63,16 @@ pub(in crate::kinds) fn prepare_persistent_volume_claim(object: &mut Value) {
     *finalizers = Value::Array(all);
 }
 
-/// `stringData` is written, never read.
-pub(in crate::kinds) fn prepare_secret(object: &mut Value) {
-    let Some(given) = object.as_object_mut().and_then(|fields| fields.remove("stringData")) else { return };
-    let Value::Object(given) = given else { return };
-    let mut data = object["data"].as_object().cloned().unwrap_or_default();
-    for (key, value) in given {
-        data.insert(key, STANDARD.encode(value.as_str().unwrap_or_default()).into());
-    }
-    if !data.is_empty() {
-        object["data"] = Value::Object(data);
-    }
-}
-
 pub(in crate::kinds) fn prepare_service(object: &mut Value) {
     object["status"] = json!({"loadBalancer": {}});
+    if object["spec"]["type"] == "ExternalName" {
+        return;
+    }
+    for (field, value) in [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))] {
+        if object["spec"][field].is_null() {
+            object["spec"][field] = value;
+        }
+    }
 }
 
 pub(in crate::kinds) fn prepare_pod_disruption_budget(object: &mut Value) {
@@ -117,7 +115,20 @@ pub(in crate::kinds) fn config_map(new: &Value, old: Option<&Value>) -> Vec<Fiel
     }
     data_keys(&mut causes, new, "data");
     data_keys(&mut causes, new, "binaryData");
+    let text = |value: &Value| value.as_str().map_or(0, str::len);
+    if bytes_of(&new["data"], text) + bytes_of(&new["binaryData"], decoded_length) > DATA_BYTES_MAX {
+        // The real server names no field for the object as a whole, in just this way.
+        causes.push(FieldError::too_long("[]", DATA_BYTES_MAX as u64));
+    }
     causes
+}
+
+fn bytes_of(map: &Value, length: impl Fn(&Value) -> usize) -> usize {
+    map.as_object().into_iter().flatten().map(|(_, value)| length(value)).sum()
+}
+
+fn decoded_length(value: &Value) -> usize {
+    value.as_str().and_then(|text| STANDARD.decode(text).ok()).map_or(0, |bytes| bytes.len())
 }
 
 pub(in crate::kinds) fn secret(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -127,7 +138,49 @@ pub(in crate::kinds) fn secret(new: &Value, old: Option<&Value>) -> Vec<FieldErr
         immutable(&mut causes, new, old, &["data"]);
     }
     data_keys(&mut causes, new, "data");
+    if bytes_of(&new["data"], decoded_length) > DATA_BYTES_MAX {
+        causes.push(FieldError::too_long("data", DATA_BYTES_MAX as u64));
+    }
+    secret_parts(&mut causes, new);
     causes
+}
+
+/// What a secret of a well-known type must hold.
+fn secret_parts(causes: &mut Vec<FieldError>, new: &Value) {
+    let has = |key: &str| new["data"].get(key).is_some();
+    let missing = |key: &str| FieldError::required(format!("data[{key}]"), "");
+    match new["type"].as_str().unwrap_or_default() {
+        "kubernetes.io/tls" => {
+            causes.extend(["tls.crt", "tls.key"].into_iter().filter(|key| !has(key)).map(missing));
+        }
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
+            causes.extend([missing("username"), missing("password")]);
+        }
+        "kubernetes.io/ssh-auth" if decoded_length(&new["data"]["ssh-privatekey"]) == 0 => {
+            causes.push(missing("ssh-privatekey"));
+        }
+        "kubernetes.io/dockercfg" => docker_part(causes, new, ".dockercfg"),
+        "kubernetes.io/dockerconfigjson" => docker_part(causes, new, ".dockerconfigjson"),
+        "kubernetes.io/service-account-token" => {
+            let key = "kubernetes.io/service-account.name";
+            if new["metadata"]["annotations"][key].as_str().unwrap_or_default().is_empty() {
+                causes.push(FieldError::required(format!("metadata.annotations[{key}]"), ""));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn docker_part(causes: &mut Vec<FieldError>, new: &Value, key: &str) {
+    let Some(text) = new["data"][key].as_str() else {
+        causes.push(FieldError::required(format!("data[{key}]"), ""));
+        return;
+    };
+    let bytes = STANDARD.decode(text).unwrap_or_default();
+    if let Err(error) = serde_json::from_slice::<Map<String, Value>>(&bytes) {
+        let shown = json!("<secret contents redacted>");
+        causes.push(FieldError::invalid(format!("data[{key}]"), &shown, &error.to_string()));
+    }
 }
 
 pub(in crate::kinds) fn service(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -150,32 +203,45 @@ pub(in crate::kinds) fn service(new: &Value, old: Option<&Value>) -> Vec<FieldEr
 
 pub(in crate::kinds) fn pod_disruption_budget(new: &Value, _: Option<&Value>) -> Vec<FieldError> {
     let spec = &new["spec"];
-    if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
-        let shown = json!({"minAvailable": spec["minAvailable"], "maxUnavailable": spec["maxUnavailable"]});
-        return vec![FieldError::invalid(
-            "spec",
-            &shown,
-            "minAvailable and maxUnavailable cannot be both set",
-        )];
-    }
     let mut causes = Vec::new();
+    if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
+        let why = "minAvailable and maxUnavailable cannot be both set";
+        let cause = FieldError::invalid("spec", &Value::Null, why);
+        // The real server shows the type that it keeps, not the one that it was sent.
+        let shown = format!(
+            "Invalid value: {{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}: {why}",
+            spec["minAvailable"],
+            spec["selector"],
+            spec["maxUnavailable"],
+            spec["unhealthyPodEvictionPolicy"],
+        );
+        causes.push(FieldError { message: shown, ..cause });
+    }
     for field in ["minAvailable", "maxUnavailable"] {
-        if spec[field].as_i64().is_some_and(|number| number < 0) {
-            let path = format!("spec.{field}");
-            causes.push(FieldError::invalid(path, &spec[field], "must be greater than or equal to 0"));
-        }
+        number_or_percent(&mut causes, &format!("spec.{field}"), &spec[field]);
     }
     causes
+}
+
+fn number_or_percent(causes: &mut Vec<FieldError>, path: &str, value: &Value) {
+    if let Some(text) = value.as_str() {
+        let digits = text.strip_suffix('%').unwrap_or_default();
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            let why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+            causes.push(FieldError::invalid(path, value, why));
+        } else if digits.parse::<u64>().is_ok_and(|percent| percent > 100) {
+            causes.push(FieldError::invalid(path, value, "must not be greater than 100%"));
+        }
+    } else if value.as_i64().is_some_and(|number| number < 0) {
+        causes.push(FieldError::invalid(path, value, "must be greater than or equal to 0"));
+    }
 }
 
 pub(in crate::kinds) fn certificate_signing_request(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut causes = Vec::new();
     let spec = &new["spec"];
     let request = spec["request"].as_str().and_then(|text| STANDARD.decode(text).ok());
-    let text = request.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    if !text.contains("-----BEGIN CERTIFICATE REQUEST-----")
-        && !text.contains("-----BEGIN NEW CERTIFICATE REQUEST-----")
-    {
+    if !request.is_some_and(|bytes| is_request(&String::from_utf8_lossy(&bytes))) {
         causes.push(FieldError::invalid(
             "spec.request",
             &spec["request"],
@@ -203,6 +269,15 @@ pub(in crate::kinds) fn certificate_signing_request(new: &Value, old: Option<&Va
         causes.push(FieldError::invalid("spec", spec, "field is immutable"));
     }
     causes
+}
+
+/// Whether a text holds a whole request for a certificate.
+fn is_request(text: &str) -> bool {
+    let body = text
+        .split_once("-----BEGIN CERTIFICATE REQUEST-----")
+        .and_then(|(_, rest)| rest.split_once("-----END CERTIFICATE REQUEST-----"))
+        .map(|(body, _)| body.split_whitespace().collect::<String>());
+    body.and_then(|body| STANDARD.decode(body).ok()).is_some_and(|der| der.first() == Some(&0x30))
 }
 
 pub(in crate::kinds) fn custom_resource_definition(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -257,15 +332,34 @@ pub(in crate::kinds) fn custom_resource_definition(new: &Value, old: Option<&Val
 fn versions(causes: &mut Vec<FieldError>, spec: &Value) {
     let empty = Vec::new();
     let versions = spec["versions"].as_array().unwrap_or(&empty);
-    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
-        let why = "must have exactly one version marked as storage version";
-        causes.push(FieldError::invalid("spec.versions", &spec["versions"], why));
-    }
     for (index, version) in versions.iter().enumerate() {
         let schema = &version["schema"]["openAPIV3Schema"];
         if schema.as_object().is_none_or(Map::is_empty) {
             let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            causes.push(FieldError::required(path, "schemas are required"));
+            causes.push(FieldError::required(path, ""));
         }
     }
+    let stored = versions.iter().filter(|version| version["storage"] == true).count();
+    if stored != 1 {
+        let why = "must have exactly one version marked as storage version";
+        let cause = FieldError::invalid("spec.versions", &Value::Null, why);
+        let shown: Vec<String> = versions.iter().map(kept_version).collect();
+        causes.push(FieldError { message: format!("Invalid value: [{}]: {why}", shown.join(",")), ..cause });
+    }
+    if stored == 0 {
+        let why = "must have at least one stored version";
+        causes.push(FieldError::invalid("status.storedVersions", &Value::Null, why));
+    }
+}
+
+/// A version as the real server keeps and shows it: what all versions share is kept elsewhere.
+fn kept_version(version: &Value) -> String {
+    format!(
+        "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
+        version["name"],
+        version["served"] == true,
+        version["storage"] == true,
+        version["deprecated"] == true,
+        version["deprecationWarning"],
+    )
 }

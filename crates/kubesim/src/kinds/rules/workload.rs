@@ -14,6 +14,11 @@ pub(in crate::kinds) fn prepare_daemon_set(object: &mut Value) {
     object["metadata"]["annotations"]["deprecated.daemonset.template.generation"] = json!("1");
 }
 
+/// Nothing is known of it yet.
+pub(in crate::kinds) fn prepare_empty_status(object: &mut Value) {
+    object["status"] = json!({});
+}
+
 pub(in crate::kinds) fn prepare_replica_set(object: &mut Value) {
     object["status"] = json!({"replicas": 0});
 }
@@ -29,6 +34,9 @@ pub(in crate::kinds) fn prepare_job(object: &mut Value) {
         return;
     }
     let (uid, name) = (object["metadata"]["uid"].clone(), object["metadata"]["name"].clone());
+    // A job without labels of its own has those of its template, these among them.
+    let shares_labels = object["metadata"]["labels"].is_object()
+        && object["metadata"]["labels"] == object["spec"]["template"]["metadata"]["labels"];
     let spec = &mut object["spec"];
     if spec["selector"].is_null() {
         spec["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
@@ -41,6 +49,9 @@ pub(in crate::kinds) fn prepare_job(object: &mut Value) {
         ("batch.kubernetes.io/job-name", &name),
     ] {
         labels[key] = value.clone();
+    }
+    if shares_labels {
+        object["metadata"]["labels"] = object["spec"]["template"]["metadata"]["labels"].clone();
     }
 }
 
@@ -239,19 +250,24 @@ pub(in crate::kinds) fn workload(new: &Value, old: Option<&Value>) -> Vec<FieldE
             "must be greater than or equal to 0",
         ));
     }
+    let labels = &spec["template"]["metadata"]["labels"];
+    let unmatched = || {
+        let why = "`selector` does not match template `labels`";
+        FieldError::invalid("spec.template.metadata.labels", labels, why)
+    };
     match LabelSelector::of_object(spec.get("selector").filter(|selector| !selector.is_null())) {
-        None => causes.push(FieldError::required("spec.selector", "")),
+        // No selector selects nothing, so not these labels either.
+        None => causes.extend([FieldError::required("spec.selector", ""), unmatched()]),
         Some(selector) if selector.is_empty() => {
-            let why = "empty selector is invalid for deployment";
+            let why = match new["kind"].as_str() {
+                Some("DaemonSet") => "empty selector is invalid for daemonset",
+                Some("StatefulSet") => "empty selector is invalid for statefulset",
+                _ => "empty selector is invalid for deployment",
+            };
             causes.push(FieldError::invalid("spec.selector", &spec["selector"], why));
         }
-        Some(selector) => {
-            let labels = &spec["template"]["metadata"]["labels"];
-            if !selector.matches_object(&spec["template"]) {
-                let why = "`selector` does not match template `labels`";
-                causes.push(FieldError::invalid("spec.template.metadata.labels", labels, why));
-            }
-        }
+        Some(selector) if !selector.matches_object(&spec["template"]) => causes.push(unmatched()),
+        Some(_) => {}
     }
     pod_spec(&mut causes, &spec["template"]["spec"], "spec.template.spec");
     let policy = &spec["template"]["spec"]["restartPolicy"];
@@ -273,9 +289,15 @@ pub(in crate::kinds) fn job(new: &Value, old: Option<&Value>) -> Vec<FieldError>
     let spec = &new["spec"];
     pod_spec(&mut causes, &spec["template"]["spec"], "spec.template.spec");
     let policy = &spec["template"]["spec"]["restartPolicy"];
-    if !matches!(policy.as_str(), Some("OnFailure" | "Never")) {
-        let path = "spec.template.spec.restartPolicy";
-        causes.push(FieldError::not_supported(path, policy, [json!("OnFailure"), json!("Never")].iter()));
+    let path = "spec.template.spec.restartPolicy";
+    match policy.as_str() {
+        Some("OnFailure" | "Never") => {}
+        None | Some("" | "Always") => {
+            causes.push(FieldError::required(path, "valid values: \"OnFailure\", \"Never\""));
+        }
+        Some(_) => {
+            causes.push(FieldError::not_supported(path, policy, [json!("OnFailure"), json!("Never")].iter()));
+        }
     }
     if let Some(old) = old {
         unchangeable(&mut causes, "spec.selector", &spec["selector"], &old["spec"]["selector"]);
