@@ -41,6 +41,9 @@ pub(super) fn table(
         }
         _ => metadata,
     };
+    // The real server's plain tables have no rows rather than an empty list of them.
+    let is_plain = kind.custom().is_none() && kind.row().columns.iter().any(|one| one.name == "Created At");
+    let rows = if is_plain && rows.is_empty() { Value::Null } else { Value::Array(rows) };
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": columns(kind), "rows": rows,

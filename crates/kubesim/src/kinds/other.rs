@@ -18,6 +18,7 @@ pub(super) const ROWS: &[Row] = &[
         subresources: &[STATUS],
         status: StatusRule::Cleared,
         generation: true,
+        returns_deleted: true,
         columns: columns::PLAIN,
         default: defaults::custom_resource_definition,
         validate: rules::custom_resource_definition,

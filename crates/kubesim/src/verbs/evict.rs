@@ -29,7 +29,9 @@ pub fn evict(state: &mut State, target: &Target, options: &DeleteOptions, caller
             [] => {}
             [budget] => spend(state, budgets, budget, &pod, options.dry_run, caller)?,
             _ => {
-                return Err(Failure::internal(
+                return Err(Failure::new(
+                    500,
+                    "",
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
                 ));
             }

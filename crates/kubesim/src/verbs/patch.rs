@@ -138,13 +138,16 @@ fn applied(
         )));
     }
     let mut config = body.clone();
-    if config["apiVersion"].is_null() || config["kind"].is_null() {
+    let (version, expected) = (body["apiVersion"].as_str().unwrap_or_default(), kind.api_version());
+    if version != expected {
+        return Err(Failure::bad_request(format!(
+            "Incorrect version specified in apply patch. Specified patch version: {version}, expected: {expected}"
+        )));
+    }
+    if config["kind"].is_null() {
         kind.dress(&mut config);
     }
     admit::expect_kind(kind, &mut config)?;
-    if kind.is_namespaced() {
-        metadata::of(&mut config)?.entry("namespace").or_insert_with(|| json!(target.namespace));
-    }
     metadata::of(&mut config)?.insert("name".into(), json!(target.name));
     let subresource = Some(target.subresource.as_str()).filter(|name| !name.is_empty());
     if old.is_none() && subresource.is_some() {

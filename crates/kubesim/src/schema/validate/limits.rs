@@ -22,16 +22,15 @@ impl Schema {
         match value {
             Value::String(text) => {
                 let length = text.chars().count() as u64;
-                if let Some(min) = limits.min_length.filter(|min| length < *min) {
+                // The first that is wrong is told, and no other.
+                if let Some(max) = limits.max_length.filter(|max| length > *max) {
+                    errors.push(FieldError::too_long(path.text(), max));
+                } else if let Some(min) = limits.min_length.filter(|min| length < *min) {
                     refuse(value, format!("should be at least {min} chars long"));
-                }
-                if let Some(pattern) = &limits.pattern
+                } else if let Some(pattern) = &limits.pattern
                     && pattern.is_match(text) == Some(false)
                 {
                     refuse(value, format!("should match '{}'", pattern.source));
-                }
-                if let Some(max) = limits.max_length.filter(|max| length > *max) {
-                    errors.push(FieldError::too_long(path.text(), max));
                 }
                 let format = limits.format.as_deref().unwrap_or_default();
                 if self.origin == Origin::Crd && !format::is_valid(format, text) {
