@@ -145,7 +145,7 @@ impl Cluster {
         controllers::furnish(&shared).map_err(|failure: Failure| StartError::Furnish(failure.message))?;
         let mut tasks = JoinSet::new();
         tasks.spawn(server.serve(shared.clone()));
-        tasks.spawn(controllers::run(shared.clone()));
+        tasks.spawn(controllers::supervise(shared.clone()));
         Ok(Cluster { shared, tasks: Mutex::new(tasks) })
     }
 

@@ -20,6 +20,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use crate::cluster::Shared;
 use crate::objects::EventType;
 use crate::status::Outcome;
@@ -32,8 +34,27 @@ pub(crate) use furnish::furnish;
 /// What depends on time alone is looked at this often.
 const TICK: Duration = Duration::from_secs(10);
 
-/// Keeps the cluster in order until it ends.
-pub(crate) async fn run(cluster: Arc<Shared>) {
+/// Keeps the cluster in order until it ends, whatever goes wrong on the way.
+pub(crate) async fn supervise(cluster: Arc<Shared>) {
+    while !cluster.ended.is_cancelled() {
+        let mut controllers = JoinSet::new();
+        controllers.spawn(run(cluster.clone()));
+        if let Some(Err(error)) = controllers.join_next().await {
+            tracing::error!(
+                cluster.id = cluster.name,
+                "The controllers of {} fell and start anew: {error}",
+                cluster.name
+            );
+            // What made them fall may still be there.
+            tokio::select! {
+                () = cluster.ended.cancelled() => return,
+                () = tokio::time::sleep(TICK) => {}
+            }
+        }
+    }
+}
+
+async fn run(cluster: Arc<Shared>) {
     let mut changed = cluster.read().objects.watch_all();
     let mut queue = tasks::everything(&cluster.read());
     let mut cursor = cluster.read().objects.revision();

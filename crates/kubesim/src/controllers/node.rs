@@ -62,6 +62,7 @@ fn wanted_taints(node: &Value, mut taints: Vec<Value>, now: &str) -> Vec<Value> 
 
 /// What time alone changes: leases run out, tolerations end, nodes stay gone.
 pub(super) fn watch_over(cluster: &Arc<Shared>) {
+    cluster.write().objects.trim_log();
     if cluster.read().objects.count("/nodes") == 0 && cluster.read().objects.count("/pods") == 0 {
         return;
     }

@@ -3,13 +3,18 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::{Object, TableName};
 
 /// At most this many events are kept: some minutes of a simulated cluster.
 const EVENTS_MAX: usize = 1_000;
 /// At most this much is kept, so that large objects that change often do not fill the memory...
-const SIZE_BYTES_MAX: usize = 1 << 20;
+const SIZE_BYTES_MAX: usize = 3 << 20;
+/// ...and less of what is older than a watcher takes to catch up...
+const OLD_BYTES_MAX: usize = 256 << 10;
+/// ...which is this...
+const OLD: Duration = Duration::from_secs(30);
 /// ...but always this many events, so that a watcher of large objects has a chance to follow.
 const EVENTS_MIN: usize = 100;
 
@@ -44,7 +49,7 @@ pub struct Event {
 /// The last changes.
 #[derive(Debug)]
 pub struct Log {
-    events: VecDeque<Arc<Event>>,
+    events: VecDeque<(Instant, Arc<Event>)>,
     size_bytes: usize,
     start: u64,
 }
@@ -63,13 +68,24 @@ impl Log {
     /// Adds an event and drops the oldest beyond the bounds.
     pub fn push(&mut self, event: Event) {
         self.size_bytes += event.object.size_bytes();
-        self.events.push_back(Arc::new(event));
-        while self.events.len() > EVENTS_MAX
-            || (self.size_bytes > SIZE_BYTES_MAX && self.events.len() > EVENTS_MIN)
-        {
-            let Some(dropped) = self.events.pop_front() else { break };
-            self.size_bytes -= dropped.object.size_bytes();
-            self.start = dropped.revision;
+        self.events.push_back((Instant::now(), Arc::new(event)));
+        self.trim();
+    }
+
+    /// Drops what is beyond the bounds.
+    pub fn trim(&mut self) {
+        while let Some((since, _)) = self.events.front() {
+            let count = self.events.len();
+            let is_old = self.size_bytes > OLD_BYTES_MAX && since.elapsed() > OLD;
+            let surplus =
+                count > EVENTS_MAX || ((self.size_bytes > SIZE_BYTES_MAX || is_old) && count > EVENTS_MIN);
+            if !surplus {
+                break;
+            }
+            if let Some((_, dropped)) = self.events.pop_front() {
+                self.size_bytes -= dropped.object.size_bytes();
+                self.start = dropped.revision;
+            }
         }
     }
 
@@ -78,7 +94,7 @@ impl Log {
         if revision < self.start {
             return None;
         }
-        let from = self.events.partition_point(|event| event.revision <= revision);
-        Some(self.events.range(from..))
+        let from = self.events.partition_point(|(_, event)| event.revision <= revision);
+        Some(self.events.range(from..).map(|(_, event)| event))
     }
 }

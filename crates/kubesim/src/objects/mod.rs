@@ -155,6 +155,11 @@ impl Objects {
         self.log.start()
     }
 
+    /// Drops events that nobody waits for any longer.
+    pub fn trim_log(&mut self) {
+        self.log.trim();
+    }
+
     /// Objects that name `uid` as an owner.
     pub fn dependents(&self, uid: &str) -> Vec<Place> {
         self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
@@ -175,7 +180,7 @@ impl Objects {
         self.changed.subscribe()
     }
 
-    /// Writes the changes, each under a revision of its own, to the journal first. Answers with the objects as they are
+    /// Writes the changes, each to another object and under a revision of its own, to the journal first. Answers with the objects as they are
     /// now; a removed one as it was last, with the revision of its removal.
     pub fn commit(&mut self, changes: Vec<Change>) -> Result<Vec<Arc<Object>>, JournalError> {
         let mut events = Vec::with_capacity(changes.len());

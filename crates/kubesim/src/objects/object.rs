@@ -96,7 +96,8 @@ impl Object {
                 .filter_map(|owner| Some(owner["uid"].as_str()?.into()))
                 .collect(),
             facts: Facts::of(&value),
-            json: value.to_string().into(),
+            // Without the room that a growing text leaves at its end.
+            json: value.to_string().into_bytes().into_boxed_slice().into(),
         }
     }
 
