@@ -258,6 +258,21 @@ fn errors_name_their_field_and_reason_as_the_real_server_does() {
 }
 
 #[test]
+fn what_was_wrong_before_an_update_is_let_be() {
+    let before =
+        json!({ "spec": { "name": "UPPER", "replicas": -1, "parts": [{ "name": "a", "kind": 1 }] } });
+    let update = |spec: Value| {
+        let errors = widget().validate_update(&json!({ "spec": spec }), &before);
+        errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
+    };
+    let changed =
+        json!({ "name": "UPPER", "replicas": 3, "parts": [{ "name": "b" }, { "name": "a", "kind": 1 }] });
+    assert!(update(changed).is_empty());
+    assert_eq!(update(json!({ "name": "OTHER", "replicas": -1 })), ["spec.name"]);
+    assert_eq!(update(json!({ "replicas": -1 })), ["spec.name"]);
+}
+
+#[test]
 fn rules_in_cel_are_read_and_reported_as_not_enforced() {
     let schema =
         of_crd(&json!({ "type": "object", "x-kubernetes-validations": [{ "rule": "self.spec > 1" }] }));

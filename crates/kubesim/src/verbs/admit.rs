@@ -105,7 +105,10 @@ pub(super) fn validate(kind: &Kind, value: &Value, old: Option<&Value>) -> Outco
     if kind.custom().is_some()
         && let Some(schema) = kind.schema()
     {
-        causes.extend(schema.validate(value));
+        causes.extend(match old {
+            Some(old) => schema.validate_update(value, old),
+            None => schema.validate(value),
+        });
     }
     causes.extend((kind.row().validate)(value, old));
     if causes.is_empty() {

@@ -16,12 +16,29 @@ use path::Path;
 impl Schema {
     /// Everything that is wrong with an object (of this kind, pruned and defaulted), for a Status with code 422.
     pub fn validate(&self, object: &Value) -> Vec<FieldError> {
+        self.errors(object, None)
+    }
+
+    /// The same for an object that takes the place of another. Values that are wrong but were there before are let be, so
+    /// that objects can still be changed after their schema became stricter.
+    pub fn validate_update(&self, object: &Value, before: &Value) -> Vec<FieldError> {
+        self.errors(object, Some(before).filter(|_| self.origin == Origin::Crd))
+    }
+
+    fn errors(&self, object: &Value, before: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        self.check_value(object, self.root, &Path::root(), &mut errors, DEPTH_MAX);
+        let root = Path::root(before);
+        self.check_value(object, self.root, &root, &mut errors, DEPTH_MAX);
         if let Some((node, metadata)) = self.metadata.zip(object.get("metadata")) {
-            self.check_value(metadata, node, &Path::root().field("metadata"), &mut errors, DEPTH_MAX);
+            self.check_value(metadata, node, &root.field("metadata"), &mut errors, DEPTH_MAX);
         }
-        self.check_lists(object, self.root, &Path::root(), &mut errors, DEPTH_MAX);
+        let mut old_repetitions = Vec::new();
+        if let Some(before) = before {
+            self.check_lists(before, self.root, &root, &mut old_repetitions, DEPTH_MAX);
+        }
+        if old_repetitions.is_empty() {
+            self.check_lists(object, self.root, &root, &mut errors, DEPTH_MAX);
+        }
         if let (Origin::BuiltIn, Some(go_type)) = (self.origin, &self.root().go_type) {
             rules::check(go_type, object, &mut errors);
         }
@@ -41,6 +58,9 @@ impl Schema {
             errors.push(FieldError::invalid(path.text(), &Value::from(""), "nested too deep"));
             return 0;
         };
+        if path.before() == Some(value) {
+            return 1;
+        }
         let node = self.node(id);
         let mut matches = 1;
         if let Some(error) = self.type_error(value, node, path) {
@@ -58,8 +78,13 @@ impl Schema {
         match value {
             Value::Array(list) => {
                 if let Some(items) = node.items {
+                    let before = items_by_key(path.before(), &node.list);
                     for (index, item) in list.iter().enumerate() {
-                        matches += self.check_value(item, items, &path.index(index), errors, left);
+                        let old = match before.is_empty() {
+                            true => None,
+                            false => before.get(&key_of(item, &node.list).to_string()).copied(),
+                        };
+                        matches += self.check_value(item, items, &path.item(index, old), errors, left);
                     }
                 }
             }
@@ -163,11 +188,24 @@ impl Schema {
     }
 }
 
+/// The items of a list as it was before, where items can be told apart.
+fn items_by_key<'a>(before: Option<&'a Value>, kind: &List) -> HashMap<String, &'a Value> {
+    let items = before.and_then(Value::as_array).filter(|_| matches!(kind, List::Map(_)));
+    items.into_iter().flatten().map(|item| (key_of(item, kind).to_string(), item)).collect()
+}
+
+/// What tells an item of a list from others: null where nothing does.
+fn key_of(item: &Value, kind: &List) -> Value {
+    let List::Map(names) = kind else { return Value::Null };
+    let pairs = names.iter().filter_map(|name| Some((name.clone(), item.get(name)?.clone())));
+    Value::Object(pairs.collect())
+}
+
 fn check_duplicates(list: &[Value], kind: &List, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let keys: Vec<Value> = match kind {
         List::Atomic => return,
         List::Set => list.to_vec(),
-        List::Map(names) => {
+        List::Map(_) => {
             if let Some((index, item)) =
                 list.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null())
             {
@@ -175,11 +213,7 @@ fn check_duplicates(list: &[Value], kind: &List, path: &Path<'_>, errors: &mut V
                 errors.push(FieldError::invalid(path.index(index).text(), item, detail));
                 return;
             }
-            let key = |item: &Value| {
-                let pairs = names.iter().filter_map(|name| Some((name.clone(), item.get(name)?.clone())));
-                Value::Object(pairs.collect())
-            };
-            list.iter().map(key).collect()
+            list.iter().map(|item| key_of(item, kind)).collect()
         }
     };
     let mut seen: HashMap<String, usize> = HashMap::new();

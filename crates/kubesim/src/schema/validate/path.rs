@@ -1,8 +1,12 @@
-//! Where a value is in an object.
+//! Where a value is in an object, and what was there before.
+
+use serde_json::Value;
 
 /// A path to a value, as a chain of stack frames: text is made only for errors.
 pub(super) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
+    /// The value that was here before an update.
+    before: Option<&'a Value>,
     step: Step<'a>,
 }
 
@@ -14,20 +18,29 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    pub(super) fn root() -> Path<'a> {
-        Path { parent: None, step: Step::Root }
+    pub(super) fn root(before: Option<&'a Value>) -> Path<'a> {
+        Path { parent: None, before, step: Step::Root }
     }
 
     pub(super) fn field(&'a self, name: &'a str) -> Path<'a> {
-        Path { parent: Some(self), step: Step::Field(name) }
+        let before = self.before.and_then(|before| before.get(name));
+        Path { parent: Some(self), before, step: Step::Field(name) }
     }
 
     pub(super) fn key(&'a self, name: &'a str) -> Path<'a> {
-        Path { parent: Some(self), step: Step::Key(name) }
+        Path { parent: Some(self), before: None, step: Step::Key(name) }
     }
 
     pub(super) fn index(&'a self, index: usize) -> Path<'a> {
-        Path { parent: Some(self), step: Step::Index(index) }
+        self.item(index, None)
+    }
+
+    pub(super) fn item(&'a self, index: usize, before: Option<&'a Value>) -> Path<'a> {
+        Path { parent: Some(self), before, step: Step::Index(index) }
+    }
+
+    pub(super) fn before(&self) -> Option<&'a Value> {
+        self.before
     }
 
     pub(super) fn is_root(&self) -> bool {
