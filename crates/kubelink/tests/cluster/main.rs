@@ -13,3 +13,4 @@ mod facts;
 mod link;
 mod objects;
 mod restart;
+mod simulated;

@@ -71,7 +71,7 @@ async fn an_api_server_that_hangs_costs_no_more_than_the_time_limits() {
     let owner = world.owner().await;
     world.pod(&node, "web", Some(&owner)).await;
     let timeouts = Timeouts { connect: Duration::from_millis(300), request: Duration::from_millis(700) };
-    let link = link_to(&cluster, &Tap::default(), timeouts);
+    let link = link_to(cluster.kubeconfig(), &Tap::default(), timeouts);
 
     // A drain that is cancelled while nothing answers ends in time and says that the cordon stands.
     let cancel = CancellationToken::new();

@@ -41,13 +41,20 @@ pub(crate) fn world(prefix: &str) -> Option<World> {
 pub(crate) fn world_on(cluster: &Cluster, prefix: &str) -> World {
     let namespace = cluster.namespace(prefix).unwrap();
     let tap = Tap::default();
-    let link = link_to(cluster, &tap, Timeouts::default());
-    let backstage = link_to(cluster, &Tap::default(), Timeouts::default()).client();
+    let link = link_to(cluster.kubeconfig(), &tap, Timeouts::default());
+    let backstage = link_to(cluster.kubeconfig(), &Tap::default(), Timeouts::default()).client();
     World { link, backstage, namespace, tap }
 }
 
-pub(crate) fn link_to(cluster: &Cluster, tap: &Tap, timeouts: Timeouts) -> Link {
-    let kubeconfig = Kubeconfig::parse(cluster.kubeconfig(), None, &Allow::nothing()).unwrap();
+/// A world in the default namespace of a simulated cluster. What the test itself does meets no faults.
+pub(crate) fn world_of(sim: &kubesim::Cluster) -> World {
+    let tap = Tap::default();
+    let link = link_to(&sim.kubeconfig(), &tap, Timeouts::default());
+    World { link, backstage: sim.client(), namespace: "default".to_owned(), tap }
+}
+
+pub(crate) fn link_to(kubeconfig: &str, tap: &Tap, timeouts: Timeouts) -> Link {
+    let kubeconfig = Kubeconfig::parse(kubeconfig, None, &Allow::nothing()).unwrap();
     Link::open_through("test", &kubeconfig, timeouts, Arc::new(SystemClock), tap).unwrap()
 }
 

@@ -1,0 +1,118 @@
+//! The verbs on kubesim, whose API server can be told to fail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::clock::SystemClock;
+use api::error::{Class, Classify};
+use kubelink::Progress;
+use kubelink::apply::{ApplyError, ApplyOptions, Documents, Effect, SetName, apply};
+use kubelink::cordon::{Cordoned, cordoned_by, uncordon};
+use kubelink::drain::drain;
+use kubesim::Options;
+use kubesim::faults::Fault;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::drain::{LIMIT, drained, is_cordoned, options, pods_on};
+use crate::support::{Kubelet, world_of};
+
+const FAULTS: [Fault; 5] = [
+    Fault::Latency(Duration::from_millis(100)),
+    Fault::TooManyRequests { retry_after_seconds: 1 },
+    Fault::InternalError,
+    Fault::ConnectionReset,
+    Fault::Unreachable,
+];
+
+async fn sim() -> kubesim::Cluster {
+    kubesim::Cluster::start("sim", Options::default()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_outlasts_every_fault_that_comes_and_goes() {
+    let sim = Arc::new(sim().await);
+    let world = world_of(&sim);
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    for fault in FAULTS {
+        for index in 0..3 {
+            world.pod(&node, &format!("web-{index}"), Some(&owner)).await;
+        }
+        // The fault comes with the first eviction that is granted and goes when the drain has noticed it; nobody plays
+        // the kubelet before.
+        let (granted, noticed) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+        let (on_granted, on_noticed) = (granted.clone(), noticed.clone());
+        let progress = Progress::new(Arc::new(SystemClock), move |note| {
+            if note.sentence.contains("granted") {
+                on_granted.notify_one();
+            }
+            if note.sentence.contains("interrupted") {
+                on_noticed.notify_one();
+            }
+        });
+        let (options, cancel) = (options(LIMIT), CancellationToken::new());
+        let work = drain(&world.link, &node, &options, &progress, &cancel);
+        let disturb = async {
+            granted.notified().await;
+            sim.faults().always(fault);
+            sim.faults().drop_watches();
+            if !matches!(fault, Fault::Latency(_)) {
+                noticed.notified().await;
+            }
+            sim.faults().clear();
+            Kubelet::of(world.client(), &node)
+        };
+        let (end, _kubelet) = tokio::join!(work, disturb);
+        assert_eq!(end.unwrap_or_else(|error| panic!("{fault:?}: {error}")).cordon, Cordoned::Now);
+        assert!(pods_on(&world, &node).await.is_empty(), "{fault:?}");
+        uncordon(&world.link, &node, "manifest-1").await.unwrap();
+        assert_eq!(is_cordoned(&world, &node).await, (false, None));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_that_begins_in_a_fault_fails_transiently_and_leaves_no_cordon_without_a_record() {
+    let sim = sim().await;
+    let world = world_of(&sim);
+    let node = world.node("a").await;
+    let owner = world.owner().await;
+    world.pod(&node, "web", Some(&owner)).await;
+    for fault in FAULTS.into_iter().filter(|fault| !matches!(fault, Fault::Latency(_))) {
+        // Once from the first request on, and once for the node alone, after its pods were listed.
+        for path in ["", "/nodes/"] {
+            match (path, fault) {
+                ("", _) | (_, Fault::Unreachable) => sim.faults().always(fault),
+                (path, fault) => sim.faults().on_path(fault, path, None),
+            }
+            let error = drained(&world, &node, &options(Duration::from_millis(500))).await.unwrap_err();
+            assert_eq!(error.class(), Class::Transient, "{fault:?} {error}");
+            sim.faults().clear();
+            let (cordoned, holder) = is_cordoned(&world, &node).await;
+            assert_eq!(cordoned, holder.is_some(), "{fault:?}");
+            assert_eq!(cordoned_by(&world.link, "manifest-1").await.unwrap().len(), usize::from(cordoned));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apply_in_a_fault_is_no_success_and_a_repeat_finishes_it() {
+    let sim = sim().await;
+    let world = world_of(&sim);
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let documents = Documents::of(vec![map("a"), map("b")]).unwrap();
+    for (index, fault) in FAULTS.into_iter().filter(|fault| !matches!(fault, Fault::Latency(_))).enumerate() {
+        let set = SetName { namespace: "default".into(), name: format!("set-{index}") };
+        let options = ApplyOptions { set: Some(set), ..ApplyOptions::default() };
+        sim.faults().always(fault);
+        let error = apply(&world.link, &documents, &options, &Progress::silent()).await.unwrap_err();
+        assert!(matches!(error, ApplyError::Stopped { .. }), "{fault:?} {error}");
+        assert_eq!(error.class(), Class::Transient, "{fault:?} {error}");
+        sim.faults().clear();
+        let done = apply(&world.link, &documents, &options, &Progress::silent()).await.unwrap();
+        assert!(done.objects.iter().all(|(_, effect)| *effect == Effect::Created), "{done:?}");
+        let none = Documents::of(Vec::new()).unwrap();
+        let gone = apply(&world.link, &none, &options, &Progress::silent()).await.unwrap();
+        assert!(gone.objects.len() == 2 && gone.objects.iter().all(|(_, effect)| *effect == Effect::Pruned));
+    }
+}
