@@ -113,6 +113,31 @@ fn objects_without_owners_get_none_by_updates_but_by_an_apply() {
 }
 
 #[test]
+fn an_applier_is_one_across_versions_and_an_updater_is_not() {
+    let schema = widget();
+    let object = |version: &str, spec: Value| json!({ "apiVersion": format!("x/{version}"), "kind": "Widget", "metadata": { "name": "a" }, "spec": spec });
+    let first = object("v1beta1", json!({ "name": "a", "replicas": 1 }));
+    let live = apply(None, &first, "a", false, None, Some(&schema), at(0)).unwrap();
+    let second = object("v1", json!({ "name": "a" }));
+    let mut live = apply(Some(&live), &second, "a", false, None, Some(&schema), at(1)).unwrap();
+    assert_eq!(live["spec"], json!({ "name": "a" }));
+    assert_eq!(owners(&live), [("a", "Apply", json!({ "f:spec": { "f:name": {} } }))]);
+    assert_eq!(live["metadata"]["managedFields"][0]["apiVersion"], "x/v1");
+    for (second, version) in ["v1", "v1beta1"].into_iter().enumerate() {
+        let mut after = live.clone();
+        after["apiVersion"] = json!(format!("x/{version}"));
+        after["spec"]["tags"] = json!([version]);
+        track_update(Some(&live), &mut after, "u", None, Some(&schema), at(2 + second as i64));
+        live = after;
+    }
+    let versions = live["metadata"]["managedFields"].as_array().expect("owners").iter();
+    let updates: Vec<&Value> = versions.filter(|entry| entry["operation"] == "Update").collect();
+    assert_eq!(updates.len(), 2);
+    assert_eq!(updates[0]["fieldsV1"], json!({ "f:spec": { "f:tags": {} } }));
+    assert_eq!(updates[1]["fieldsV1"], json!({ "f:spec": { "f:tags": { "v:\"v1beta1\"": {} } } }));
+}
+
+#[test]
 fn managed_fields_that_cannot_be_read_are_an_error_for_an_apply_only() {
     let schema = config_map();
     let mut live = map(json!({ "x": "1" }));
