@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use crate::audit::AuditCommand;
 use crate::config::Flag;
+use crate::sim::SimCommand;
 use crate::store::StoreCommand;
 
 /// Keeps a fleet of Kubernetes clusters maintained.
@@ -24,6 +25,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run every service in this process
     Up(UpFlags),
+    /// Run simulated clusters, for kubectl and for trying things out
+    Sim(SimCommand),
     /// Look after the store: check, migrate, back up, move, change its key
     #[command(subcommand)]
     Store(StoreCommand),
@@ -120,7 +123,8 @@ impl Cli {
         let of_all = &self.settings;
         let health = match &self.command {
             Command::Up(flags) => flags.health.as_ref(),
-            Command::Store(_)
+            Command::Sim(_)
+            | Command::Store(_)
             | Command::Audit(_)
             | Command::Config(_)
             | Command::Version { .. }

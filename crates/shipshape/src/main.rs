@@ -9,6 +9,7 @@ mod opening;
 mod output;
 mod process;
 mod readiness;
+mod sim;
 mod store;
 mod supervisor;
 mod telemetry;
@@ -51,6 +52,10 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
     let load = || config::load(cli.settings.config.as_deref(), environment, &cli.flags());
     match &cli.command {
         Command::Up(_) => serve(load()?, environment, up::run),
+        Command::Sim(command) if command.runs() => {
+            serve(load()?, environment, |process| sim::run(process, command))
+        }
+        Command::Sim(command) => ask(sim::ask(command, &load()?.config)),
         Command::Store(command) => ask(store::run(command, &load()?.config)),
         Command::Audit(command) => ask(audit::run(command, &load()?.config)),
         Command::Config(ConfigCommand::Check) => output::show(&load()?.summary()),

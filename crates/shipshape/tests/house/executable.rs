@@ -45,17 +45,27 @@ impl Home {
         self.up_as(self.shipshape(&[&["up", "--health", "127.0.0.1:0"], arguments].concat()))
     }
 
-    pub(crate) fn up_as(&self, mut command: Command) -> Up {
+    pub(crate) fn up_as(&self, command: Command) -> Up {
+        self.started(command, "config show")
+    }
+
+    /// Starts `shipshape sim`, and waits for its banner.
+    pub(crate) fn sim(&self, arguments: &[&str]) -> Up {
+        self.started(self.shipshape(&[&["sim"], arguments].concat()), "sim fault")
+    }
+
+    /// Starts a command that serves; its banner ends with the line that contains `end`.
+    fn started(&self, mut command: Command, end: &str) -> Up {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut banner = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        while !banner.contains("config show") {
+        while !banner.contains(end) {
             if stdout.read_line(&mut banner).unwrap() == 0 {
                 let answer = Answer::of(child.wait_with_output().unwrap());
                 panic!("no banner; {answer:?}");
             }
         }
-        let address = banner.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address = banner.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
         Up { address: address.expect(&banner).to_owned(), banner, child }
     }
 }

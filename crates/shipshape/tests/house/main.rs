@@ -9,5 +9,6 @@ mod config;
 mod executable;
 mod old_postgres;
 mod processes;
+mod sim;
 mod store;
 mod telemetry;

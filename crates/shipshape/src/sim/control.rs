@@ -1,0 +1,147 @@
+//! How a running simulation is spoken to: HTTP on a Unix socket in its directory, which only its owner can enter.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use axum::extract::{Path as Segment, State};
+use axum::http::{Request, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::TokioIo;
+use kubesim::Sim;
+use serde::{Deserialize, Serialize};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+
+use super::fault::{self, FaultWish};
+
+/// The socket's name in the simulation's directory.
+const SOCKET: &str = "control";
+
+/// A cluster, as it is listed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Listed {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) faults: Vec<String>,
+}
+
+/// What is to go wrong, and where.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Order {
+    pub(super) fault: FaultWish,
+    pub(super) times: Option<u32>,
+    pub(super) path: Option<String>,
+}
+
+/// The socket, open.
+pub(super) struct Control {
+    listener: UnixListener,
+    sim: Arc<Sim>,
+}
+
+impl Control {
+    /// Opens it in the place of one that a killed process left behind: whoever calls this holds the directory's lock.
+    pub(super) fn open(place: &Path, sim: Arc<Sim>) -> anyhow::Result<Control> {
+        let path = socket(place);
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path)
+            .and_then(|listener| {
+                std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+                Ok(listener)
+            })
+            .with_context(|| format!("{}: the socket cannot be made", path.display()))?;
+        Ok(Control { listener, sim })
+    }
+
+    /// Answers until it is asked to stop.
+    pub(super) async fn serve(self, shutdown: CancellationToken) -> anyhow::Result<()> {
+        let routes = Router::new()
+            .route("/clusters", get(clusters))
+            .route("/clusters/{name}/faults", post(faults))
+            .with_state(self.sim);
+        let served = axum::serve(self.listener, routes).with_graceful_shutdown(shutdown.cancelled_owned());
+        Ok(served.await?)
+    }
+}
+
+async fn clusters(State(sim): State<Arc<Sim>>) -> Json<Vec<Listed>> {
+    let listed = |cluster: &Arc<kubesim::Cluster>| Listed {
+        name: cluster.name().to_owned(),
+        url: cluster.url(),
+        faults: cluster.faults().present().into_iter().map(fault::name).collect(),
+    };
+    Json(sim.all().iter().map(listed).collect())
+}
+
+async fn faults(
+    State(sim): State<Arc<Sim>>,
+    Segment(name): Segment<String>,
+    Json(order): Json<Order>,
+) -> Result<StatusCode, (StatusCode, String)> {
+    let Some(cluster) = sim.get(&name) else {
+        let names: Vec<String> = sim.all().iter().map(|it| it.name().to_owned()).collect();
+        let known = names.join(", ");
+        return Err((StatusCode::NOT_FOUND, format!("there is no cluster {name:?}; there are {known}")));
+    };
+    order.fault.bring_about(cluster.faults(), order.times, order.path.as_deref());
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The clusters of the simulation in that place.
+pub(super) async fn list(place: &Path) -> anyhow::Result<Vec<Listed>> {
+    let body = exchange(place, Request::get("/clusters"), Vec::new()).await?;
+    serde_json::from_slice(&body).context("the simulation's answer")
+}
+
+/// Lets something go wrong there.
+pub(super) async fn order(place: &Path, cluster: &str, order: &Order) -> anyhow::Result<()> {
+    // A name is a part of a path.
+    if cluster.is_empty() || !cluster.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-') {
+        bail!("cluster {cluster:?}: names are letters, digits and dashes, such as sim-1");
+    }
+    let request =
+        Request::post(format!("/clusters/{cluster}/faults")).header("content-type", "application/json");
+    exchange(place, request, serde_json::to_vec(order)?).await.map(drop)
+}
+
+async fn exchange(
+    place: &Path,
+    request: axum::http::request::Builder,
+    body: Vec<u8>,
+) -> anyhow::Result<Vec<u8>> {
+    let path = socket(place);
+    let stream = UnixStream::connect(&path).await.with_context(|| {
+        format!(
+            "no simulation runs in {}; `shipshape sim` starts one, and --data-dir names its place",
+            place.display()
+        )
+    })?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let request = request.header("host", "sim").body(Full::<axum::body::Bytes>::from(body))?;
+    let answered = async {
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        anyhow::Ok((status, body))
+    };
+    let (status, body) = tokio::select! {
+        answer = answered => answer?,
+        ended = connection => {
+            ended?;
+            bail!("the simulation ended before it answered");
+        }
+    };
+    if !status.is_success() {
+        bail!("{}", String::from_utf8_lossy(&body));
+    }
+    Ok(body.to_vec())
+}
+
+fn socket(place: &Path) -> PathBuf {
+    place.join(SOCKET)
+}

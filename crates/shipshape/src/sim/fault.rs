@@ -1,0 +1,131 @@
+//! Faults as they are written on the command line.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use api::duration::TimeSpan;
+use kubesim::faults::{Fault, Faults};
+use serde::{Deserialize, Serialize};
+
+/// What is to go wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum FaultWish {
+    /// One of those that last.
+    Begin(Fault),
+    /// Every open watch ends, once.
+    DropWatches,
+    /// Nothing goes wrong any longer.
+    None,
+}
+
+/// A fault that nobody knows.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "{given:?} is no fault; accepted are latency=DURATION (such as latency=500ms), 429=SECONDS (such as 429=5s), 500, reset, unreachable, drop-watches and none"
+)]
+pub(crate) struct UnknownFault {
+    given: String,
+}
+
+impl FromStr for FaultWish {
+    type Err = UnknownFault;
+
+    fn from_str(text: &str) -> Result<FaultWish, UnknownFault> {
+        let unknown = || UnknownFault { given: text.to_owned() };
+        let span = |text: &str| text.parse::<TimeSpan>().map(TimeSpan::duration).map_err(|_| unknown());
+        Ok(match text.split_once('=') {
+            None => match text {
+                "500" => FaultWish::Begin(Fault::InternalError),
+                "reset" => FaultWish::Begin(Fault::ConnectionReset),
+                "unreachable" => FaultWish::Begin(Fault::Unreachable),
+                "drop-watches" => FaultWish::DropWatches,
+                "none" => FaultWish::None,
+                _ => return Err(unknown()),
+            },
+            Some(("latency", value)) => FaultWish::Begin(Fault::Latency(span(value)?)),
+            Some(("429", value)) => {
+                let seconds = u32::try_from(span(value)?.as_secs()).map_err(|_| unknown())?;
+                FaultWish::Begin(Fault::TooManyRequests { retry_after_seconds: seconds })
+            }
+            Some(_) => return Err(unknown()),
+        })
+    }
+}
+
+impl fmt::Display for FaultWish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FaultWish::Begin(fault) => f.write_str(&name(*fault)),
+            FaultWish::DropWatches => f.write_str("drop-watches"),
+            FaultWish::None => f.write_str("none"),
+        }
+    }
+}
+
+impl TryFrom<String> for FaultWish {
+    type Error = UnknownFault;
+
+    fn try_from(text: String) -> Result<FaultWish, UnknownFault> {
+        text.parse()
+    }
+}
+
+impl From<FaultWish> for String {
+    fn from(wish: FaultWish) -> String {
+        wish.to_string()
+    }
+}
+
+impl FaultWish {
+    /// Makes it so.
+    pub(super) fn bring_about(&self, faults: &Faults, times: Option<u32>, path: Option<&str>) {
+        match (self, times, path) {
+            (FaultWish::None, ..) => faults.clear(),
+            (FaultWish::DropWatches, ..) => faults.drop_watches(),
+            (FaultWish::Begin(fault), None, None) => faults.always(*fault),
+            (FaultWish::Begin(fault), Some(times), None) => faults.next_times(*fault, times),
+            (FaultWish::Begin(fault), times, Some(path)) => faults.on_path(*fault, path, times),
+        }
+    }
+}
+
+/// A fault, as it is written.
+pub(super) fn name(fault: Fault) -> String {
+    match fault {
+        Fault::Latency(span) => format!("latency={}", written(span)),
+        Fault::TooManyRequests { retry_after_seconds } => format!("429={retry_after_seconds}s"),
+        Fault::InternalError => "500".to_owned(),
+        Fault::ConnectionReset => "reset".to_owned(),
+        Fault::Unreachable => "unreachable".to_owned(),
+    }
+}
+
+fn written(span: Duration) -> String {
+    format!("{}ms", span.as_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        for text in ["latency=500ms", "429=5s", "500", "reset", "unreachable", "drop-watches", "none"] {
+            assert_eq!(text.parse::<FaultWish>().unwrap().to_string(), text);
+        }
+        assert_eq!("latency=2s".parse(), Ok(FaultWish::Begin(Fault::Latency(Duration::from_secs(2)))));
+    }
+
+    #[test]
+    fn what_is_no_fault_is_named_with_what_would_be() {
+        for text in ["", "501", "latency", "latency=", "latency=soon", "429=many", "429", "x=y"] {
+            let error = text.parse::<FaultWish>().unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("{text:?} is no fault; accepted are latency=DURATION")),
+                "{error}"
+            );
+        }
+    }
+}

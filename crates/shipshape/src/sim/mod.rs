@@ -1,0 +1,206 @@
+//! `shipshape sim`: simulated clusters, alone, for kubectl and for trying things out.
+
+mod control;
+mod fault;
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use api::clock::SystemClock;
+use clap::{Args, Subcommand};
+use kubesim::life::{Life, NodePlan};
+use kubesim::{Options, Sim};
+
+use crate::config::Config;
+use crate::output;
+use crate::process::Process;
+use crate::supervisor::Stage;
+use crate::up::ensure_writable;
+pub(crate) use fault::FaultWish;
+
+/// More clusters or nodes than this are a slip of the finger.
+const CLUSTERS_MAX: u16 = 1000;
+const NODES_MAX: u16 = 1000;
+
+/// `shipshape sim`, and what can be asked of one that runs.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct SimCommand {
+    #[command(subcommand)]
+    ask: Option<Ask>,
+    /// How many clusters
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=i64::from(CLUSTERS_MAX)))]
+    clusters: u16,
+    /// How many nodes each cluster has
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX)))]
+    nodes: u16,
+    /// The same seed gives the same delays
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+}
+
+/// What can be asked of a simulation that runs with the same data directory.
+#[derive(Debug, Clone, Subcommand)]
+enum Ask {
+    /// List its clusters
+    List,
+    /// Let something go wrong in a cluster's API server
+    Fault {
+        /// The cluster, such as sim-1
+        cluster: String,
+        /// latency=500ms, 429=5s, 500, reset, unreachable, drop-watches, or none to end them all
+        fault: FaultWish,
+        /// Only so many requests meet it [default: all]
+        #[arg(long, value_name = "N")]
+        times: Option<u32>,
+        /// Only requests whose path contains this meet it
+        #[arg(long, value_name = "TEXT")]
+        path: Option<String>,
+    },
+}
+
+impl SimCommand {
+    /// Whether this runs a simulation, rather than asking one.
+    pub(crate) fn runs(&self) -> bool {
+        self.ask.is_none()
+    }
+}
+
+/// Asks the simulation that runs with the same data directory.
+pub(crate) async fn ask(command: &SimCommand, config: &Config) -> anyhow::Result<()> {
+    let place = place(config);
+    match &command.ask {
+        None => bail!("nothing was asked"),
+        Some(Ask::List) => {
+            let clusters = control::list(&place).await?;
+            let heading = ["NAME", "URL", "FAULTS"].map(str::to_owned);
+            let rows: Vec<[String; 3]> = std::iter::once(heading)
+                .chain(clusters.into_iter().map(|it| [it.name, it.url, it.faults.join(",")]))
+                .collect();
+            output::show(&output::columns(&rows))
+        }
+        Some(Ask::Fault { cluster, fault, times, path }) => {
+            let order = control::Order { fault: fault.clone(), times: *times, path: path.clone() };
+            control::order(&place, cluster, &order).await?;
+            output::show(&format!("{cluster}: {fault}\n"))
+        }
+    }
+}
+
+/// Runs simulated clusters until a signal ends it.
+pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::Result<()> {
+    ensure_writable(process.config.data_dir.as_ref())?;
+    let place = place(&process.config);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&place)
+        .with_context(|| format!("{}: the directory cannot be made", place.display()))?;
+    let _lock = lock(&place)?;
+    let sim = Arc::new(Sim::new());
+    let mut lives = Vec::new();
+    let mut kubeconfigs = Vec::new();
+    for number in 1..=command.clusters {
+        let name = format!("sim-{number}");
+        let directory = place.join(&name);
+        let options = Options {
+            directory: Some(directory.clone()),
+            clock: Arc::new(SystemClock),
+            seed: command.seed.wrapping_add(number.into()),
+        };
+        let cluster = sim.cluster(&name, options).await.with_context(|| format!("cluster {name}"))?;
+        let kubeconfig = directory.join("kubeconfig");
+        write_for_owner(&kubeconfig, &cluster.kubeconfig())?;
+        kubeconfigs.push(kubeconfig);
+        lives.push(Life::of(&cluster, nodes(command.nodes)));
+    }
+    let control = control::Control::open(&place, sim.clone())?;
+    process.tasks.spawn(Stage::Doors, "sim-control", |shutdown| control.serve(shutdown));
+    process.tasks.spawn(Stage::Workers, "sim-life", |shutdown| async move {
+        shutdown.cancelled().await;
+        for life in lives {
+            life.stop().await;
+        }
+        Ok(())
+    });
+    let clusters = sim.clone();
+    process.tasks.spawn(Stage::Keel, "sim-clusters", |shutdown| async move {
+        shutdown.cancelled().await;
+        clusters.stop().await;
+        Ok(())
+    });
+    output::show(&banner(command, &sim, &kubeconfigs))?;
+    Ok(process.tasks.run().await?)
+}
+
+fn place(config: &Config) -> PathBuf {
+    let data: &Path = config.data_dir.as_ref();
+    data.join("sim")
+}
+
+/// Of three or more, one is of the control plane.
+fn nodes(count: u16) -> Vec<NodePlan> {
+    (1..=count)
+        .map(|number| match number {
+            1 if count >= 3 => NodePlan::control_plane("control-plane-1"),
+            _ => NodePlan::worker(format!("worker-{}", if count >= 3 { number - 1 } else { number })),
+        })
+        .collect()
+}
+
+/// Two simulations of one directory would write over each other.
+fn lock(place: &Path) -> anyhow::Result<File> {
+    let path = place.join("lock");
+    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = file.with_context(|| format!("{}: cannot be written", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "{}: another simulation runs there; end it, or name another place with --data-dir",
+            place.display()
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("{}: cannot be locked", path.display()))
+        }
+    }
+}
+
+/// A kubeconfig is a key.
+fn write_for_owner(path: &Path, text: &str) -> anyhow::Result<()> {
+    let written = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+fn banner(command: &SimCommand, sim: &Sim, kubeconfigs: &[PathBuf]) -> String {
+    let paths: Vec<String> = kubeconfigs.iter().map(|path| path.display().to_string()).collect();
+    let mut text = format!("{} simulated clusters with {} nodes each\n", command.clusters, command.nodes);
+    for (cluster, path) in sim.all().iter().zip(by_name(&paths)) {
+        text += &format!("  {}   {}   {path}\n", cluster.name(), cluster.url());
+    }
+    text += &format!(
+        "Try\n\
+         \x20 export KUBECONFIG={}\n\
+         \x20 kubectl get nodes\n\
+         \x20 kubectl --context sim-1 create deployment web --image=example.test/web:1 --replicas=3\n\
+         \x20 shipshape sim fault sim-1 latency=500ms\n",
+        paths.join(":")
+    );
+    text
+}
+
+/// In the order of names, which is the one that clusters are told in.
+fn by_name(paths: &[String]) -> Vec<&String> {
+    let mut sorted: Vec<&String> = paths.iter().collect();
+    sorted.sort();
+    sorted
+}
