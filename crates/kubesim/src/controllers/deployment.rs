@@ -207,7 +207,8 @@ fn report(
         && deployment["metadata"]["annotations"][REVISION] != set["metadata"]["annotations"][REVISION]
     {
         deployment["metadata"]["annotations"][REVISION] = set["metadata"]["annotations"][REVISION].clone();
-        desk.update(kind, deployment)?;
+        // Beside the status, where it does not count as a new wish.
+        desk.update_status(kind, deployment)?;
         let Some(fresh) = desk.read(kind, at) else { return Ok(()) };
         deployment = fresh;
     }

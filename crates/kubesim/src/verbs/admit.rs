@@ -1,9 +1,11 @@
 //! The way of an object from a body to what may be stored: known, typed, pruned, defaulted, validated.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Validation, WriteOptions, metadata};
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind};
 use crate::status::{Failure, Outcome};
 
 /// Checks that a body is an object of this kind.
@@ -19,6 +21,9 @@ pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> Outcome<()> {
     let text = |field: &str| fields.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (given_version, given_kind) = (text("apiVersion"), text("kind"));
     let expected = kind.api_version();
+    if let Some(failure) = unregistered(kind, &given_version, &given_kind) {
+        return Err(failure);
+    }
     if !given_kind.is_empty() && given_kind != kind.kind() {
         let version = if given_version.is_empty() { &expected } else { &given_version };
         let (short, name) = (version.rsplit('/').next().unwrap_or_default(), kind.kind());
@@ -38,6 +43,22 @@ pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> Outcome<()> {
     }
     kind.dress(value);
     Ok(())
+}
+
+/// The refusal of a kind that nobody has in the version that the body names.
+fn unregistered(kind: &Kind, version: &str, name: &str) -> Option<Failure> {
+    if kind.custom().is_some() || version.is_empty() || name.is_empty() {
+        return None;
+    }
+    let known = |one: &Arc<Kind>| one.api_version() == version && one.kind() == name;
+    if kind.api_version() == version || kinds::built_in().iter().any(known) {
+        return None;
+    }
+    let short = version.rsplit('/').next().unwrap_or_default();
+    Some(Failure::bad_request(format!(
+        "{name} in version \"{short}\" cannot be handled as a {}: no kind \"{name}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\"",
+        kind.kind()
+    )))
 }
 
 /// The Go package in which the real server keeps the kinds of a group.

@@ -135,7 +135,7 @@ pub(super) fn is_finished(kind: &Kind, value: &Value) -> bool {
     !metadata["deletionTimestamp"].is_null() && no_finalizers && no_grace && !kept
 }
 
-fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOptions) -> Outcome<()> {
+pub(super) fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOptions) -> Outcome<()> {
     let name = old["metadata"]["name"].as_str().unwrap_or_default();
     let checks = [
         ("UID", "uid", &options.uid, "deleted and then recreated"),

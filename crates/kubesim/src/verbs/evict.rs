@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::delete::{DeleteOptions, delete};
+use super::delete::{DeleteOptions, delete, expect_preconditions};
+use super::special::set_condition;
 use super::{Caller, Target};
 use crate::kinds::{self, Kind};
 use crate::selector::LabelSelector;
@@ -37,7 +38,22 @@ pub fn evict(state: &mut State, target: &Target, options: &DeleteOptions, caller
             }
         }
     }
-    delete(state, target, options, caller).map(drop)
+    if options.dry_run {
+        return delete(state, target, options, caller).map(drop);
+    }
+    expect_preconditions(kind, &pod, options)?;
+    let mut pod = state.read(kind, &target.namespace, &target.name).unwrap_or(pod);
+    set_condition(
+        &mut pod,
+        json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": time(caller.now),
+        }),
+    );
+    state.put(kind, pod)?;
+    // The version that the caller asked for was met before the pod was marked.
+    let options = DeleteOptions { resource_version: None, ..options.clone() };
+    delete(state, target, &options, caller).map(drop)
 }
 
 fn matching_budgets(state: &State, kind: &Kind, pod: &Value) -> Vec<Value> {

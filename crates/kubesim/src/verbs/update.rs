@@ -74,7 +74,9 @@ pub(super) fn replace(
         super::special::establish(state, &mut new, caller)?;
     }
     metadata::tidy(&mut new);
-    count_generation(kind, &old, &mut new);
+    if target.subresource != "status" {
+        count_generation(kind, &old, &mut new);
+    }
     admit::validate(kind, &new, Some(&old))?;
     refuse_new_finalizers(kind, &old, &new)?;
     store(state, target, &old, new, options)
@@ -181,9 +183,7 @@ fn merge_part(target: &Target, old: &Value, mut new: Value) -> Outcome<Value> {
         "status" | "approval" => {
             let mut merged = old.clone();
             take(&mut merged, &new, "status");
-            let metadata_too = kind.group().is_empty() && matches!(kind.kind(), "Pod" | "Node" | "Namespace");
-            let fields: &[&str] = if metadata_too { &["labels", "annotations"] } else { &[] };
-            for field in fields.iter().chain(&["managedFields"]) {
+            for field in metadata_beside_status(kind).iter().chain(&["managedFields"]) {
                 match &new["metadata"][field] {
                     Value::Null => metadata::of(&mut merged)?.remove(*field),
                     value => metadata::of(&mut merged)?.insert((*field).to_owned(), value.clone()),
@@ -192,6 +192,17 @@ fn merge_part(target: &Target, old: &Value, mut new: Value) -> Outcome<Value> {
             Ok(merged)
         }
         _ => Err(Failure::method_not_allowed()),
+    }
+}
+
+/// What of the metadata is written along with the status: most kinds guard their wish only.
+fn metadata_beside_status(kind: &Kind) -> &'static [&'static str] {
+    match (kind.group(), kind.kind()) {
+        _ if kind.custom().is_some() => &[],
+        ("apiextensions.k8s.io" | "certificates.k8s.io", _) => &[],
+        ("apps", "Deployment") => &["annotations", "finalizers", "ownerReferences"],
+        ("", "Pod") => &["labels", "annotations", "finalizers"],
+        _ => &["labels", "annotations", "finalizers", "ownerReferences"],
     }
 }
 
