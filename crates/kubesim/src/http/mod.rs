@@ -10,6 +10,7 @@ mod logs;
 mod negotiate;
 mod openapi;
 mod options;
+mod page;
 mod protobuf;
 mod query;
 mod route;

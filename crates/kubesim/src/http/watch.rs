@@ -13,8 +13,9 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::handle::{Asked, json_body};
-use super::list::{Selection, prefix_of, revision};
+use super::list::{Selection, prefix_of};
 use super::negotiate::{self, Form};
+use super::page::revision;
 use super::query::Query;
 use super::{Body, list, table};
 use crate::cluster::Shared;

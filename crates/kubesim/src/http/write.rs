@@ -9,7 +9,7 @@ use super::{Body, decode, list, options, table};
 use crate::objects::Object;
 use crate::state::State;
 use crate::status::{Failure, Outcome};
-use crate::verbs::{self, PatchType, Target, WriteOptions, Written};
+use crate::verbs::{self, PatchType, Target, Written};
 
 /// Carries out a verb that changes something.
 pub(super) fn write(asked: &Asked<'_>, target: &Target, verb: &str, body: &[u8]) -> Outcome<Response<Body>> {
@@ -189,7 +189,6 @@ fn evict(asked: &Asked<'_>, target: &Target, body: &[u8]) -> Outcome<Response<Bo
     options.dry_run |= write.dry_run;
     let mut state = asked.cluster.write();
     verbs::evict(&mut state, target, &options, &asked.caller)?;
-    let _: WriteOptions = write;
     Ok(value(
         StatusCode::CREATED,
         &json!({

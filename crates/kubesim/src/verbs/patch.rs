@@ -45,11 +45,13 @@ pub fn patch(
         (changed(target, language, old, body)?, Tracking::Update)
     };
     // What the configuration names but the schema does not know is told of, whatever became of it.
-    let probe = if language == PatchType::Apply { body } else { &value };
-    let mut warnings = admit::settle(kind, &mut probe.clone(), options)?;
+    let told = match language {
+        PatchType::Apply => Some(admit::settle(kind, &mut body.clone(), options)?),
+        PatchType::Json | PatchType::Merge | PatchType::Strategic => None,
+    };
     admit::expect_kind(kind, &mut value)?;
-    admit::settle(kind, &mut value, options)?;
-    warnings.dedup();
+    let found = admit::settle(kind, &mut value, options)?;
+    let warnings = told.unwrap_or(found);
     let written = match &old {
         None => {
             let mut value = value;
@@ -86,7 +88,7 @@ fn changed(target: &Target, language: PatchType, old: &Value, body: &Value) -> O
         }
         (PatchType::Merge | PatchType::Apply, _) => patch::merge(old, body),
     };
-    let value = result.map_err(|error| refused_patch(target, &error))?;
+    let value = result.map_err(|error| refused_patch(&error))?;
     if let Err(failure) = admit::expect_kind(kind, &mut value.clone()) {
         let shown = Value::from(value.to_string());
         let cause = FieldError::invalid("patch", &shown, &failure.message);
@@ -104,14 +106,11 @@ fn changed(target: &Target, language: PatchType, old: &Value, body: &Value) -> O
     Ok(value)
 }
 
-fn refused_patch(target: &Target, error: &PatchError) -> Failure {
+fn refused_patch(error: &PatchError) -> Failure {
     let failure = Failure::new(error.code(), error.reason(), error.to_string());
     match error {
         PatchError::Unprocessable(_) => failure.about("", "", ""),
-        _ => {
-            let _ = target;
-            failure
-        }
+        PatchError::BadRequest(_) | PatchError::TooLarge(_) | PatchError::Internal(_) => failure,
     }
 }
 
@@ -204,6 +203,6 @@ fn patch_scale(
         PatchType::Json => patch::json(&present, body),
         _ => patch::merge(&present, body),
     };
-    let wanted = wanted.map_err(|error| refused_patch(target, &error))?;
+    let wanted = wanted.map_err(|error| refused_patch(&error))?;
     scale::scaled(state, target, &wanted, options, caller)
 }

@@ -1,0 +1,230 @@
+//! Pages of a list: resource versions, limits, and the tokens with which a list goes on.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::handle::Asked;
+use super::query::Query;
+use crate::objects::Object;
+use crate::schema::FieldError;
+use crate::state::State;
+use crate::status::{Failure, Outcome};
+use crate::verbs::Target;
+
+/// Reads a resourceVersion; zero and nothing mean any.
+pub(super) fn revision(text: Option<&str>) -> Outcome<u64> {
+    let Some(text) = text else { return Ok(0) };
+    text.parse().map_err(|_| {
+        let problem = if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            "value out of range"
+        } else {
+            "invalid syntax"
+        };
+        let why = format!("strconv.ParseUint: parsing \"{text}\": {problem}");
+        let cause = FieldError::invalid("resourceVersion", &json!(text), &why);
+        Failure::bad_request(format!("invalid resource version: {cause}"))
+    })
+}
+
+/// A revision from the future is answered with a time-out, as the real server does after waiting for it.
+pub(super) fn expect_reached(wanted: u64, state: &State) -> Outcome<()> {
+    let present = state.objects.revision();
+    if wanted <= present {
+        return Ok(());
+    }
+    let message = format!("Timeout: Too large resource version: {wanted}, current: {present}");
+    let mut failure = Failure::new(504, "Timeout", message);
+    failure.details = json!({
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1,
+    });
+    failure.retry_after = Some(1);
+    Err(failure)
+}
+
+/// Where a list goes on: what the caller gets as an opaque token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Token {
+    v: String,
+    rv: i64,
+    start: String,
+}
+
+impl Token {
+    pub(super) fn new(revision: i64, start: String) -> Token {
+        Token { v: "meta.k8s.io/v1".to_owned(), rv: revision, start }
+    }
+
+    pub(super) fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_string(self).unwrap_or_default())
+    }
+
+    fn decode(text: &str) -> Outcome<Token> {
+        let invalid = |why: &str| {
+            Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text)
+            .or_else(|_| URL_SAFE.decode(text))
+            .or_else(|_| STANDARD.decode(text))
+            .or_else(|_| STANDARD_NO_PAD.decode(text))
+            .map_err(|error| invalid(&error.to_string()))?;
+        let token: Token = serde_json::from_slice(&bytes)
+            .map_err(|error| invalid(&no_beginning(&bytes).unwrap_or_else(|| error.to_string())))?;
+        if token.v != "meta.k8s.io/v1" {
+            return Err(invalid(&format!("server does not recognize this encoded version \"{}\"", token.v)));
+        }
+        if token.rv == 0 {
+            return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+        }
+        if token.start.is_empty() {
+            return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        if token.start.starts_with('/') || token.start.split('/').any(|part| part == "..") {
+            return Err(invalid(&token.start.clone()));
+        }
+        Ok(token)
+    }
+}
+
+/// Options of a list that exclude each other.
+fn refuse_contradictions(query: &Query) -> Outcome<()> {
+    let mut causes = Vec::new();
+    let given = query.get("resourceVersion");
+    if let Some(matching) = query.get("resourceVersionMatch") {
+        let mut forbid = |why: &str| causes.push(FieldError::forbidden("resourceVersionMatch", why));
+        if given.is_none() {
+            forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if query.get("continue").is_some() {
+            forbid("resourceVersionMatch is forbidden when continue is provided");
+        }
+        if matching == "Exact" && given == Some("0") {
+            forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            let known = ["Exact", "NotOlderThan", ""].map(Value::from);
+            causes.push(FieldError::not_supported("resourceVersionMatch", &json!(matching), known.iter()));
+        }
+    }
+    if query.get("sendInitialEvents").is_some() {
+        causes.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &causes)) }
+}
+
+/// What Go says of bytes that do not even begin like JSON.
+fn no_beginning(bytes: &[u8]) -> Option<String> {
+    let first = *bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    let begins = matches!(first, b'{' | b'[' | b'"' | b'-' | b't' | b'f' | b'n' | b'0'..=b'9');
+    let shown = match char::from(first) {
+        '\'' => "\\'".to_owned(),
+        letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
+        letter => letter.to_string(),
+    };
+    (!begins).then(|| format!("invalid character '{shown}' looking for beginning of value"))
+}
+
+/// Which part of a collection is wanted, as of when.
+pub(super) struct Page {
+    pub(super) limit: Option<usize>,
+    pub(super) token: Option<Token>,
+    pub(super) wanted: u64,
+    pub(super) exact: bool,
+}
+
+/// The objects of a page, and the moment they are of.
+pub(super) struct Found {
+    pub(super) objects: Vec<Arc<Object>>,
+    pub(super) revision: u64,
+}
+
+impl Page {
+    pub(super) fn of(asked: &Asked<'_>) -> Outcome<Page> {
+        let query = &asked.query;
+        let limit =
+            query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+        let given = query.get("resourceVersion");
+        let matching = query.get("resourceVersionMatch");
+        refuse_contradictions(query)?;
+        let token = query.get("continue").map(Token::decode).transpose()?;
+        let exact = match matching {
+            None => limit.is_some() && given.is_some_and(|given| given != "0"),
+            Some(matching) => matching == "Exact",
+        };
+        if token.is_some() && given.is_some_and(|given| given != "0") {
+            return Err(Failure::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        Ok(Page { limit, token, wanted: revision(given)?, exact })
+    }
+
+    pub(super) fn read(&self, state: &State, target: &Target, prefix: &str) -> Outcome<Found> {
+        let table = target.kind.table();
+        let start = self.token.as_ref().map(|token| format!("{prefix}{}", token.start)).unwrap_or_default();
+        expect_reached(self.wanted, state)?;
+        let revision = match &self.token {
+            Some(token) if token.rv > 0 => token.rv.unsigned_abs(),
+            None if self.exact => self.wanted,
+            _ => state.objects.revision(),
+        };
+        expect_reached(revision, state)?;
+        match state.objects.range_at(table, prefix, &start, revision) {
+            Some(objects) => Ok(Found { objects, revision }),
+            None => Err(self.expired()),
+        }
+    }
+
+    fn expired(&self) -> Failure {
+        let Some(token) = &self.token else {
+            return Failure::expired("The resourceVersion for the provided list is too old.");
+        };
+        let mut failure = Failure::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+        );
+        failure.resume = Some(Token::new(-1, token.start.clone()).encode());
+        failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_token_that_was_tampered_with_is_refused() {
+        let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        for text in [
+            "",
+            "%%%",
+            "{}",
+            &encode("{}"),
+            &encode(r#"{"v":"v9","rv":1,"start":"a"}"#),
+            &encode(r#"{"v":"meta.k8s.io/v1","rv":0,"start":"a"}"#),
+            &encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":""}"#),
+            &encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}"#),
+            &encode(r#"{"v":"meta.k8s.io/v1","rv":99999999999999999999,"start":"a"}"#),
+        ] {
+            assert_eq!(Token::decode(text).unwrap_err().code, 400, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_token_is_read_back_as_it_was_written(revision in 1_i64.., start in "[a-z]{1,9}(/[a-z]{1,9})?") {
+            let token = Token::new(revision, start);
+            prop_assert_eq!(Token::decode(&token.encode()), Ok(token));
+        }
+
+        #[test]
+        fn no_token_panics(text in ".{0,60}") {
+            let _ = Token::decode(&text);
+        }
+    }
+}
