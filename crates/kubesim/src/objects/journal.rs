@@ -131,7 +131,9 @@ impl Journal {
         let path = self.path.clone();
         let io = |doing| move |source| JournalError::Io { path: path.clone(), doing, source };
         let fresh = self.path.with_extension("new");
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&fresh);
+        // What a process left that was killed here.
+        let _ = std::fs::remove_file(&fresh);
+        let file = OpenOptions::new().read(true).append(true).create_new(true).open(&fresh);
         let mut writer = BufWriter::new(file.map_err(io.clone()("rewritten"))?);
         let mut line = Vec::new();
         // The removal of what never was keeps the revision, should the newest change be a removal.
@@ -147,8 +149,9 @@ impl Journal {
         let mut file = writer.into_inner().map_err(|error| io.clone()("rewritten")(error.into_error()))?;
         file.sync_data().map_err(io.clone()("rewritten"))?;
         let length = file.seek(SeekFrom::End(0)).map_err(io.clone()("rewritten"))?;
-        std::fs::rename(&fresh, &self.path).map_err(io.clone()("replaced"))?;
-        self.file = OpenOptions::new().append(true).open(&self.path).map_err(io("opened"))?;
+        std::fs::rename(&fresh, &self.path).map_err(io("replaced"))?;
+        // The same file under its new name: nothing that could fail lies between the two.
+        self.file = file;
         self.length = length;
         self.length_compacted = length;
         Ok(())
