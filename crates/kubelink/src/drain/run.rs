@@ -233,14 +233,12 @@ impl<'a> Run<'a> {
                 self.evicted.insert(name);
                 self.stages.insert(uid, Stage::Granted);
             }
-            // It is gone, or another pod has its name; the watch will tell.
-            Err(Failure::NotFound { .. } | Failure::Conflict { .. }) => {
-                self.stages.insert(uid, Stage::Granted);
-            }
             Err(failure) => {
                 // A namespace that is being deleted forbids evictions, and deletes its pods itself.
                 let ends_anyway = matches!(&failure, Failure::Forbidden { message } if message.contains("being terminated"));
-                if failure.class() == Class::Terminal && !ends_anyway {
+                // It is gone, which the watch will tell too, or it changed in the very moment: so look again.
+                let gone = matches!(failure, Failure::NotFound { .. });
+                if failure.class() == Class::Terminal && !ends_anyway && !gone {
                     return Err(self.link.error("evict", about, failure));
                 }
                 let by_budget = cause.as_ref().is_some_and(|cause| cause.reason == "DisruptionBudget");
