@@ -100,6 +100,7 @@ where
         Route::Groups => discovery::groups(&registry, &asked.headers),
         Route::Group(group) => discovery::group(&registry, &group),
         Route::Resources(group, version) => discovery::resources(&registry, &group, &version),
+        Route::OpenApiOld => Ok(openapi::old()),
         Route::OpenApiIndex => openapi::index(asked.cluster, &registry),
         Route::OpenApi(group, version) => openapi::document(asked.cluster, &registry, &group, &version),
         Route::Watch(_)

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use sha2::{Digest, Sha256};
 
@@ -21,6 +22,19 @@ type Documents = Mutex<HashMap<(String, String), Bytes>>;
 fn built_in_documents() -> &'static Documents {
     static DOCUMENTS: std::sync::LazyLock<Documents> = std::sync::LazyLock::new(Documents::default);
     &DOCUMENTS
+}
+
+/// The form of the old document that kubectl reads.
+const OLD_FORM: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// A document without kinds: `swagger` is "2.0", `info` has a title and a version, `paths` is empty.
+const OLD_DOCUMENT: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x07kubesim\x12\x07v1.37.1\x42\x00";
+
+/// `/openapi/v2`. Everything is in the newer documents; here kubectl looks only for kinds that it has not found there, in
+/// order to say that there are none.
+pub(super) fn old() -> Response<Body> {
+    let mut response = Response::new(Body::whole(OLD_DOCUMENT));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OLD_FORM));
+    response
 }
 
 /// `/openapi/v3`.

@@ -28,6 +28,8 @@ pub(super) enum Route {
     OpenApiIndex,
     /// The OpenAPI document of a group and version.
     OpenApi(String, String),
+    /// `/openapi/v2`.
+    OpenApiOld,
     /// `/version`.
     Version,
     /// `/healthz`, `/livez`, `/readyz`.
@@ -49,6 +51,7 @@ impl Route {
             ["healthz" | "livez" | "readyz", ..] => Route::Health,
             ["api"] => Route::CoreVersions,
             ["apis"] => Route::Groups,
+            ["openapi", "v2"] => Route::OpenApiOld,
             ["openapi", "v3"] => Route::OpenApiIndex,
             ["openapi", "v3", "api", version] => Route::OpenApi(String::new(), (*version).to_owned()),
             ["openapi", "v3", "apis", group, version] => {

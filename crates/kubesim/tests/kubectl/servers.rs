@@ -1,0 +1,131 @@
+//! Two living clusters, and kubectl for each.
+
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use api::clock::SystemClock;
+use kubesim::life::{Life, LifeOptions, NodePlan};
+use testbed::kube::{self, OwnCluster};
+use uuid::Uuid;
+
+use crate::words::alike;
+
+/// No command here takes long, unless the machine also compiles.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Started once, alive until the process ends.
+pub(crate) struct Servers {
+    _runtime: tokio::runtime::Runtime,
+    _lives: [Life; 2],
+    real: OwnCluster,
+    _sim: kubesim::Cluster,
+    kubeconfig: tempfile::NamedTempFile,
+}
+
+impl Servers {
+    /// None where this machine has no real one.
+    pub(crate) fn shared() -> Option<&'static Servers> {
+        static SERVERS: OnceLock<Option<Servers>> = OnceLock::new();
+        SERVERS.get_or_init(start).as_ref()
+    }
+
+    pub(crate) fn real(&self) -> Kubectl {
+        Kubectl::new(self.real.kubectl())
+    }
+
+    pub(crate) fn sim(&self) -> Kubectl {
+        let mut command = self.real.kubectl();
+        command.env("KUBECONFIG", self.kubeconfig.path());
+        // What it remembers of a server is kept by its address.
+        Kubectl::new(command)
+    }
+}
+
+fn start() -> Option<Servers> {
+    let real = kube::own(kube::Options::default().with_controllers())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (lives, sim) = runtime.block_on(async {
+        let options = kubesim::Options { directory: None, clock: Arc::new(SystemClock), seed: 5 };
+        let sim = kubesim::Cluster::start("kubectl", options).await.unwrap();
+        let config = ::kube::config::Kubeconfig::from_yaml(real.kubeconfig()).unwrap();
+        let config = ::kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();
+        let client = ::kube::Client::try_from(config).unwrap();
+        let nodes: Vec<NodePlan> =
+            (1..=6).map(|number| NodePlan::worker(format!("worker-{number}"))).collect();
+        let of_sim = Life::of(&sim, nodes.clone());
+        ([Life::start(client, LifeOptions { nodes, ..LifeOptions::default() }), of_sim], sim)
+    });
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(kubeconfig.path(), sim.kubeconfig()).unwrap();
+    Some(Servers { _runtime: runtime, _lives: lives, real, _sim: sim, kubeconfig })
+}
+
+/// One scenario with one server.
+pub(crate) struct Kubectl {
+    command: Command,
+    namespace: String,
+    pub(crate) said: Vec<String>,
+}
+
+impl Kubectl {
+    fn new(command: Command) -> Kubectl {
+        let namespace = format!("k{}", &Uuid::new_v4().simple().to_string()[..10]);
+        let mut kubectl = Kubectl { command, namespace, said: Vec::new() };
+        let name = kubectl.namespace.clone();
+        let (code, text) = kubectl.call(&["create", "namespace", &name], "");
+        assert_eq!(code, 0, "{text}");
+        kubectl.until(&["get", "serviceaccount", "default"], "default");
+        kubectl.said.clear();
+        kubectl
+    }
+
+    /// Runs a command line; notes what it printed and how it ended.
+    pub(crate) fn run(&mut self, line: &str) -> String {
+        self.feed(line, "")
+    }
+
+    /// The same with something on standard input.
+    pub(crate) fn feed(&mut self, line: &str, input: &str) -> String {
+        let arguments: Vec<&str> = line.split_whitespace().collect();
+        let (code, text) = self.call(&arguments, input);
+        self.said.push(format!("$ kubectl {line}\n{}\nexit {code}", alike(&text, &self.namespace)));
+        text
+    }
+
+    /// Asks until the answer contains this; nothing is noted.
+    pub(crate) fn until(&mut self, arguments: &[&str], expected: &str) {
+        let begun = Instant::now();
+        loop {
+            let (_, text) = self.call(arguments, "");
+            if text.contains(expected) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{arguments:?} never told {expected:?}, but {text}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn call(&mut self, arguments: &[&str], input: &str) -> (i32, String) {
+        let mut command = Command::new(self.command.get_program());
+        command.args(self.command.get_args()).args(["--namespace", &self.namespace]).args(arguments);
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(directory) = self.command.get_current_dir() {
+            command.current_dir(directory);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, input.as_bytes()).unwrap();
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        (output.status.code().unwrap_or(-1), text)
+    }
+}

@@ -1,0 +1,37 @@
+//! Makes what kubectl prints on two servers alike.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// A pattern, and what stands for it.
+static ALIKE: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
+    let pattern = |text: &str| Regex::new(text).expect("a valid pattern");
+    vec![
+        (pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uid>"),
+        (pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
+        (pattern(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"), "<time>"),
+        (pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}"), "<time>"),
+        (pattern(r"\S*/(LIVE|MERGED)-\d+/"), "$1/"),
+        (pattern(r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b"), "<address>"),
+        // A ReplicaSet's hash and a pod's suffix.
+        (pattern(r"\b(web|job|logger)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), "$1-<hash>-<drawn>"),
+        (pattern(r"\b(web)-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b"), "$1-<hash>"),
+        (pattern(r"\b(job|agent)-[a-z0-9]{5}\b"), "$1-<drawn>"),
+        (pattern(r"pod-template-hash[=:]\s*[a-z0-9]+"), "pod-template-hash=<hash>"),
+        (pattern(r"kube-api-access-[a-z0-9]{5}"), "kube-api-access-<drawn>"),
+        (pattern(r#""?resourceVersion"?: "?\d+"?"#), "resourceVersion: <version>"),
+        (pattern(r"\b(\d+d)?(\d+h)?(\d+m)?\d+(\.\d+)?(s|ms)\b"), "<age>"),
+        (pattern(r"<unknown>|<invalid>"), "<age>"),
+        // Columns are as wide as what stands in them.
+        (pattern(r"[ \t]+"), " "),
+    ]
+});
+
+pub(crate) fn alike(text: &str, namespace: &str) -> String {
+    let mut text = text.replace(namespace, "{ns}");
+    for (pattern, shown) in ALIKE.iter() {
+        text = pattern.replace_all(&text, *shown).into_owned();
+    }
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
