@@ -14,6 +14,7 @@ static AGE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(\d+[smhd])+$|^<invalid>$").expect("a valid pattern"));
 static ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b10\.\d+\.\d+\.\d+\b").expect("a valid pattern"));
+static ETCD_KEY: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"Key: /[^/]+/").expect("a valid pattern"));
 static TOKEN_VOLUME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("kube-api-access-[a-z0-9]{5}").expect("a valid pattern"));
 
@@ -40,6 +41,7 @@ impl Names {
         let text = self.take_out(text);
         let text = UID.replace_all(&text, "<uid>");
         let text = TIME.replace_all(&text, "<time>");
+        let text = ETCD_KEY.replace_all(&text, "Key: /<prefix>/");
         let text = TOKEN_VOLUME.replace_all(&text, "kube-api-access-<drawn>");
         ADDRESS.replace_all(&text, "<address>").into_owned()
     }
@@ -56,9 +58,13 @@ impl Names {
                         }
                         ("continue", Value::String(token)) if !token.is_empty() => *field = "<token>".into(),
                         ("cells", Value::Array(_)) => self.cells(field),
+                        // What a column means is told in prose, which no client reads.
+                        ("columnDefinitions", Value::Array(_)) => columns(field),
                         _ => self.value(field),
                     }
                 }
+                sort_causes(fields);
+                sort_managers(fields);
                 // Keys may be names too, as in fieldsV1.
                 let renamed: Vec<(String, String)> = fields
                     .keys()
@@ -83,5 +89,38 @@ impl Names {
                 *cell = "<age>".into();
             }
         }
+    }
+}
+
+fn columns(definitions: &mut Value) {
+    for column in definitions.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        column.remove("description");
+    }
+}
+
+/// The real server finds what is wrong in the order of a Go map, another one each time. The message must still be made of
+/// the causes in the order in which they are told.
+fn sort_causes(status: &mut serde_json::Map<String, Value>) {
+    let Some(causes) = status.get("details").and_then(|it| it["causes"].as_array()).cloned() else { return };
+    let listed = |causes: &[Value]| {
+        let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+        let all: Vec<String> =
+            causes.iter().map(|it| format!("{}: {}", text(&it["field"]), text(&it["message"]))).collect();
+        format!("is invalid: [{}]", all.join(", "))
+    };
+    let message = status.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if causes.len() < 2 || !message.ends_with(&listed(&causes)) {
+        return;
+    }
+    let mut sorted = causes.clone();
+    sorted.sort_by_key(Value::to_string);
+    status.insert("message".into(), message.replace(&listed(&causes), &listed(&sorted)).into());
+    status["details"]["causes"] = sorted.into();
+}
+
+/// Managers stand in the order of the second of their last write, which no case decides.
+fn sort_managers(metadata: &mut serde_json::Map<String, Value>) {
+    if let Some(managers) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) {
+        managers.sort_by_key(|it| format!("{} {} {}", it["manager"], it["operation"], it["subresource"]));
     }
 }

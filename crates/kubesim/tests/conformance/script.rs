@@ -46,6 +46,70 @@ pub(crate) struct Heard {
 #[derive(Debug, Default)]
 pub(crate) struct Transcript(Vec<Heard>);
 
+impl Transcript {
+    /// The first place where the other one differs, in words.
+    pub(crate) fn first_difference(&self, other: &Transcript) -> Option<String> {
+        for (number, (ours, theirs)) in self.0.iter().zip(&other.0).enumerate() {
+            if ours == theirs {
+                continue;
+            }
+            let mut what = format!("answer {} differs: {}\n", number + 1, ours.asked);
+            if ours.status != theirs.status {
+                what +=
+                    &format!("  status: {} on kube-apiserver, {} on kubesim\n", ours.status, theirs.status);
+            }
+            if ours.headers != theirs.headers {
+                what += &format!(
+                    "  headers: {:?} on kube-apiserver, {:?} on kubesim\n",
+                    ours.headers, theirs.headers
+                );
+            }
+            let mut places = Vec::new();
+            differences("", &ours.body, &theirs.body, &mut places);
+            for place in places.iter().take(20) {
+                what += &format!("  {place}\n");
+            }
+            return Some(what);
+        }
+        (self.0.len() != other.0.len())
+            .then(|| format!("{} answers on kube-apiserver, {} on kubesim", self.0.len(), other.0.len()))
+    }
+}
+
+fn differences(path: &str, ours: &Value, theirs: &Value, places: &mut Vec<String>) {
+    match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for key in keys {
+                let null = Value::Null;
+                let absent = |it: Option<&Value>| it.is_none();
+                if absent(a.get(key)) != absent(b.get(key)) {
+                    let show = |it: Option<&Value>| it.map_or("absent".to_owned(), Value::to_string);
+                    places.push(format!(
+                        "{path}/{key}: {} on kube-apiserver, {} on kubesim",
+                        show(a.get(key)),
+                        show(b.get(key))
+                    ));
+                } else {
+                    differences(
+                        &format!("{path}/{key}"),
+                        a.get(key).unwrap_or(&null),
+                        b.get(key).unwrap_or(&null),
+                        places,
+                    );
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (place, (a, b)) in a.iter().zip(b).enumerate() {
+                differences(&format!("{path}/{place}"), a, b, places);
+            }
+        }
+        _ if ours == theirs => {}
+        _ => places.push(format!("{path}: {ours} on kube-apiserver, {theirs} on kubesim")),
+    }
+}
+
 /// The conversation of one case with one server.
 pub(crate) struct Script {
     pub(crate) client: Client,

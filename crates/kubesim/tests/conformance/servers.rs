@@ -1,9 +1,10 @@
-//! The server, started once, and how a case is held with one of them.
+//! The two servers, each started once, and how a case is held with one of them.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use api::clock::SystemClock;
 use futures_util::FutureExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -13,16 +14,22 @@ use uuid::Uuid;
 use crate::normal::Names;
 use crate::script::{Case, Script, Transcript};
 
-/// What there is.
+/// Both, as far as they were asked for.
 pub(crate) struct Servers {
     runtime: tokio::runtime::Runtime,
     real: OnceLock<Option<Client>>,
+    sim: OnceLock<Simulated>,
+}
+
+struct Simulated {
+    client: Client,
+    _cluster: kubesim::Cluster,
 }
 
 impl Default for Servers {
     fn default() -> Servers {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        Servers { runtime: runtime.expect("a runtime"), real: OnceLock::new() }
+        Servers { runtime: runtime.expect("a runtime"), real: OnceLock::new(), sim: OnceLock::new() }
     }
 }
 
@@ -31,6 +38,18 @@ impl Servers {
     pub(crate) fn real(&self) -> Option<&Client> {
         let connect = || testbed::kube::shared().map(|it| self.runtime.block_on(connect(it.kubeconfig())));
         self.real.get_or_init(connect).as_ref()
+    }
+
+    /// The simulated one, through its own port like the real one.
+    pub(crate) fn sim(&self) -> &Client {
+        let start = || {
+            self.runtime.block_on(async {
+                let options = kubesim::Options { directory: None, clock: Arc::new(SystemClock), seed: 1 };
+                let cluster = kubesim::Cluster::start("conformance", options).await.expect("a cluster");
+                Simulated { client: connect(&cluster.kubeconfig()).await, _cluster: cluster }
+            })
+        };
+        &self.sim.get_or_init(start).client
     }
 
     /// Holds a case with one of them, in a new namespace; what was heard, or what went against it.

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use api::clock::SystemClock;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -183,4 +185,12 @@ async fn a_real_cluster_lives() {
     let kubeconfig = Kubeconfig::from_yaml(cluster.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     a_cluster_lives(Client::try_from(config).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_simulated_cluster_lives() {
+    let options = kubesim::Options { directory: None, clock: Arc::new(SystemClock), seed: 3 };
+    let cluster = kubesim::Cluster::start("life", options).await.unwrap();
+    a_cluster_lives(cluster.client()).await;
+    cluster.stop().await;
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::things::{CONFIG_MAPS, PODS, config_map, labelled, pod};
+use super::things::{CONFIG_MAPS, PODS, config_map, labelled, make_node, pod};
 use crate::script::cases;
 
 const A: &str = "/api/v1/namespaces/{ns}/configmaps/a";
@@ -63,6 +63,7 @@ cases! { "deletion";
     }
 
     async fn a_pod_on_a_node_is_given_its_grace(s) {
+        make_node(s).await;
         let mut thing = pod("a");
         thing["spec"]["nodeName"] = "somewhere-{id}".into();
         s.post(PODS, thing).without("/status").await;
@@ -77,6 +78,7 @@ cases! { "deletion";
     }
 
     async fn a_finished_pod_needs_no_grace(s) {
+        make_node(s).await;
         let mut thing = pod("a");
         thing["spec"]["nodeName"] = "somewhere-{id}".into();
         s.post(PODS, thing).only("/kind").await;

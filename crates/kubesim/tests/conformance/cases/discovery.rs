@@ -3,7 +3,7 @@
 use crate::script::cases;
 
 /// The groups that kubesim serves, with the resources it has of each.
-const GROUPS: [&str; 10] = [
+const GROUPS: [&str; 9] = [
     "/api/v1",
     "/apis/apps/v1",
     "/apis/batch/v1",
@@ -12,7 +12,6 @@ const GROUPS: [&str; 10] = [
     "/apis/coordination.k8s.io/v1",
     "/apis/certificates.k8s.io/v1",
     "/apis/apiextensions.k8s.io/v1",
-    "/apis/events.k8s.io/v1",
     "/apis/authorization.k8s.io/v1",
 ];
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::things::{BUDGETS, PODS, pod};
+use super::things::{BUDGETS, PODS, make_node, pod};
 use crate::script::{Script, cases};
 
 const EVICT: &str = "/api/v1/namespaces/{ns}/pods/a/eviction";
@@ -29,12 +29,14 @@ const BUDGET: &str = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets/budge
 
 cases! { "eviction";
     async fn a_pod_without_a_budget_is_evicted(s) {
+        make_node(s).await;
         ready(s, "a").await;
         s.post(EVICT, eviction("a")).await;
         s.get("/api/v1/namespaces/{ns}/pods/a").only("/metadata/deletionGracePeriodSeconds").only("/status/conditions/1/type").await;
     }
 
     async fn a_budget_without_room_refuses(s) {
+        make_node(s).await;
         ready(s, "a").await;
         s.post(BUDGETS, budget(json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } }))).await;
         s.get(BUDGET).until("/status/currentHealthy", json!(1)).without("/status/conditions").without("/metadata/managedFields").await;
@@ -43,6 +45,7 @@ cases! { "eviction";
     }
 
     async fn a_budget_with_room_for_one_lets_one_go(s) {
+        make_node(s).await;
         ready(s, "a").await;
         ready(s, "b").await;
         s.post(BUDGETS, budget(json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } }))).only("/kind").await;
@@ -52,12 +55,14 @@ cases! { "eviction";
     }
 
     async fn a_dry_run_of_an_eviction_changes_nothing(s) {
+        make_node(s).await;
         ready(s, "a").await;
         s.post("/api/v1/namespaces/{ns}/pods/a/eviction?dryRun=All", eviction("a")).await;
         s.get("/api/v1/namespaces/{ns}/pods/a").only("/metadata/deletionTimestamp").await;
     }
 
     async fn an_eviction_may_shorten_the_grace(s) {
+        make_node(s).await;
         ready(s, "a").await;
         let mut short = eviction("a");
         short["deleteOptions"] = json!({ "gracePeriodSeconds": 0 });
@@ -70,6 +75,7 @@ cases! { "eviction";
     }
 
     async fn two_budgets_of_one_pod_are_an_error(s) {
+        make_node(s).await;
         ready(s, "a").await;
         for name in ["budget", "second"] {
             let mut thing = budget(json!({ "minAvailable": 0, "selector": { "matchLabels": { "app": "web" } } }));

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::things::{CONFIG_MAPS, PODS, labelled, pod};
+use super::things::{CONFIG_MAPS, PODS, labelled, make_node, pod};
 use crate::script::{Script, cases};
 
 /// Five, of which two are red and three have a size.
@@ -73,6 +73,7 @@ cases! { "lists";
 
     async fn fields_of_pods_select(s) {
         s.post(PODS, pod("a")).only("/kind").await;
+        make_node(s).await;
         let mut placed = pod("b");
         placed["spec"]["nodeName"] = "somewhere-{id}".into();
         s.post(PODS, placed).only("/kind").await;

@@ -108,7 +108,9 @@ cases! { "objects";
         s.post(CONFIG_MAPS, config_map("a")).await;
         let mut next = config_map("a");
         next["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000".into();
-        s.put("/api/v1/namespaces/{ns}/configmaps/a", next).expect(409).await;
+        s.put("/api/v1/namespaces/{ns}/configmaps/a", next).expect(409)
+            // The message names a key of the real server's database.
+            .without("/message").await;
     }
 
     async fn a_replacement_that_changes_nothing_keeps_the_version(s) {

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::things::{CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, SECRETS, SERVICES, config_map, deployment, pod};
+use super::things::{
+    CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, SECRETS, SERVICES, config_map, deployment, make_node, pod,
+};
 use crate::script::{Request, Script, cases};
 
 /// Managed fields tell when; tables are compared without them.
@@ -32,6 +34,7 @@ cases! { "tables";
     }
 
     async fn of_a_pod_that_runs(s) {
+        make_node(s).await;
         let mut thing = pod("a");
         thing["spec"]["nodeName"] = "somewhere-{id}".into();
         made(s, PODS, thing).await;

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::script::Script;
+
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/{ns}/configmaps";
 pub(crate) const PODS: &str = "/api/v1/namespaces/{ns}/pods";
 pub(crate) const SECRETS: &str = "/api/v1/namespaces/{ns}/secrets";
@@ -61,4 +63,10 @@ pub(crate) const SHIPS: &str = "/apis/{id}.example.test/v1/namespaces/{ns}/ships
 
 pub(crate) fn ship(name: &str, spec: Value) -> Value {
     json!({ "apiVersion": "{id}.example.test/v1", "kind": "Ship", "metadata": { "name": name }, "spec": spec })
+}
+
+/// The node that some pods are on: controllers remove pods from nodes that are not there.
+pub(crate) async fn make_node(s: &mut Script) {
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "somewhere-{id}" } });
+    s.post(NODES, node).only("/kind").await;
 }
