@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,8 +72,13 @@ impl Journal {
     /// Opens or creates the journal and reads what it tells.
     pub fn open(path: &Path) -> Result<(Journal, Vec<Record>), JournalError> {
         let io = |doing| move |source| JournalError::Io { path: path.to_owned(), doing, source };
-        let file =
-            OpenOptions::new().read(true).append(true).create(true).open(path).map_err(io("opened"))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(io("opened"))?;
         let mut records = Vec::new();
         let mut length = 0_u64;
         let mut reader = BufReader::new(&file);
@@ -133,7 +139,7 @@ impl Journal {
         let fresh = self.path.with_extension("new");
         // What a process left that was killed here.
         let _ = std::fs::remove_file(&fresh);
-        let file = OpenOptions::new().read(true).append(true).create_new(true).open(&fresh);
+        let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&fresh);
         let mut writer = BufWriter::new(file.map_err(io.clone()("rewritten"))?);
         let mut line = Vec::new();
         // The removal of what never was keeps the revision, should the newest change be a removal.
