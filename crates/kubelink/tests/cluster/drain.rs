@@ -306,6 +306,6 @@ async fn a_drain_that_does_not_wait_ends_when_all_evictions_are_granted() {
     assert_eq!(drained(&world, &node, &quick).await.unwrap().evicted.len(), 1);
     let ending = world.api::<Pod>().get("web").await.unwrap();
     assert_eq!(ending.metadata.deletion_grace_period_seconds, Some(300));
-    let stalled = drained(&world, &node, &options(Duration::from_millis(300))).await.unwrap_err();
+    let stalled = drained(&world, &node, &options(Duration::from_secs(3))).await.unwrap_err();
     assert!(stalled.to_string().contains("its grace period has not ended"), "{stalled}");
 }
