@@ -1,0 +1,55 @@
+//! What the Admin API says and hears, as types: the frontend answers with them, the client reads them.
+//!
+//! Members are spelled as on the wire. Times that MIMO's clients know are Unix seconds (`runAfter`, `runBefore`); all
+//! others are RFC 3339 in UTC. Durations are text such as `90s` or `24h`.
+
+mod budget;
+mod cluster;
+mod history;
+mod manifest;
+mod plan;
+mod schedule;
+mod task;
+mod why;
+
+pub use budget::{BudgetForm, BudgetRequest};
+pub use cluster::{AdminCluster, AdminClusterProperties, ImportRequest, Reachability};
+pub use history::{Entry, EntryEvent};
+pub use manifest::{CancelRequest, ManifestForm, ManifestRequest, Phase, StepProgress};
+pub use plan::{DurationFrom, PlanEntry, PlanForm, PlanOutcome};
+pub use schedule::{PreviewCluster, PreviewForm, ScheduleForm, ScheduleStatus};
+pub use task::{RequiresForm, RetryForm, StepForm, TaskForm, TaskSource, UndoForm};
+pub use why::{Blocker, BlockerCode, Owner, Verdict, WhyForm};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Page<T> {
+    /// The items.
+    pub value: Vec<T>,
+    /// Where the next page is; empty at the end.
+    #[serde(default)]
+    pub next_link: String,
+}
+
+/// How every error is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorEnvelope {
+    /// What went wrong.
+    pub error: ErrorBody,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// A code of the resource manager's contract.
+    pub code: String,
+    /// One sentence.
+    pub message: String,
+    /// The member or parameter that it is about.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target: String,
+}

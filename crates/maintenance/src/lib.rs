@@ -1,0 +1,1 @@
+//! The services of maintenance: the scheduler makes manifests, the actuator works them.

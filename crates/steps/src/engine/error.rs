@@ -1,0 +1,113 @@
+//! Why a step failed, with what may be done about it.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use api::error::{Class, Classify};
+
+/// Why a step failed. Keeps the error beneath it, so that the whole chain can be told.
+#[derive(Debug)]
+pub struct StepError {
+    kind: StepErrorKind,
+    code: String,
+    message: String,
+    retry_after: Option<Duration>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// What may be done about a failed step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StepErrorKind {
+    /// Trying again may help; spends an attempt.
+    Transient,
+    /// Trying again cannot help.
+    Terminal,
+    /// The cluster does not answer: the work is parked and spends nothing.
+    Unreachable,
+    /// What must be so before the work begins is not so (any more): the work waits and spends nothing.
+    Precondition,
+}
+
+impl StepError {
+    /// An error of that kind, in a sentence.
+    pub fn new(kind: StepErrorKind, code: impl Into<String>, message: impl Into<String>) -> StepError {
+        StepError { kind, code: code.into(), message: message.into(), retry_after: None, source: None }
+    }
+
+    /// An error that trying again cannot mend.
+    pub fn terminal(code: impl Into<String>, message: impl Into<String>) -> StepError {
+        StepError::new(StepErrorKind::Terminal, code, message)
+    }
+
+    /// An error that may go away.
+    pub fn transient(code: impl Into<String>, message: impl Into<String>) -> StepError {
+        StepError::new(StepErrorKind::Transient, code, message)
+    }
+
+    /// The same with the error beneath it.
+    #[must_use]
+    pub fn because(mut self, source: impl Error + Send + Sync + 'static) -> StepError {
+        self.source = Some(Box::new(source));
+        self
+    }
+
+    /// The same, not to be tried again before `pause` has passed.
+    #[must_use]
+    pub fn after(mut self, pause: Option<Duration>) -> StepError {
+        self.retry_after = pause;
+        self
+    }
+
+    /// What may be done about it.
+    pub fn kind(&self) -> StepErrorKind {
+        self.kind
+    }
+
+    /// A word for machines.
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// How long whoever failed asked us to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The sentence, with those of the errors beneath it.
+    pub fn whole(&self) -> String {
+        let mut text = self.message.clone();
+        let mut beneath = self.source.as_deref().map(|it| it as &dyn Error);
+        while let Some(error) = beneath {
+            let said = error.to_string();
+            if !text.ends_with(&said) {
+                text = format!("{text}: {said}");
+            }
+            beneath = error.source();
+        }
+        text
+    }
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for StepError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|it| it as &(dyn Error + 'static))
+    }
+}
+
+impl Classify for StepError {
+    fn class(&self) -> Class {
+        match self.kind {
+            StepErrorKind::Terminal => Class::Terminal,
+            StepErrorKind::Transient | StepErrorKind::Unreachable | StepErrorKind::Precondition => {
+                Class::Transient
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The engine: it walks a plan for whoever holds the work, and leaves every outcome in the store under the fence.
+
+mod error;
+mod plan;
+
+pub use error::{StepError, StepErrorKind};
+pub use plan::{
+    Body, LOOK_EVERY, Look, Outcome, PLAN_TIME, Plan, Retry, STEP_TIME, Step, StepContext, Teller, Undo,
+};
