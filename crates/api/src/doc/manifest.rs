@@ -22,7 +22,7 @@ pub struct Manifest {
     pub task_id: Uuid,
     /// The schedule that made it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created_by_schedule: Option<Uuid>,
+    pub created_by_schedule: Option<String>,
     /// Among those due at the same second, lower goes first.
     #[serde(default)]
     pub priority: i32,
