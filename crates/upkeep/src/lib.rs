@@ -2,3 +2,5 @@
 //! schedule wants, why a manifest waits, what will run where and when.
 //!
 //! Everything that decides is a pure function of what was read and of a time that is handed in.
+
+pub mod plan;

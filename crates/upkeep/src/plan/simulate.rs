@@ -1,0 +1,317 @@
+//! The coming time, played through: lanes, budgets and slots as the queue and the actuators treat them, with every run as
+//! long as is expected of it. Nothing here reads a clock or a store.
+//!
+//! A cluster's lane runs one piece at a time, in the order class, due time, priority, id. Of the free lanes whose head is
+//! due, the longest due goes first. A lane whose head fits no budget is parked on the first one that is full, and as many
+//! lanes are let out as room becomes free. What could not begin before its `run_before` is a miss.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use uuid::Uuid;
+
+/// Microseconds since 1970.
+pub type Micros = i64;
+
+/// A cluster's line of work.
+#[derive(Debug, Clone, Default)]
+pub struct Lane {
+    /// The cluster.
+    pub id: Uuid,
+    /// What runs in it now: when it will have ended, and the budgets that count it.
+    pub running: Option<(Micros, Keys)>,
+    /// What waits in it, now or later; in any order.
+    pub queue: Vec<Piece>,
+}
+
+/// Places in [`World::budgets`]; a piece counts in four at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Keys {
+    keys: [u16; 4],
+    count: u8,
+}
+
+impl Keys {
+    /// With one more; a fifth is passed over.
+    #[must_use]
+    pub fn with(mut self, key: u16) -> Keys {
+        if let Some(place) = self.keys.get_mut(usize::from(self.count)) {
+            *place = key;
+            self.count += 1;
+        }
+        self
+    }
+
+    /// Whether it counts in that budget.
+    pub fn has(&self, key: u16) -> bool {
+        self.iter().any(|it| it == usize::from(key))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.keys[..usize::from(self.count)].iter().map(|key| usize::from(*key))
+    }
+}
+
+/// Work that will be due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The manifest's id, now or once it is made.
+    pub id: Uuid,
+    /// Whether it goes before what is fresh: it has begun already.
+    pub begun: bool,
+    /// When it can run.
+    pub due: Micros,
+    /// Never begun at or after.
+    pub before: Micros,
+    /// Among those due at the same time, lower goes first.
+    pub priority: i32,
+    /// How long it will take.
+    pub duration: Micros,
+    /// The budgets that count it.
+    pub keys: Keys,
+    /// What the caller wants to find again.
+    pub tag: u32,
+}
+
+/// All that decides what happens.
+#[derive(Debug, Clone, Default)]
+pub struct World {
+    /// The lanes.
+    pub lanes: Vec<Lane>,
+    /// How much may run at once, of each budget. What runs already is counted by the lanes.
+    pub budgets: Vec<u32>,
+    /// How much all actuators together run at once.
+    pub slots: usize,
+}
+
+/// What became of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Its lane, by its place.
+    pub lane: u32,
+    /// The piece.
+    pub piece: Piece,
+    /// When it begins; when it is missed.
+    pub start: Micros,
+    /// When it ends.
+    pub end: Micros,
+    /// Whether it begins at all.
+    pub runs: bool,
+    /// What it waited for last.
+    pub held: Held,
+}
+
+/// What a piece waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Held {
+    /// Nothing but its time.
+    #[default]
+    Nothing,
+    /// Other work of its cluster.
+    Lane,
+    /// Room in this budget.
+    Budget(u16),
+    /// A free slot of an actuator.
+    Slots,
+}
+
+/// Free, unparked lanes by their heads: due time, priority, lane's id, lane.
+type Heads = BTreeSet<(Micros, i32, Uuid, u32)>;
+
+struct State {
+    now: Micros,
+    until: Micros,
+    queues: Vec<Queue>,
+    heads: Heads,
+    parked: Vec<Heads>,
+    used: Vec<u32>,
+    limits: Vec<u32>,
+    ends: BinaryHeap<Reverse<(Micros, u32)>>,
+    running: Vec<Keys>,
+    free: usize,
+    placed: Vec<Placed>,
+}
+
+struct Queue {
+    id: Uuid,
+    pieces: Vec<Piece>,
+    next: usize,
+    held: Held,
+}
+
+/// Plays the world from `now` to `until`; what would begin later is not told. In the order of the starts.
+pub fn simulate(world: World, now: Micros, until: Micros) -> Vec<Placed> {
+    let mut state = State::new(world, now, until);
+    while let Some(time) = state.next_event() {
+        if time > until {
+            break;
+        }
+        state.now = state.now.max(time);
+        state.end_what_is_over();
+        state.start_what_is_due();
+    }
+    state.miss_the_rest();
+    let mut placed = state.placed;
+    placed.sort_by_key(|it| (it.start, it.lane, it.piece.due, it.piece.id));
+    placed
+}
+
+impl State {
+    fn new(world: World, now: Micros, until: Micros) -> State {
+        let lanes = world.lanes.len();
+        let mut state = State {
+            now,
+            until,
+            queues: Vec::with_capacity(lanes),
+            heads: Heads::new(),
+            parked: vec![Heads::new(); world.budgets.len()],
+            used: vec![0; world.budgets.len()],
+            limits: world.budgets,
+            ends: BinaryHeap::new(),
+            running: vec![Keys::default(); lanes],
+            free: world.slots,
+            placed: Vec::new(),
+        };
+        for (number, mut lane) in (0_u32..).zip(world.lanes) {
+            lane.queue.sort_unstable_by_key(|it| (!it.begun, it.due, it.priority, it.id));
+            state.queues.push(Queue { id: lane.id, pieces: lane.queue, next: 0, held: Held::Nothing });
+            match lane.running {
+                Some((end, keys)) => state.occupy(number, end.max(now), keys),
+                None => state.show_head(number),
+            }
+        }
+        state
+    }
+
+    fn next_event(&self) -> Option<Micros> {
+        let end = self.ends.peek().map(|Reverse((end, _))| *end);
+        let head = self.heads.first().filter(|_| self.free > 0).map(|(due, ..)| *due);
+        match (end, head) {
+            (Some(end), Some(head)) => Some(end.min(head)),
+            (end, head) => end.or(head),
+        }
+    }
+
+    fn end_what_is_over(&mut self) {
+        while let Some(Reverse((end, lane))) = self.ends.peek().copied() {
+            if end > self.now {
+                break;
+            }
+            self.ends.pop();
+            self.free += 1;
+            let keys = self.running[lane as usize];
+            for key in keys.iter() {
+                self.used[key] -= 1;
+                if let Some(head) = self.parked[key].pop_first() {
+                    self.heads.insert(head);
+                }
+            }
+            self.show_head(lane);
+            let queue = &mut self.queues[lane as usize];
+            if queue.pieces.get(queue.next).is_some_and(|it| it.due < self.now) {
+                queue.held = Held::Lane;
+            }
+        }
+    }
+
+    fn start_what_is_due(&mut self) {
+        while let Some(head) = self.heads.first().copied() {
+            let (due, _, _, lane) = head;
+            if due > self.now {
+                return;
+            }
+            if self.free == 0 {
+                return;
+            }
+            self.heads.remove(&head);
+            self.take(lane);
+        }
+    }
+
+    /// The first piece of a lane whose head is due: misses what is late, then starts, parks, or leaves for later.
+    fn take(&mut self, lane: u32) {
+        let now = self.now;
+        loop {
+            let queue = &self.queues[lane as usize];
+            let Some(piece) = queue.pieces.get(queue.next).copied() else { return };
+            if !piece.begun && now >= piece.before {
+                self.place(lane, piece, piece.before.max(piece.due), None);
+                continue;
+            }
+            if piece.due > now {
+                self.show_head(lane);
+                return;
+            }
+            let full = piece.keys.iter().find(|key| self.used[*key] >= self.limits[*key]);
+            match full {
+                Some(key) => {
+                    self.queues[lane as usize].held = Held::Budget(u16::try_from(key).unwrap_or(u16::MAX));
+                    let head = self.head(lane);
+                    self.parked[key].extend(head);
+                }
+                None => {
+                    let end = now.saturating_add(piece.duration);
+                    self.place(lane, piece, now, Some(end));
+                    self.occupy(lane, end, piece.keys);
+                }
+            }
+            return;
+        }
+    }
+
+    fn place(&mut self, lane: u32, piece: Piece, start: Micros, end: Option<Micros>) {
+        let queue = &mut self.queues[lane as usize];
+        queue.next += 1;
+        // Whoever was held neither by its lane nor by a budget has waited for a slot.
+        let held = match queue.held {
+            _ if start <= piece.due => Held::Nothing,
+            Held::Nothing => Held::Slots,
+            held => held,
+        };
+        self.placed.push(Placed {
+            lane,
+            piece,
+            start,
+            end: end.unwrap_or(start),
+            runs: end.is_some(),
+            held,
+        });
+        if end.is_some() {
+            queue.held = Held::Nothing;
+        }
+    }
+
+    fn occupy(&mut self, lane: u32, end: Micros, keys: Keys) {
+        for key in keys.iter() {
+            self.used[key] += 1;
+        }
+        self.running[lane as usize] = keys;
+        self.free = self.free.saturating_sub(1);
+        self.ends.push(Reverse((end, lane)));
+    }
+
+    fn head(&self, lane: u32) -> Option<(Micros, i32, Uuid, u32)> {
+        let queue = &self.queues[lane as usize];
+        queue.pieces.get(queue.next).map(|piece| (piece.due, piece.priority, queue.id, lane))
+    }
+
+    fn show_head(&mut self, lane: u32) {
+        let head = self.head(lane);
+        self.heads.extend(head);
+    }
+
+    /// At the end of the time: what still waits and would have had to begin by then.
+    fn miss_the_rest(&mut self) {
+        for lane in 0..u32::try_from(self.queues.len()).unwrap_or(u32::MAX) {
+            let queue = &self.queues[lane as usize];
+            let late: Vec<Piece> = queue.pieces[queue.next..]
+                .iter()
+                .filter(|it| !it.begun && it.before <= self.until)
+                .copied()
+                .collect();
+            for piece in late {
+                self.place(lane, piece, piece.before.max(piece.due), None);
+            }
+        }
+    }
+}

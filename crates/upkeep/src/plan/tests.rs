@@ -1,0 +1,164 @@
+//! The play against what is expected of it, and against a slower one that only looks at the clock.
+
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::simulate::{Held, Keys, Lane, Micros, Piece, Placed, World, simulate};
+
+const HOUR: Micros = 3600;
+
+fn piece(id: u128, due: Micros, duration: Micros) -> Piece {
+    Piece {
+        id: Uuid::from_u128(id),
+        begun: false,
+        due,
+        before: due + HOUR,
+        priority: 0,
+        duration,
+        keys: Keys::default(),
+        tag: 0,
+    }
+}
+
+fn lane(id: u128, queue: Vec<Piece>) -> Lane {
+    Lane { id: Uuid::from_u128(id), running: None, queue }
+}
+
+fn told(placed: &[Placed]) -> Vec<(u128, Micros, Micros, bool, Held)> {
+    placed.iter().map(|it| (it.piece.id.as_u128(), it.start, it.end, it.runs, it.held)).collect()
+}
+
+#[test]
+fn a_cluster_runs_one_piece_after_another_by_due_time_priority_and_id() {
+    let urgent = Piece { priority: -1, ..piece(3, 10, 5) };
+    let world = World {
+        lanes: vec![lane(1, vec![piece(2, 10, 5), piece(1, 10, 5), urgent, piece(4, 0, 12)])],
+        budgets: vec![],
+        slots: 10,
+    };
+    let expected = [
+        (4, 0, 12, true, Held::Nothing),
+        (3, 12, 17, true, Held::Lane),
+        (1, 17, 22, true, Held::Lane),
+        (2, 22, 27, true, Held::Lane),
+    ];
+    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+}
+
+#[test]
+fn what_cannot_begin_in_its_window_is_a_miss_and_lets_the_next_one_go() {
+    let narrow = Piece { before: 12, ..piece(2, 10, 5) };
+    let world =
+        World { lanes: vec![lane(1, vec![piece(1, 0, 20), narrow, piece(3, 15, 5)])], budgets: vec![], slots: 1 };
+    let expected =
+        [(1, 0, 20, true, Held::Nothing), (2, 12, 12, false, Held::Lane), (3, 20, 25, true, Held::Lane)];
+    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+}
+
+#[test]
+fn begun_work_goes_first_and_has_no_window() {
+    let begun = Piece { begun: true, before: 5, ..piece(9, 20, 5) };
+    let world = World { lanes: vec![lane(1, vec![piece(1, 10, 5), begun])], budgets: vec![], slots: 1 };
+    let expected = [(9, 20, 25, true, Held::Nothing), (1, 25, 30, true, Held::Lane)];
+    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+}
+
+#[test]
+fn a_budget_lets_as_many_run_as_it_has_room_for() {
+    let key = Keys::default().with(0);
+    let of = |id: u128| lane(id, vec![Piece { keys: key, ..piece(id, 0, 10) }]);
+    let world = World { lanes: vec![of(1), of(2), of(3)], budgets: vec![2], slots: 10 };
+    let expected = [
+        (1, 0, 10, true, Held::Nothing),
+        (2, 0, 10, true, Held::Nothing),
+        (3, 10, 20, true, Held::Budget(0)),
+    ];
+    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+}
+
+#[test]
+fn a_stopped_budget_makes_misses_of_what_must_begin_within_the_time() {
+    let stopped = Piece { keys: Keys::default().with(0), ..piece(1, 0, 10) };
+    let world = World { lanes: vec![lane(1, vec![stopped])], budgets: vec![0], slots: 10 };
+    assert_eq!(told(&simulate(world.clone(), 0, 2 * HOUR)), [(1, HOUR, HOUR, false, Held::Budget(0))]);
+    assert_eq!(told(&simulate(world, 0, HOUR / 2)), []);
+}
+
+#[test]
+fn what_runs_now_holds_its_lane_and_its_budget_until_its_end() {
+    let key = Keys::default().with(0);
+    let busy = Lane {
+        id: Uuid::from_u128(1),
+        running: Some((30, key)),
+        queue: vec![Piece { keys: key, ..piece(1, 0, 10) }],
+    };
+    let other = lane(2, vec![Piece { keys: key, ..piece(2, 5, 10) }]);
+    let world = World { lanes: vec![busy, other], budgets: vec![1], slots: 10 };
+    // Both may begin at 30; the longest due goes first.
+    let expected = [(1, 30, 40, true, Held::Lane), (2, 40, 50, true, Held::Budget(0))];
+    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+}
+
+#[test]
+fn few_slots_make_the_rest_wait() {
+    let of = |id: u128| lane(id, vec![piece(id, 0, 10)]);
+    let world = World { lanes: vec![of(1), of(2)], budgets: vec![], slots: 1 };
+    assert_eq!(
+        told(&simulate(world, 0, 1000)),
+        [(1, 0, 10, true, Held::Nothing), (2, 10, 20, true, Held::Slots)]
+    );
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    let one = (0_i64..60, 1_i64..20, 1_i64..40, -2_i32..3, any::<bool>(), prop::bits::u8::between(0, 2));
+    let queue = prop::collection::vec(one, 0..6);
+    let budgets = prop::collection::vec(0_u32..4, 2);
+    (prop::collection::vec(queue, 1..6), budgets, 1_usize..5).prop_map(|(queues, budgets, slots)| {
+        let mut next = 0;
+        let lanes = (1_u128..).zip(queues).map(|(id, queue)| {
+            let pieces = queue.into_iter().map(|(due, duration, window, priority, begun, bits)| {
+                next += 1;
+                let keys = (0..2_u16).filter(|bit| bits & (1 << bit) != 0).fold(Keys::default(), Keys::with);
+                let before = due + window;
+                Piece { begun, before, priority, duration, keys, ..piece(next, due, duration) }
+            });
+            Lane { id: Uuid::from_u128(id), running: None, queue: pieces.collect() }
+        });
+        World { lanes: lanes.collect(), budgets, slots }
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_promise_of_the_queue_is_broken_in_any_world(world in worlds()) {
+        let until = 400;
+        let placed = simulate(world.clone(), 0, until);
+        let all: usize = world.lanes.iter().map(|it| it.queue.len()).sum();
+        prop_assert!(placed.len() <= all);
+        for one in &placed {
+            let piece = one.piece;
+            prop_assert!(one.start >= piece.due);
+            prop_assert_eq!(one.runs, one.end > one.start);
+            if one.runs && !piece.begun {
+                prop_assert!(one.start < piece.before);
+            }
+        }
+        for time in 0..until {
+            let running: Vec<&Placed> =
+                placed.iter().filter(|it| it.runs && it.start <= time && time < it.end).collect();
+            prop_assert!(running.len() <= world.slots);
+            for (lane, _) in (0_u32..).zip(&world.lanes) {
+                prop_assert!(running.iter().filter(|it| it.lane == lane).count() <= 1);
+            }
+            for (key, limit) in (0_u16..).zip(&world.budgets) {
+                let of_key = |it: &&&Placed| it.piece.keys.has(key);
+                prop_assert!(running.iter().filter(of_key).count() <= *limit as usize);
+            }
+        }
+        // Whatever has no stopped budget and no end of time comes to its end or is missed.
+        let stopped = world.budgets.contains(&0);
+        if !stopped {
+            prop_assert_eq!(placed.len(), all);
+        }
+    }
+}
