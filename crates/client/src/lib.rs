@@ -1,1 +1,30 @@
 //! The typed client of the Admin API: what the command line and the portal speak through.
+//!
+//! A [`Client`] speaks with a server over HTTPS, as a [`Context`] says, or with a router in its own process. There is one
+//! method for each route, in the words of [`api::admin`]. Lists are streams that fetch their pages as they are read;
+//! events are a stream that takes itself up again where it broke. Every exchange has a time limit.
+
+mod budgets;
+mod clusters;
+mod context;
+mod error;
+mod events;
+mod exchange;
+mod manifests;
+mod pages;
+mod path;
+mod plan;
+mod schedules;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+pub use context::{Context, ContextError, Credential, Pem};
+pub use error::{ClientError, Refusal};
+pub use events::{Change, Event, Topic};
+pub use exchange::{Answer, Client};
+pub use manifests::BatchCancelled;
+pub use pages::Pages;
+pub use plan::PlanQuery;
+pub use schedules::PendingWork;

@@ -1,0 +1,250 @@
+//! The client against small routers in this process, and over a socket where the network is the subject.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use api::admin::{BudgetRequest, ManifestRequest};
+use axum::Router;
+use axum::extract::{Path, Query, RawQuery, Request};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::IntoResponse as _;
+use axum::routing::{any, get, post, put};
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+
+const CLUSTER: &str =
+    "/subscriptions/s/resourcegroups/g/providers/Microsoft.RedHatOpenShift/openShiftClusters/n";
+
+fn manifest(id: Uuid) -> Value {
+    json!({
+        "id": id, "state": "Pending", "statusText": "", "maintenanceTaskID": Uuid::nil(), "createdBySchedule": "",
+        "priority": 0, "runAfter": 0, "runBefore": 10, "phase": "queued", "reason": "", "attempt": 0, "maxAttempts": 5,
+        "createdAt": "2026-01-01T00:00:00Z", "createdBy": "me",
+    })
+}
+
+#[tokio::test]
+async fn a_list_is_read_to_its_last_page_and_stays_with_its_server() {
+    let router = Router::new().route(
+        "/admin/maintenancemanifests/queued",
+        get(|Query(query): Query<BTreeMap<String, String>>| async move {
+            assert_eq!(query["api-version"], "admin");
+            let page: u128 = query.get("$skipToken").map_or(0, |token| token.parse().unwrap());
+            // A link to another host: only its path may be followed.
+            let next = format!(
+                "https://elsewhere.example/admin/maintenancemanifests/queued?api-version=admin&$skipToken={}",
+                page + 1
+            );
+            let next = if page < 2 { next } else { String::new() };
+            axum::Json(json!({ "value": [manifest(Uuid::from_u128(page))], "nextLink": next }))
+        }),
+    );
+    let client = Client::in_process(router);
+    let all = client.queued_manifests().all().await.unwrap();
+    assert_eq!(all.iter().map(|it| it.id.as_u128()).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(client.queued_manifests().first(2).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_next_page_that_is_the_same_page_ends_in_an_error_and_not_in_a_circle() {
+    let router = Router::new().fallback(|uri: Uri| async move {
+        axum::Json(json!({ "value": [], "nextLink": uri.path_and_query().unwrap().as_str() }))
+    });
+    let error = Client::in_process(router).tasks().all().await.unwrap_err();
+    assert!(error.to_string().contains("its next page is the same page"), "{error}");
+}
+
+#[tokio::test]
+async fn each_route_is_asked_at_its_place() {
+    let asked = |request: Request| async move {
+        let line = format!("{} {}", request.method(), request.uri());
+        let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+        let text = format!("{line} {}", String::from_utf8_lossy(&body));
+        (StatusCode::IM_A_TEAPOT, axum::Json(json!({"error": {"code": "Asked", "message": text}})))
+    };
+    let client = Client::in_process(Router::new().fallback(any(asked)));
+    let id = Uuid::nil();
+    let check = |answer: Result<(), ClientError>, expect: &str| {
+        let ClientError::Refused(refusal) = answer.unwrap_err() else { panic!("{expect}") };
+        assert_eq!(refusal.message.trim(), expect);
+    };
+    let base = CLUSTER;
+    let one = format!("/admin{base}/maintenancemanifests/{id}");
+    check(
+        client.create_manifest(CLUSTER, &ManifestRequest::default(), true).await.map(drop),
+        &format!("PUT /admin{base}/maintenancemanifests?api-version=admin&dryRun=true {{}}"),
+    );
+    check(client.why(CLUSTER, id).await.map(drop), &format!("GET {one}/why?api-version=admin"));
+    check(
+        client.cancel_manifest(CLUSTER, id, Some("enough")).await.map(drop),
+        &format!("POST {one}/cancel?api-version=admin {{\"reason\":\"enough\"}}"),
+    );
+    check(
+        client.expedite_manifest(CLUSTER, id, Some("now")).await.map(drop),
+        &format!("POST {one}/expedite?api-version=admin&reason=now"),
+    );
+    check(client.delete_manifest(CLUSTER, id, None).await, &format!("DELETE {one}?api-version=admin"));
+    check(
+        client.history(CLUSTER, id).all().await.map(drop),
+        &format!("GET {one}/history?api-version=admin&limit=100"),
+    );
+    check(client.cluster(CLUSTER).await.map(drop), &format!("GET {base}?api-version=admin"));
+    check(
+        client.forget_cluster(CLUSTER, None).await,
+        &format!("DELETE /admin{base}/import?api-version=admin"),
+    );
+    check(
+        client.label_cluster(CLUSTER, &BTreeMap::from([("a".into(), "b".into())]), None).await.map(drop),
+        &format!("PUT /admin{base}/labels?api-version=admin {{\"a\":\"b\"}}"),
+    );
+    check(
+        client.set_budget("task/x", &BudgetRequest { limit: None, reason: None }).await.map(drop),
+        "PUT /admin/maintenancebudgets/task%2Fx?api-version=admin {\"limit\":null}",
+    );
+    check(
+        client.delete_schedule("weekly", PendingWork::Keep, None).await,
+        "DELETE /admin/maintenanceschedules/weekly?api-version=admin&pending=keep",
+    );
+    check(
+        client.preview(&json!({}), 3, 5, Some("2026-01-01T00:00:00Z")).await.map(drop),
+        "POST /admin/maintenanceschedules/preview?api-version=admin&count=3&clusters=5&now=2026-01-01T00%3A00%3A00Z {}",
+    );
+    check(
+        client.cancel_manifests_of("weekly", None).await.map(drop),
+        "POST /admin/maintenancemanifests/cancel?api-version=admin&scheduleID=weekly",
+    );
+    let query = PlanQuery { cluster: Some(CLUSTER.to_owned()), ..PlanQuery::default() };
+    let escaped = base.replace('/', "%2F");
+    check(
+        client.plan(&query).await.map(drop),
+        &format!("GET /admin/maintenanceplan?api-version=admin&cluster={escaped}"),
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_has_the_words_of_the_envelope() {
+    let router = Router::new()
+        .route(
+            "/admin/maintenanceschedules",
+            put(async || {
+                let error = json!({"error": {"code": "InvalidParameter", "message": "The zone is unknown.", "target": "timeZone"}});
+                (StatusCode::BAD_REQUEST, axum::Json(error))
+            }),
+        )
+        .route("/admin/maintenanceschedules/preview", post(async || (StatusCode::BAD_GATEWAY, "<p>\n oh")));
+    let client = Client::in_process(router);
+    let error = client.put_schedule(&json!({}), None).await.unwrap_err();
+    assert_eq!(error.to_string(), "The zone is unknown (InvalidParameter, timeZone)");
+    assert!(!error.may_pass());
+    let error = client.preview(&json!({}), 1, 1, None).await.unwrap_err();
+    assert_eq!(error.to_string(), "Bad Gateway: <p> oh (502)");
+    assert!(error.may_pass());
+}
+
+#[tokio::test]
+async fn an_etag_goes_back_with_the_change() {
+    let router = Router::new().route(
+        "/admin/maintenancetasks/{id}",
+        get(|Path(id): Path<String>| async move {
+            ([("etag", "\"7\"")], axum::Json(json!({"name": id, "title": "t", "steps": []})))
+        })
+        .put(|headers: HeaderMap, body: String| async move {
+            assert_eq!(headers["if-match"], "\"7\"");
+            assert_eq!(headers["content-type"], "application/json");
+            (StatusCode::CREATED, body)
+        }),
+    );
+    let client = Client::in_process(router);
+    let found = client.task("tidy").await.unwrap();
+    assert_eq!((found.value.name.as_str(), found.etag.as_deref()), ("tidy", Some("\"7\"")));
+    let stored = client.put_task(Uuid::nil(), &found.value, found.etag.as_deref()).await.unwrap();
+    assert!(stored.is_created());
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_one_sentence_with_the_remedy() {
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let context =
+        Context { server: format!("http://{nobody}"), authority: None, credential: Credential::None };
+    let error = Client::new(&context).unwrap().tasks().all().await.unwrap_err();
+    let sentence =
+        format!("the server http://{nobody} cannot be reached: nobody listens there; is `shipshape up`");
+    assert!(error.to_string().starts_with(&sentence), "{error}");
+    assert!(error.may_pass());
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", silent.local_addr().unwrap());
+    let context = Context { server, authority: None, credential: Credential::None };
+    let client = Client::new(&context).unwrap().answer_within(Duration::from_millis(50));
+    let error = client.task("x").await.unwrap_err();
+    assert!(matches!(error, ClientError::TooSlow { .. }), "{error}");
+}
+
+#[test]
+fn a_context_that_cannot_be_used_says_why() {
+    let check = |server: &str, authority: Option<Pem>, expect: &str| {
+        let context = Context { server: server.to_owned(), authority, credential: Credential::None };
+        let error = Client::new(&context).unwrap_err().to_string();
+        assert!(error.contains(expect), "{error}");
+    };
+    check("nonsense", None, "is no address; expected one such as https://127.0.0.1:8443");
+    check("ftp://x", None, "is no address");
+    check("https://x/path", None, "is no address");
+    check("https://x", None, "names no certificate authority");
+    check("https://x", Some(Pem::Inline("nothing".into())), "it holds no certificate");
+    check("https://x", Some(Pem::File("/no/such/file".into())), "/no/such/file cannot be read");
+}
+
+#[tokio::test]
+async fn a_broken_stream_of_events_goes_on_after_the_last_one() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = connections.clone();
+    let router = Router::new().route(
+        "/admin/events",
+        get(move |headers: HeaderMap, RawQuery(query): RawQuery| {
+            let number = counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                assert_eq!(query.unwrap(), "api-version=admin&topics=schedules%2Ctasks");
+                let after = headers.get("last-event-id").map(|id| id.to_str().unwrap().to_owned());
+                match number {
+                    0 => {
+                        assert_eq!(after, None);
+                        "id: 4\nevent: schedule\ndata: {\"id\":\"weekly\",\"deleted\":true}\n\n"
+                            .into_response()
+                    }
+                    1 => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+                    2 => {
+                        assert_eq!(after.as_deref(), Some("4"));
+                        "id: 5\nevent: relist\ndata: {}\n\n".into_response()
+                    }
+                    _ => StatusCode::FORBIDDEN.into_response(),
+                }
+            }
+        }),
+    );
+    let client = Client::in_process(router);
+    tokio::time::pause();
+    let mut events = client.events(&[Topic::Schedules, Topic::Tasks], None);
+    let mut seen = Vec::new();
+    let error = loop {
+        match events.next().await.unwrap() {
+            Ok(event) => seen.push((event.id, event.change)),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.status(), Some(StatusCode::FORBIDDEN));
+    assert!(events.next().await.is_none());
+    let ids: Vec<&str> = seen.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(ids, ["4", "4", "5", "5"], "{seen:?}");
+    assert!(matches!(seen[0].1, Change::Deleted { .. }));
+    assert!(matches!(seen[1].1, Change::Interrupted { .. }));
+    assert!(matches!(seen[2].1, Change::Relist));
+}
