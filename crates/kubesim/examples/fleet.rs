@@ -1,12 +1,13 @@
 //! How much a fleet of simulated clusters costs: `cargo run --release -p kubesim --example fleet -- [CLUSTERS] [NODES] [PODS]`.
-//! Prints the time to start, the time to fill, the memory, and the processor time while nothing happens.
+//! Prints the time to start, the time to fill, the memory, and the processor time while nothing happens but that nodes renew
+//! their leases.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, PostParams};
+use kubesim::life::{Life, LifeOptions, NodePlan};
 use kubesim::{Cluster, Options, Sim};
 use serde_json::json;
 
@@ -27,8 +28,9 @@ async fn main() -> anyhow::Result<()> {
     println!("{clusters} clusters started in {:.1} s, {} MiB", start.elapsed().as_secs_f64(), memory_mib()?);
 
     let start = Instant::now();
+    let mut lives = Vec::new();
     for cluster in sim.all() {
-        fill(&cluster, nodes, pods).await?;
+        lives.push(fill(&cluster, nodes, pods).await?);
     }
     println!(
         "{nodes} nodes and {pods} pods each in {:.1} s, {} MiB",
@@ -44,16 +46,12 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn fill(cluster: &Arc<Cluster>, nodes: usize, pods: usize) -> anyhow::Result<()> {
+/// Nodes that renew their leases, and a deployment whose pods run on them.
+async fn fill(cluster: &Arc<Cluster>, nodes: usize, pods: usize) -> anyhow::Result<Life> {
+    let nodes = (0..nodes).map(|number| NodePlan::worker(format!("node-{number}"))).collect();
     let client = cluster.client();
-    let api: Api<Node> = Api::all(client.clone());
-    let update = PatchParams::apply("kubelet");
-    for number in 0..nodes {
-        let node = serde_json::from_value(json!({"metadata": {"name": format!("node-{number}")}}))?;
-        let name = api.create(&PostParams::default(), &node).await?.metadata.name.unwrap_or_default();
-        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        api.patch_status(&name, &update, &Patch::Merge(ready)).await?;
-    }
+    let options = LifeOptions { nodes, pace: 0.0, clock: cluster.clock(), ..LifeOptions::default() };
+    let life = Life::start(client.clone(), options);
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": "web"},
         "spec": {
@@ -65,30 +63,15 @@ async fn fill(cluster: &Arc<Cluster>, nodes: usize, pods: usize) -> anyhow::Resu
         },
     }))?;
     Api::default_namespaced(client.clone()).create(&PostParams::default(), &deployment).await?;
-    let api: Api<Pod> = Api::default_namespaced(client);
-    let mut running = std::collections::BTreeSet::new();
-    while running.len() < pods {
-        for pod in api.list(&ListParams::default().fields("status.phase=Pending")).await?.items {
-            let name = pod.metadata.name.unwrap_or_default();
-            if pod.spec.is_some_and(|spec| spec.node_name.is_some()) {
-                let status = json!({"status": {
-                    "phase": "Running", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}], "hostIP": "10.0.0.1",
-                    "conditions": [
-                        {"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"},
-                        {"type": "ContainersReady", "status": "True"},
-                    ],
-                    "containerStatuses": [{
-                        "name": "web", "image": "registry.example/web:1", "imageID": "", "ready": true, "restartCount": 0,
-                        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
-                    }],
-                }});
-                api.patch_status(&name, &update, &Patch::Merge(status)).await?;
-                running.insert(name);
-            }
-        }
-        tokio::task::yield_now().await;
+    let ready = |deployment: &Deployment| {
+        let status = deployment.status.as_ref();
+        status.and_then(|it| it.ready_replicas).is_some_and(|ready| usize::try_from(ready) == Ok(pods))
+    };
+    let api: Api<Deployment> = Api::default_namespaced(client);
+    while !ready(&api.get("web").await?) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    Ok(())
+    Ok(life)
 }
 
 /// The memory of this process.

@@ -60,6 +60,8 @@ pub(super) struct Run<'a> {
     watched: Watched<Pod>,
     stages: BTreeMap<String, Stage>,
     evicted: BTreeSet<String>,
+    /// Evictions whose answer was lost, by uid: the server may have granted them.
+    unanswered: BTreeMap<String, String>,
     asked: FuturesUnordered<BoxFuture<'static, Answer>>,
     /// Namespaces whose budgets were read because something was held there.
     budgets: BTreeMap<String, Vec<PodDisruptionBudget>>,
@@ -83,13 +85,24 @@ impl<'a> Run<'a> {
             watched,
             stages: BTreeMap::new(),
             evicted: BTreeSet::new(),
+            unanswered: BTreeMap::new(),
             asked: FuturesUnordered::new(),
             budgets: BTreeMap::new(),
         }
     }
 
+    /// The pods whose eviction was granted; also those whose answer was lost, if they end now or are gone.
     pub(super) fn evicted(&self) -> Vec<String> {
-        self.evicted.iter().cloned().collect()
+        let staying: BTreeSet<String> = self
+            .watched
+            .objects()
+            .values()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+            .map(uid)
+            .collect();
+        let unanswered = self.unanswered.iter().filter(|(uid, _)| !staying.contains(*uid));
+        let all: BTreeSet<&String> = self.evicted.iter().chain(unanswered.map(|(_, name)| name)).collect();
+        all.into_iter().cloned().collect()
     }
 
     /// Learns which pods are there, and ends the run if some of them must not be evicted.
@@ -241,6 +254,9 @@ impl<'a> Run<'a> {
                 if failure.class() == Class::Terminal && !ends_anyway && !gone {
                     return Err(self.link.error("evict", about, failure));
                 }
+                if may_have_been_done(&failure) {
+                    self.unanswered.insert(uid.clone(), name.clone());
+                }
                 let by_budget = cause.as_ref().is_some_and(|cause| cause.reason == "DisruptionBudget");
                 let error = self.link.error("evict", &about, failure);
                 let asked_pause = error.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX);
@@ -318,6 +334,11 @@ impl<'a> Run<'a> {
     fn error(&self, failure: Failure) -> LinkError {
         self.link.error("drain", format!("node {}", self.node), failure)
     }
+}
+
+/// Whether the server may have done what was asked although we were not told.
+fn may_have_been_done(failure: &Failure) -> bool {
+    matches!(failure, Failure::Connection(_) | Failure::NoAnswer(_) | Failure::Server { .. })
 }
 
 fn uid(pod: &Pod) -> String {
