@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod audit;
+pub mod calendar;
 pub mod clock;
 pub mod doc;
 pub mod duration;

@@ -28,6 +28,14 @@ pub const KUBERNETES: &str = "kubernetes";
 pub const KUBERNETES_CONTROLLERS: &str = "kubernetes-controllers";
 /// The right to mount a small tmpfs; see [`crate::tmpfs`].
 pub const SMALL_DISK: &str = "small-disk";
+/// systemd's own reader of calendar expressions, on PATH; a program by its name, see [`is_there`].
+pub const SYSTEMD_ANALYZE: &str = "systemd-analyze";
+
+/// Whether a part that is a program on PATH, and named like it, is there.
+pub fn is_there(program: &str) -> bool {
+    let path = setting::get("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
 
 /// Says that the calling test cannot run because `part` is missing; the test returns after it.
 ///
