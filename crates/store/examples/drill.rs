@@ -121,11 +121,7 @@ impl Worker {
     async fn complete(&mut self) -> anyhow::Result<()> {
         let hold = self.hold.context("nothing is held")?;
         say("completing");
-        match self
-            .store
-            .complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }])
-            .await?
-            .as_slice()
+        match self.store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await?.as_slice()
         {
             [Fate::Done] => say("completed"),
             _ => say("lost"),
@@ -223,7 +219,7 @@ impl Hands {
             match self.store.checkpoint(hold, step, json!({ "after": step })).await {
                 Ok(signals) if signals.preempt => {
                     witness.unlock()?;
-                    let yielding = Yielding { hold, rest: Duration::ZERO, attempt_spent: false };
+                    let yielding = Yielding::new(hold, Duration::ZERO, false);
                     return match self.store.hand_back(yielding).await {
                         Ok(()) | Err(StoreError::LostLease { .. }) => Ok(()),
                         Err(other) => Err(other.into()),
@@ -236,10 +232,7 @@ impl Hands {
         }
         // Unlocked before it is ended: from then on the lane is somebody else's.
         witness.unlock()?;
-        let ended = self
-            .store
-            .complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }])
-            .await?;
+        let ended = self.store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await?;
         if ended == [Fate::Done] {
             let mut log = File::options().create(true).append(true).open(self.directory.join("done"))?;
             log.write_all(format!("{}\n", hold.work).as_bytes())?;

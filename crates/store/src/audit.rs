@@ -16,7 +16,8 @@ use uuid::Uuid;
 use crate::engine::{AuditRow, Sealing, Stale};
 use crate::migrate::hex;
 use crate::store::{Reader, Store};
-use crate::{PAGE_MAX, StoreError, Transaction};
+use crate::transaction::{Transaction, Write};
+use crate::{PAGE_MAX, StoreError};
 
 /// The lease of the one who seals.
 const SEALER: &str = "audit-sealer";
@@ -260,7 +261,7 @@ impl Chain {
         Ok(reader.secret(Uuid::nil(), CHAIN_KEY).await?.map(|key| Chain { key: key.expose().clone() }))
     }
 
-    /// The chain's key, made when there is none. Two that make one at once: the later commit wins, and both read again.
+    /// The chain's key, made when there is none. Of two that make one at once the first is kept, and both read it.
     async fn ensure(store: &Store) -> Result<Chain, StoreError> {
         if let Some(chain) = Chain::find(store).await? {
             return Ok(chain);
@@ -268,7 +269,9 @@ impl Chain {
         let mut key = vec![0; 32];
         getrandom::fill(&mut key)
             .map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
-        store.commit(Transaction::new().put_secret(store.seal(Uuid::nil(), CHAIN_KEY, &key)?)).await?;
+        store
+            .commit(Transaction::new().with(Write::EnsureSecret(store.seal(Uuid::nil(), CHAIN_KEY, &key)?)))
+            .await?;
         Chain::find(store)
             .await?
             .ok_or_else(|| StoreError::broken("the chain's key was written and is not there"))

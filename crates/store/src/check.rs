@@ -93,6 +93,11 @@ const PROMISES: &[Promise] = &[
                 where l.parked_on is not null and (b.key is null or l.owner is not null)",
     },
     Promise {
+        says: "entries tell of work that is there, live or ended",
+        query: "select distinct {text:e.work} from entries e where not exists (select 1 from work w where w.id = e.work)
+                  and not exists (select 1 from history h where h.id = e.work)",
+    },
+    Promise {
         says: "audit numbers come without gaps",
         query: "select 'record ' || a.number from audit a where a.number is not null
                   and a.number > (select min(number) from audit)

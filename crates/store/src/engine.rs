@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use api::admin::Entry;
 use api::audit::{AuditEntry, AuditRecord};
 use api::work::WorkKind;
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -16,7 +18,7 @@ use crate::records::HealthSample;
 use crate::sqlite::Sqlite;
 use crate::transaction::{Committed, Transaction};
 use crate::wake::{Topic, Wakeups};
-use crate::work::{Budget, Claimed, Completion, Fate, LaneView, Renewed, Walk, WorkView};
+use crate::work::{Budget, Claimed, Completion, Fate, LaneView, QueueView, Renewed, Walk, WorkView};
 use crate::{Listing, StoreError, Stored};
 
 /// An open database.
@@ -256,6 +258,54 @@ impl Engine {
     /// The pending work of a lane, in the order in which it will run.
     pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
         both!(self, it => it.pending(lane, limit).await)
+    }
+
+    /// Pending work of one origin, by id.
+    pub(crate) async fn pending_of(
+        &self,
+        origin: &str,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        both!(self, it => it.pending_of(origin, after, limit).await)
+    }
+
+    /// Pending and running work of a kind, by id.
+    pub(crate) async fn live(
+        &self,
+        kind: WorkKind,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        both!(self, it => it.live(kind, after, limit).await)
+    }
+
+    /// What was told of a piece of work, behind the entry `after`.
+    pub(crate) async fn entries(
+        &self,
+        work: Uuid,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, Entry)>, StoreError> {
+        both!(self, it => it.entries(work, after, limit).await)
+    }
+
+    pub(crate) async fn entries_dropped(&self, work: Uuid) -> Result<u64, StoreError> {
+        both!(self, it => it.entries_dropped(work).await)
+    }
+
+    pub(crate) async fn queue(&self, kind: WorkKind) -> Result<QueueView, StoreError> {
+        both!(self, it => it.queue(kind).await)
+    }
+
+    /// Named leases that are held now.
+    pub(crate) async fn leases(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
+        both!(self, it => it.leases(prefix).await)
+    }
+
+    /// Lanes by their names; unknown ones are absent.
+    pub(crate) async fn lanes(&self, lanes: Vec<Uuid>) -> Result<Vec<LaneView>, StoreError> {
+        both!(self, it => it.lanes(lanes).await)
     }
 
     pub(crate) async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {

@@ -8,6 +8,7 @@ mod audit;
 mod check;
 mod document;
 mod engine;
+mod entries;
 mod error;
 mod feed;
 pub mod housekeeping;
@@ -31,6 +32,7 @@ pub use audit::{ChainHead, Verified};
 pub use check::Finding;
 pub use document::{BODY_BYTES_MAX, Etag, KEY_BYTES_MAX, Listing, PAGE_MAX, Stored};
 pub use engine::{AuditListing, AuditPlace, AuditRow};
+pub use entries::{ENTRIES_MAX, ENTRY_BYTES_MAX};
 pub use error::StoreError;
 pub use feed::{Change, FEED_PAGE_MAX, FeedError, FeedPage, Position, Subject};
 pub use keyring::{KeyFileError, Keyring, Sealed};
@@ -41,11 +43,11 @@ pub use store::{AuditWriter, HealthWriter, Reader, Store};
 pub use transaction::{Committed, Transaction};
 pub use transfer::Counts;
 pub use typed::{
-    BillingRecords, By, Cancelled, ClusterEnd, Clusters, Collection, Documents, KUBECONFIG, ManifestView,
-    Manifests, OperationView, Operations, Page, PageToken, Selection, Versioned, Wish,
+    BillingRecords, By, Cancelled, ClusterEnd, Clusters, Collection, Documents, Ensured, KUBECONFIG,
+    ManifestView, Manifests, OperationView, Operations, Page, PageToken, Selection, Versioned, Wish,
 };
 pub use wake::{Topic, Wakeups};
 pub use work::{
-    Budget, CLAIM_MAX, Claimed, Completion, ENQUEUE_MAX, Fate, Hold, LEASE, LaneView, NewWork, RENEWAL,
-    Renewed, SAFETY_POLL, SELF_STOP, Signals, TAKE_OVER_MAX, Walk, WorkView, Yielding,
+    Budget, CLAIM_MAX, Claimed, Completion, ENQUEUE_MAX, Fate, Hold, LEASE, LaneView, NewWork, QueueView,
+    RENEWAL, Renewed, SAFETY_POLL, SELF_STOP, Signals, TAKE_OVER_MAX, Walk, WorkView, Yielding,
 };

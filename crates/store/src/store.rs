@@ -4,9 +4,11 @@
 use std::ops::Deref;
 use std::time::Duration;
 
+use api::admin::Entry;
 use api::audit::AuditEntry;
 use api::secret::Secret;
 use api::work::WorkKind;
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::engine::{AuditListing, AuditRow, Engine};
@@ -19,8 +21,8 @@ use crate::sqlite::Sqlite;
 use crate::transaction::{Committed, Transaction, Write, validate};
 use crate::wake::{Topic, Wakeups};
 use crate::work::{
-    Budget, CLAIM_MAX, Claimed, Completion, Fate, Hold, LEASE, LaneView, NewWork, Renewed, Signals,
-    TAKE_OVER_MAX, Walk, WorkView, Yielding,
+    Budget, CLAIM_MAX, Claimed, Completion, Fate, Hold, LEASE, LaneView, NewWork, QueueView, Renewed,
+    Signals, TAKE_OVER_MAX, Walk, WorkView, Yielding,
 };
 use crate::{Listing, PAGE_MAX, StoreError, Stored};
 
@@ -94,7 +96,11 @@ impl Store {
     /// Makes all changes of a transaction, or none.
     pub async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
         validate(&transaction)?;
-        if !transaction.writes.iter().any(|write| matches!(write, Write::PutSecret(_))) {
+        if !transaction
+            .writes
+            .iter()
+            .any(|write| matches!(write, Write::PutSecret(_) | Write::EnsureSecret(_)))
+        {
             return self.engine.commit(transaction).await;
         }
         let mut transaction = transaction;
@@ -113,7 +119,7 @@ impl Store {
     fn sealed_anew(&self, mut transaction: Transaction, key_id: &str) -> Result<Transaction, StoreError> {
         crate::rotate::prefer_key(&self.keyring, key_id)?;
         for write in &mut transaction.writes {
-            if let Write::PutSecret(sealed) = write {
+            if let Write::PutSecret(sealed) | Write::EnsureSecret(sealed) = write {
                 let plain = self.keyring.open(sealed)?;
                 *sealed = self.keyring.seal_with(key_id, sealed.owner, &sealed.name, plain.expose())?;
             }
@@ -344,6 +350,62 @@ impl Reader {
     /// The pending work of a lane, in the order in which it will run.
     pub async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
         self.engine.pending(lane, limit.clamp(1, PAGE_MAX)).await
+    }
+
+    /// Pending work of one origin, by id, behind `after`.
+    pub async fn pending_of(
+        &self,
+        origin: &str,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        if origin.contains('\0') {
+            return Ok(Vec::new());
+        }
+        self.engine.pending_of(origin, after, limit.clamp(1, PAGE_MAX)).await
+    }
+
+    /// Pending and running work of a kind, by id, behind `after`.
+    pub async fn live(
+        &self,
+        kind: WorkKind,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        self.engine.live(kind, after, limit.clamp(1, PAGE_MAX)).await
+    }
+
+    /// What was told of a piece of work, oldest first, behind the entry `after`; each with its number.
+    pub async fn entries(
+        &self,
+        work: Uuid,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<(i64, Entry)>, StoreError> {
+        self.engine.entries(work, after.unwrap_or(0).max(0), limit.clamp(1, PAGE_MAX)).await
+    }
+
+    /// How many entries were left out of a log that was full.
+    pub async fn entries_dropped(&self, work: Uuid) -> Result<u64, StoreError> {
+        self.engine.entries_dropped(work).await
+    }
+
+    /// How a kind of work stands.
+    pub async fn queue(&self, kind: WorkKind) -> Result<QueueView, StoreError> {
+        self.engine.queue(kind).await
+    }
+
+    /// The named leases that begin with `prefix` and are held now, each with the time at which it runs out.
+    pub async fn leases(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
+        if prefix.contains('\0') {
+            return Ok(Vec::new());
+        }
+        self.engine.leases(prefix).await
+    }
+
+    /// Many lanes at once, in no particular order; those that never had work are absent.
+    pub async fn lanes(&self, lanes: Vec<Uuid>) -> Result<Vec<LaneView>, StoreError> {
+        self.engine.lanes(lanes).await
     }
 
     /// A lane.

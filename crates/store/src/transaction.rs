@@ -5,10 +5,12 @@
 //! connection or a deadlock. The order in which changes are given does not matter; the engine applies them in the
 //! one order that keeps locks from crossing: lanes, budgets, documents, the rest.
 
+use api::admin::Entry;
 use api::audit::AuditEntry;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::entries::Recorded;
 use crate::keyring::Sealed;
 use crate::work::{Completion, ENQUEUE_MAX, Hold, NewWork};
 use crate::{BODY_BYTES_MAX, Etag, KEY_BYTES_MAX, Position, Signals, StoreError, Yielding};
@@ -34,7 +36,15 @@ pub(crate) enum Write {
         owner: Uuid,
         name: String,
     },
+    /// Only if there is no such secret yet; another one stays as it is.
+    EnsureSecret(Sealed),
     Enqueue(NewWork),
+    /// Work that its origin had withdrawn is wanted again, as if it were new.
+    Revive(NewWork),
+    /// Only if nothing runs in this lane.
+    ExpectIdle {
+        lane: Uuid,
+    },
     /// Only if the caller still holds this work.
     Guard(Hold),
     Checkpoint {
@@ -62,6 +72,11 @@ pub(crate) enum Write {
     RequestCancel {
         work: Uuid,
     },
+    /// Work that does not run is forgotten, with all that was told of it.
+    Discard {
+        work: Uuid,
+    },
+    Record(Recorded),
     Audit(AuditEntry),
     SavePosition {
         reader: String,
@@ -136,13 +151,25 @@ impl Transaction {
     }
 
     /// Ends this work and frees its lane.
-    pub fn complete(self, completion: Completion) -> Transaction {
-        self.with(Write::Complete(completion))
+    pub fn complete(self, mut completion: Completion) -> Transaction {
+        let (work, entries) = (completion.hold.work, std::mem::take(&mut completion.entries));
+        self.with(Write::Complete(completion)).record_all(work, entries)
     }
 
     /// Gives this work back and frees its lane.
-    pub fn hand_back(self, yielding: Yielding) -> Transaction {
-        self.with(Write::Yield(yielding))
+    pub fn hand_back(self, mut yielding: Yielding) -> Transaction {
+        let (work, entries) = (yielding.hold.work, std::mem::take(&mut yielding.entries));
+        self.with(Write::Yield(yielding)).record_all(work, entries)
+    }
+
+    /// Tells what happened to a piece of work, live or ended. The entry comes behind those that were told before; one
+    /// that is too long is cut, and what steps say is left out of a log that is full.
+    pub fn record(self, work: Uuid, entry: Entry) -> Transaction {
+        self.with(Write::Record(Recorded::of(work, entry)))
+    }
+
+    fn record_all(self, work: Uuid, entries: Vec<Entry>) -> Transaction {
+        entries.into_iter().fold(self, |transaction, entry| transaction.record(work, entry))
     }
 
     /// Adds work to its lane's queue.
@@ -218,7 +245,11 @@ pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
             "a transaction holds {count} changes; at most {WRITES_MAX} are accepted"
         )));
     }
-    let enqueued = transaction.writes.iter().filter(|write| matches!(write, Write::Enqueue(_))).count();
+    let enqueued = transaction
+        .writes
+        .iter()
+        .filter(|write| matches!(write, Write::Enqueue(_) | Write::Revive(_)))
+        .count();
     if enqueued > ENQUEUE_MAX {
         return Err(StoreError::invalid(format!(
             "a transaction enqueues {enqueued} pieces of work; at most {ENQUEUE_MAX} are accepted"
@@ -251,7 +282,7 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
             update.unique_keys.iter().flatten().try_for_each(|text| key("unique key", text))?;
             body("document", &update.body)
         }
-        Write::PutSecret(sealed) => {
+        Write::PutSecret(sealed) | Write::EnsureSecret(sealed) => {
             key("secret's name", &sealed.name)?;
             match sealed.bytes.len() {
                 0..=BODY_BYTES_MAX => Ok(()),
@@ -261,7 +292,10 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
                 ))),
             }
         }
-        Write::Enqueue(work) => {
+        Write::Enqueue(work) | Write::Revive(work) => {
+            if let Some(origin) = &work.origin {
+                key("origin", origin)?;
+            }
             if work.budgets.len() > BUDGETS_MAX {
                 return Err(StoreError::invalid(format!(
                     "work {}: names {} budgets; at most {BUDGETS_MAX} are accepted",
@@ -289,6 +323,13 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
             key("step's name", step)?;
             json("checkpoint", data)
         }
+        Write::Yield(yielding) => match &yielding.checkpoint {
+            Some((step, data)) => {
+                key("step's name", step)?;
+                json("checkpoint", data)
+            }
+            None => Ok(()),
+        },
         Write::Complete(completion) => json("result", &completion.result),
         Write::Withdraw { result, .. } | Write::WithdrawLane { result, .. } => json("result", result),
         Write::Audit(entry) => {
@@ -307,9 +348,11 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
         Write::DropSecret { .. }
         | Write::Delete { .. }
         | Write::Guard(_)
-        | Write::Yield(_)
         | Write::Expedite { .. }
-        | Write::RequestCancel { .. } => Ok(()),
+        | Write::RequestCancel { .. }
+        | Write::ExpectIdle { .. }
+        | Write::Discard { .. }
+        | Write::Record(_) => Ok(()),
     }
 }
 

@@ -84,7 +84,7 @@ use Holds::{Bytes, Flag, Integer, Json, Text, Uuid};
 
 /// What moves. Lanes are made anew from the work; the feed, positions, leases and owners stay behind: the new store
 /// is a new generation, and its readers list everything once.
-pub(crate) static TABLES: [Table; 8] = [
+pub(crate) static TABLES: [Table; 9] = [
     Table {
         name: "documents",
         key: &["uuid"],
@@ -133,6 +133,7 @@ pub(crate) static TABLES: [Table; 8] = [
             column("created", Integer),
             column("changed", Integer),
             column("started", Integer),
+            column("origin", Text),
         ],
     },
     Table {
@@ -156,6 +157,18 @@ pub(crate) static TABLES: [Table; 8] = [
             column("created", Integer),
             column("started", Integer),
             column("finished", Integer),
+            column("origin", Text),
+            column("budgets", Json),
+        ],
+    },
+    Table {
+        name: "entries",
+        key: &["work", "number"],
+        columns: &[
+            column("work", Uuid),
+            column("number", Integer),
+            column("at", Integer),
+            column("body", Json),
         ],
     },
     Table { name: "budgets", key: &["key"], columns: &[column("key", Text), column("cap", Integer)] },

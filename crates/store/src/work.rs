@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use api::admin::Entry;
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -67,12 +68,23 @@ pub struct NewWork {
     pub priority: i32,
     /// The budgets that count it while it runs, if they are configured: `fleet`, `region/L`, `task/T`…
     pub budgets: Vec<String>,
+    /// What asked for it, if that may ask for it back: the id of a schedule.
+    pub origin: Option<String>,
 }
 
 impl NewWork {
-    /// Work that may begin at once, with no limit, priority 0 and no budgets.
+    /// Work that may begin at once, with no limit, priority 0, no budgets and no origin.
     pub fn new(id: Uuid, lane: Uuid, kind: WorkKind) -> NewWork {
-        NewWork { id, lane, kind, run_after: None, run_before: None, priority: 0, budgets: Vec::new() }
+        NewWork {
+            id,
+            lane,
+            kind,
+            run_after: None,
+            run_before: None,
+            priority: 0,
+            budgets: Vec::new(),
+            origin: None,
+        }
     }
 }
 
@@ -106,6 +118,12 @@ pub struct Claimed {
     pub run_after: Timestamp,
     /// Whether it was taken over from a holder that was lost.
     pub taken_over: bool,
+    /// When it came into these hands, by the store's clock.
+    pub claimed_at: Timestamp,
+    /// Whether it was never begun before.
+    pub first: bool,
+    /// What its holder is asked to do; only what was taken over can bring a wish along.
+    pub signals: Signals,
 }
 
 /// What a holder is asked to do, besides going on.
@@ -137,6 +155,15 @@ pub struct Completion {
     pub ending: Ending,
     /// What is to be remembered of it: message, error, what was undone.
     pub result: Value,
+    /// What is told of it, in order; written with the end or not at all.
+    pub entries: Vec<Entry>,
+}
+
+impl Completion {
+    /// An end of which nothing is told but its result.
+    pub fn new(hold: Hold, ending: Ending, result: Value) -> Completion {
+        Completion { hold, ending, result, entries: Vec::new() }
+    }
 }
 
 /// Giving work back to be continued later.
@@ -148,6 +175,19 @@ pub struct Yielding {
     pub rest: Duration,
     /// Whether the attempt counts: a failed one does; a pre-emption, an orderly shutdown or a parked one does not.
     pub attempt_spent: bool,
+    /// The step and what it leaves for the next holder; what was checkpointed before stays when absent. Unlike
+    /// [`Transaction::checkpoint`](crate::Transaction::checkpoint) it does not make fresh work begun: who gives work back
+    /// before its first step leaves its place in the lane as it was.
+    pub checkpoint: Option<(String, Value)>,
+    /// What is told of it, in order; written with the hand-back or not at all.
+    pub entries: Vec<Entry>,
+}
+
+impl Yielding {
+    /// A hand-back that leaves the checkpoint as it is and of which nothing is told.
+    pub fn new(hold: Hold, rest: Duration, attempt_spent: bool) -> Yielding {
+        Yielding { hold, rest, attempt_spent, checkpoint: None, entries: Vec::new() }
+    }
 }
 
 /// What the caller of a batch learns of each of its items.
@@ -194,6 +234,10 @@ pub struct WorkView {
     pub finished: Option<Timestamp>,
     /// What is remembered of its end.
     pub result: Option<Value>,
+    /// What asked for it.
+    pub origin: Option<String>,
+    /// The budgets that count it while it runs, if they are configured.
+    pub budgets: Vec<String>,
 }
 
 /// A lane as a reader sees it.
@@ -217,6 +261,24 @@ pub struct LaneView {
     pub running: Option<Uuid>,
     /// What its holder is asked to do.
     pub signals: Signals,
+}
+
+/// So many rows are looked at to count what waits; a longer queue counts as one of this length.
+pub(crate) const QUEUE_LOOK: usize = 10_000;
+
+/// How a kind of work stands, at a cost that does not grow with the backlog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueView {
+    /// Lanes that nobody holds and whose first work is due, those that wait for a budget included. Behind running
+    /// work nothing is due: its turn has not come.
+    pub due: u64,
+    /// Pending pieces of work, among the first 10,000 live ones.
+    pub pending: u64,
+    /// Pieces of work that somebody holds.
+    pub running: u64,
+    /// Since when the one that has waited longest has been due. Expedited work has no due time of its own and is
+    /// not looked at.
+    pub oldest_due: Option<Timestamp>,
 }
 
 /// A limit on how much runs at once.

@@ -74,7 +74,7 @@ async fn resumed(bed: &Bed, place: Place) -> anyhow::Result<Duration> {
             if let Some(seen) = last_seen.remove(&taken.hold.work) {
                 longest = longest.max(seen.elapsed());
             }
-            let done = Completion { hold: taken.hold, ending: Ending::Completed, result: json!({}) };
+            let done = Completion::new(taken.hold, Ending::Completed, json!({}));
             ensure!(bed.store.complete(vec![done]).await? == [Fate::Done], "its new holder could not end it");
         }
         tokio::time::sleep(LOOK).await;
@@ -104,13 +104,13 @@ async fn stale_writes(store: &Store) -> anyhow::Result<usize> {
         let outcome = match number % 4 {
             0 => store.checkpoint(hold, "late", json!({})).await.map(drop),
             1 => {
-                let completion = Completion { hold, ending: Ending::Completed, result: json!({}) };
+                let completion = Completion::new(hold, Ending::Completed, json!({}));
                 match store.complete(vec![completion]).await?.as_slice() {
                     [Fate::Lost] => continue,
                     _ => Ok(()),
                 }
             }
-            2 => store.hand_back(Yielding { hold, rest: Duration::ZERO, attempt_spent: true }).await,
+            2 => store.hand_back(Yielding::new(hold, Duration::ZERO, true)).await,
             _ => {
                 let by = By::service("bench");
                 let guarded =

@@ -87,8 +87,7 @@ async fn cycle(store: Store, batch: usize, slice: Duration) -> anyhow::Result<(V
 }
 
 pub(crate) fn completions(claimed: &[Claimed]) -> Vec<Completion> {
-    let completion =
-        |it: &Claimed| Completion { hold: it.hold, ending: Ending::Completed, result: json!({}) };
+    let completion = |it: &Claimed| Completion::new(it.hold, Ending::Completed, json!({}));
     claimed.iter().map(completion).collect()
 }
 

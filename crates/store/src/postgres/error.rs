@@ -2,7 +2,7 @@
 
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 use uuid::Uuid;
 
 use crate::{Etag, StoreError};
@@ -29,6 +29,12 @@ pub(super) fn remedy(error: &Error) -> Remedy {
         &SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE => Remedy::Again,
         // A statement that was prepared before a migration changed what it names.
         &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => Remedy::AgainElsewhere,
+        // Two told of the same work at once: the next number is free by now.
+        &SqlState::UNIQUE_VIOLATION
+            if error.as_db_error().and_then(DbError::constraint) == Some("entries_pkey") =>
+        {
+            Remedy::Again
+        }
         _ if is_unavailable(code) => Remedy::Discard,
         _ => Remedy::None,
     }
@@ -107,7 +113,12 @@ fn refusal(error: &Error) -> Option<StoreError> {
         "SH003" => StoreError::WrongState {
             work: uuid(),
             state: second.to_owned(),
-            wanted: if db.hint() == Some("InProgress") { "InProgress" } else { "Pending" },
+            wanted: match db.hint() {
+                Some("InProgress") => "InProgress",
+                Some("ended") => "ended",
+                Some("Superseded") => "Superseded",
+                _ => "Pending",
+            },
         },
         // The caller knows the version that was expected; `commit` puts it in.
         "SH004" => StoreError::Changed {

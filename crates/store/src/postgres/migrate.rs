@@ -12,16 +12,26 @@ use crate::migrate::{self, Applied, Migration, Plan};
 use crate::open::{Migrate, OpenError, Options, Schema};
 
 /// The schema of this engine.
-pub(crate) static MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "keel",
-    sql: concat!(
-        include_str!("../../migrations/postgres/0001_keel.sql"),
-        include_str!("../../migrations/postgres/0001_queue.sql"),
-        include_str!("../../migrations/postgres/0001_sweeps.sql"),
-        include_str!("../../migrations/postgres/0001_records.sql"),
-    ),
-}];
+pub(crate) static MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "keel",
+        sql: concat!(
+            include_str!("../../migrations/postgres/0001_keel.sql"),
+            include_str!("../../migrations/postgres/0001_queue.sql"),
+            include_str!("../../migrations/postgres/0001_sweeps.sql"),
+            include_str!("../../migrations/postgres/0001_records.sql"),
+        ),
+    },
+    Migration {
+        number: 2,
+        name: "entries",
+        sql: concat!(
+            include_str!("../../migrations/postgres/0002_entries.sql"),
+            include_str!("../../migrations/postgres/0002_queue.sql"),
+        ),
+    },
+];
 
 /// Whoever migrates holds this advisory lock.
 const LOCK: i64 = 5_346_213_300;

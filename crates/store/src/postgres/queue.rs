@@ -1,26 +1,33 @@
-//! The queue. The algorithms are the functions of `migrations/postgres/0001_queue.sql`; here they are called.
+//! The queue. The algorithms are the functions of `migrations/postgres/*_queue.sql`; here they are called.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use api::admin::Entry;
 use api::audit::AuditEntry;
 use api::work::{UnknownWord, WorkKind, WorkState};
 use serde_json::Value;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::commit::topics;
-use super::steps::COMPLETE;
+use super::steps::{COMPLETE, recorded};
 use super::{Postgres, count, count32, get, micros, time};
 use crate::StoreError;
+use crate::entries::{self, Recorded};
 use crate::wake::Topics;
-use crate::work::{Budget, Claimed, Completion, Fate, Hold, LaneView, Renewed, Signals, Walk, WorkView};
+use crate::work::{
+    Budget, Claimed, Completion, Fate, Hold, LaneView, QUEUE_LOOK, QueueView, Renewed, Signals, Walk,
+    WorkView,
+};
 
 const LIVE: &str =
     "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
-  created, started, null::bigint as finished, null::jsonb as result";
+  created, started, null::bigint as finished, null::jsonb as result, origin, budgets";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
-  created, started, finished, result";
+  created, started, finished, result, origin, budgets";
+const LANE: &str = "lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel";
 
 impl Postgres {
     pub(crate) async fn claim(
@@ -30,7 +37,8 @@ impl Postgres {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Vec<Claimed>, StoreError> {
-        self.take("claim", "select * from claim_v1($1, $2, $3, $4)", kind, max, owner, lease).await
+        let sql = "select *, false as preempt_, false as cancel_, false as taken_over_ from claim_v2($1, $2, $3, $4)";
+        self.take("claim", sql, kind, max, owner, lease).await
     }
 
     pub(crate) async fn take_over(
@@ -40,7 +48,9 @@ impl Postgres {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Vec<Claimed>, StoreError> {
-        self.take("take over", "select * from take_over_v1($1, $2, $3, $4)", kind, max, owner, lease).await
+        let sql = "select work_, lane_, fence_, attempt_, step_, checkpoint_, run_after_, woken_, at_, false as first_,
+                     preempt_, cancel_, true as taken_over_ from take_over_v2($1, $2, $3, $4)";
+        self.take("take over", sql, kind, max, owner, lease).await
     }
 
     async fn take(
@@ -69,7 +79,10 @@ impl Postgres {
                     step: get(row, 4)?,
                     checkpoint: get(row, 5)?,
                     run_after: time(get(row, 6)?)?,
-                    taken_over: what == "take over",
+                    claimed_at: time(get(row, 8)?)?,
+                    first: get(row, 9)?,
+                    signals: Signals { preempt: get(row, 10)?, cancel: get(row, 11)? },
+                    taken_over: get(row, 12)?,
                 });
             }
         }
@@ -87,9 +100,19 @@ impl Postgres {
         let fences: Vec<i64> = completions.iter().map(|it| it.hold.fence).collect();
         let states: Vec<&str> = completions.iter().map(|it| it.ending.state().as_str()).collect();
         let results: Vec<&Value> = completions.iter().map(|it| &it.result).collect();
-        let row = self
-            .row("complete", COMPLETE, &[&works, &lanes, &owners, &fences, &states, &results, &false])
-            .await?;
+        let told = completions
+            .iter()
+            .flat_map(|it| it.entries.iter().map(|entry| Recorded::of(it.hold.work, entry.clone())));
+        let (told, bodies, of_steps) = recorded(told.collect());
+        let row = if told.is_empty() {
+            self.row("complete", COMPLETE, &[&works, &lanes, &owners, &fences, &states, &results, &false])
+                .await?
+        } else {
+            let sql = "select done_, woken_ from complete_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+            let values: [&(dyn ToSql + Sync); 9] =
+                [&works, &lanes, &owners, &fences, &states, &results, &told, &bodies, &of_steps];
+            self.row("complete", sql, &values).await?
+        };
         let mut done: HashSet<Uuid> =
             get::<Option<Vec<Uuid>>>(&row, 0)?.unwrap_or_default().into_iter().collect();
         self.wake(topics(get(&row, 1)?));
@@ -157,10 +180,81 @@ impl Postgres {
     }
 
     pub(crate) async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
+        let sql = format!("select {LANE} from lanes where lane = $1");
+        self.rows("read a lane", &sql, &[&lane]).await?.first().map(lane_view).transpose()
+    }
+
+    pub(crate) async fn lanes(&self, lanes: Vec<Uuid>) -> Result<Vec<LaneView>, StoreError> {
+        let sql = format!("select {LANE} from lanes where lane = any ($1::uuid[])");
+        self.rows("read lanes", &sql, &[&lanes]).await?.iter().map(lane_view).collect()
+    }
+
+    pub(crate) async fn pending_of(
+        &self,
+        origin: &str,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        let sql = format!(
+            "select {LIVE} from work where origin = $1 and id > $2 and state = 'Pending' order by origin, id limit $3"
+        );
+        let after = after.unwrap_or(Uuid::nil());
+        let rows = self.rows("read an origin's work", &sql, &[&origin, &after, &count(limit)]).await?;
+        rows.iter().map(work).collect()
+    }
+
+    pub(crate) async fn live(
+        &self,
+        kind: WorkKind,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        let sql = format!("select {LIVE} from work where kind = $1 and id > $2 order by id limit $3");
+        let after = after.unwrap_or(Uuid::nil());
+        let rows = self.rows("read live work", &sql, &[&kind.as_str(), &after, &count(limit)]).await?;
+        rows.iter().map(work).collect()
+    }
+
+    pub(crate) async fn queue(&self, kind: WorkKind) -> Result<QueueView, StoreError> {
+        let sql = "with due as (
+              (select head_at from lanes
+               where head_kind = $1 and head_at <= statement_micros_v1() and owner is null and parked_on is null
+               order by head_at limit $2)
+              union all
+              (select head_at from lanes
+               where parked_on is not null and head_kind = $1 and head_at <= statement_micros_v1() limit $2))
+            select
+              (select count(*) from due),
+              (select count(*) from (select kind, state from work order by id limit $2) w where kind = $1 and state = 'Pending'),
+              (select count(*) from lanes where owner is not null and running_kind = $1),
+              (select min(head_at) from due where head_at > 0)";
+        let row = self.row("look at the queue", sql, &[&kind.as_str(), &count(QUEUE_LOOK)]).await?;
+        let number = |index| get::<i64>(&row, index).map(|it| u64::try_from(it).unwrap_or(0));
+        Ok(QueueView {
+            due: number(0)?,
+            pending: number(1)?,
+            running: number(2)?,
+            oldest_due: at(get(&row, 3)?)?,
+        })
+    }
+
+    pub(crate) async fn entries(
+        &self,
+        work: Uuid,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, Entry)>, StoreError> {
         let sql =
-            "select lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel
-                   from lanes where lane = $1";
-        self.rows("read a lane", sql, &[&lane]).await?.first().map(lane_view).transpose()
+            "select number, at, body from entries where work = $1 and number > $2 order by number limit $3";
+        let entry = |row: &Row| Ok((get(row, 0)?, entries::read(time(get(row, 1)?)?, &get(row, 2)?)?));
+        self.rows("read entries", sql, &[&work, &after, &count(limit)]).await?.iter().map(entry).collect()
+    }
+
+    pub(crate) async fn entries_dropped(&self, work: Uuid) -> Result<u64, StoreError> {
+        let sql = "select (body ->> 'dropped')::bigint from entries where work = $1 and number = 0";
+        let rows = self.rows("count entries", sql, &[&work]).await?;
+        let dropped = rows.first().map(|row| get::<i64>(row, 0)).transpose()?;
+        Ok(dropped.and_then(|it| u64::try_from(it).ok()).unwrap_or(0))
     }
 
     pub(crate) async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
@@ -211,6 +305,8 @@ fn work(row: &Row) -> Result<WorkView, StoreError> {
         started: at(get(row, 13)?)?,
         finished: at(get(row, 14)?)?,
         result: get(row, 15)?,
+        origin: get(row, 16)?,
+        budgets: get::<Option<Vec<String>>>(row, 17)?.unwrap_or_default(),
     })
 }
 

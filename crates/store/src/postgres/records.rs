@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -10,6 +11,7 @@ use uuid::Uuid;
 use super::commit::topics;
 use super::{Postgres, count32, get, micros, time};
 use crate::StoreError;
+use crate::document::behind;
 use crate::engine::Stale;
 use crate::records::HealthSample;
 
@@ -65,6 +67,13 @@ impl Postgres {
             returning fence";
         let rows = self.rows("take a lease", sql, &[&name, &owner, &micros(lease)]).await?;
         rows.first().map(|row| get(row, 0)).transpose()
+    }
+
+    pub(crate) async fn leases(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
+        let sql = "select name, lease_until from leases
+                   where name >= $1 and name < $2 and owner is not null and lease_until >= micros_v1() order by name";
+        let lease = |row: &Row| Ok((get(row, 0)?, time(get(row, 1)?)?));
+        self.rows("read leases", sql, &[&prefix, &behind(prefix)]).await?.iter().map(lease).collect()
     }
 
     pub(crate) async fn release_lease(&self, name: &str, owner: Uuid) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::commit::topics;
 use super::micros;
+use crate::entries::Recorded;
 use crate::transaction::{DocumentUpdate, NewDocument, Write};
 use crate::wake::{Topic, Topics};
 use crate::work::{Completion, Hold, NewWork, Yielding, first_class};
@@ -17,14 +18,19 @@ use crate::{Etag, StoreError};
 const LOCK_LANES: &str = "select lock_lanes_v1($1, $2, $3)";
 const CHECKPOINT: &str = "select * from checkpoint_v1($1, $2, $3, $4, $5)";
 pub(super) const COMPLETE: &str = "select done_, woken_ from complete_v1($1, $2, $3, $4, $5, $6, $7)";
-const YIELD: &str = "select yield_v1($1, $2, $3, $4, $5, $6)";
+const YIELD: &str = "select yield_v2($1, $2, $3, $4, $5, $6, $7, $8)";
 const WITHDRAW: &str = "select withdraw_v1($1, $2)";
 const WITHDRAW_LANES: &str = "select withdraw_lanes_v1($1, $2)";
 const EXPEDITE: &str = "select expedite_v1($1)";
 const REQUEST_CANCEL: &str = "select request_cancel_v1($1)";
-const ENQUEUE: &str = "select enqueue_v1($1, $2, $3, $4, $5, $6, $7, $8)";
+const ENQUEUE: &str = "select enqueue_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const REVIVE: &str = "select revive_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const DISCARD: &str = "select discard_v2($1)";
+const EXPECT_IDLE: &str = "select expect_idle_v2($1)";
+const RECORD: &str = "select record_v2($1, $2, $3)";
 const DOCUMENTS: &str = "select documents_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 const PUT_SECRETS: &str = "select put_secrets_v1($1, $2, $3, $4)";
+const ENSURE_SECRETS: &str = "select ensure_secrets_v2($1, $2, $3, $4)";
 const DROP_SECRETS: &str = "delete from secrets s using unnest($1::uuid[], $2::text[]) as d (owner, name)
   where s.owner = d.owner and s.name = d.name";
 const AUDIT: &str = "insert into audit (id, at, actor, action, target, reason, correlation, before, after)
@@ -68,13 +74,18 @@ pub(super) struct Sorted {
     withdrawn_lanes: Vec<(Uuid, Value)>,
     expedited: Vec<Uuid>,
     cancelled: Vec<Uuid>,
+    discarded: Vec<Uuid>,
+    idle: Vec<Uuid>,
     enqueued: Vec<NewWork>,
+    revived: Vec<NewWork>,
     deleted: Vec<(Uuid, Etag)>,
     updated: Vec<DocumentUpdate>,
     created: Vec<NewDocument>,
     secrets: Vec<crate::Sealed>,
+    ensured: Vec<crate::Sealed>,
     dropped: Vec<(Uuid, String)>,
     audit: Vec<AuditEntry>,
+    recorded: Vec<Recorded>,
     positions: BTreeMap<String, String>,
 }
 
@@ -93,13 +104,18 @@ impl Sorted {
                 Write::WithdrawLane { lane, result } => sorted.withdrawn_lanes.push((lane, result)),
                 Write::Expedite { work } => sorted.expedited.push(work),
                 Write::RequestCancel { work } => sorted.cancelled.push(work),
+                Write::Discard { work } => sorted.discarded.push(work),
+                Write::ExpectIdle { lane } => sorted.idle.push(lane),
                 Write::Enqueue(work) => sorted.enqueued.push(work),
+                Write::Revive(work) => sorted.revived.push(work),
                 Write::Delete { uuid, etag } => sorted.deleted.push((uuid, etag)),
                 Write::Update(update) => sorted.updated.push(update),
                 Write::Create(document) => sorted.created.push(document),
                 Write::PutSecret(sealed) => sorted.secrets.push(sealed),
+                Write::EnsureSecret(sealed) => sorted.ensured.push(sealed),
                 Write::DropSecret { owner, name } => sorted.dropped.push((owner, name)),
                 Write::Audit(entry) => sorted.audit.push(entry),
+                Write::Record(recorded) => sorted.recorded.push(recorded),
                 Write::SavePosition { reader, position } => {
                     sorted.positions.insert(reader, position.to_string());
                 }
@@ -107,6 +123,8 @@ impl Sorted {
         }
         sorted.checkpoints.sort_by_key(|it| it.0.work);
         sorted.enqueued.sort_by_key(|it| it.id);
+        sorted.revived.sort_by_key(|it| it.id);
+        sorted.recorded.sort_by_key(|it| it.work);
         sorted.created.sort_by(|a, b| a.id.cmp(&b.id));
         // Of two secrets of one name the later one counts, and one statement writes a row once.
         sorted.secrets.reverse();
@@ -120,7 +138,7 @@ impl Sorted {
         let documents = self.deleted.len() + self.updated.len() + self.created.len();
         let steps = self.checkpoints.iter().filter(|it| it.1.is_some()).count();
         let mut topics = topics(i32::from(documents + steps + self.audit.len() > 0));
-        for work in &self.enqueued {
+        for work in self.enqueued.iter().chain(&self.revived) {
             topics.add(Topic::Work(work.kind));
             // The holder of a manifest may have to make way.
             topics.add(Topic::Work(api::work::WorkKind::Manifest));
@@ -142,13 +160,16 @@ impl Sorted {
                 .iter()
                 .map(|it| (it.uuid.to_string(), it.kind.clone(), it.id.clone()))
                 .collect(),
-            key_ids: self.secrets.iter().map(|it| it.key_id.clone()).collect(),
+            key_ids: self.secrets.iter().chain(&self.ensured).map(|it| it.key_id.clone()).collect(),
         }
     }
 
     pub(super) fn steps(self) -> Vec<Step> {
         let mut steps = Vec::new();
         steps.extend(self.lock_lanes());
+        if !self.idle.is_empty() {
+            steps.push(Step { sql: EXPECT_IDLE, values: bound![self.idle], answers: Answers::Nothing });
+        }
         if !self.checkpoints.is_empty() {
             let mut columns = (vec![], vec![], vec![], vec![], vec![]);
             for (hold, step, data) in self.checkpoints {
@@ -168,7 +189,9 @@ impl Sorted {
             let (works, lanes, owners, fences) = holds(self.yieldings.iter().map(|it| it.hold));
             let rests: Vec<i64> = self.yieldings.iter().map(|it| micros(it.rest)).collect();
             let spent: Vec<bool> = self.yieldings.iter().map(|it| it.attempt_spent).collect();
-            let values = bound![works, lanes, owners, fences, rests, spent];
+            let (names, datas): (Vec<Option<String>>, Vec<Option<Value>>) =
+                self.yieldings.into_iter().map(|it| it.checkpoint.unzip()).unzip();
+            let values = bound![works, lanes, owners, fences, rests, spent, names, datas];
             steps.push(Step { sql: YIELD, values, answers: Answers::Woken(0) });
         }
         for (sql, targets) in [(WITHDRAW, self.withdrawn), (WITHDRAW_LANES, self.withdrawn_lanes)] {
@@ -177,13 +200,17 @@ impl Sorted {
                 steps.push(Step { sql, values: bound![targets, results], answers: Answers::Woken(0) });
             }
         }
-        for (sql, works) in [(EXPEDITE, self.expedited), (REQUEST_CANCEL, self.cancelled)] {
+        for (sql, works) in
+            [(EXPEDITE, self.expedited), (REQUEST_CANCEL, self.cancelled), (DISCARD, self.discarded)]
+        {
             if !works.is_empty() {
                 steps.push(Step { sql, values: bound![works], answers: Answers::Woken(0) });
             }
         }
-        if !self.enqueued.is_empty() {
-            steps.push(enqueue_step(self.enqueued));
+        for (sql, works) in [(ENQUEUE, self.enqueued), (REVIVE, self.revived)] {
+            if !works.is_empty() {
+                steps.push(enqueue_step(sql, works));
+            }
         }
         if !(self.deleted.is_empty() && self.updated.is_empty() && self.created.is_empty()) {
             steps.push(documents_step(self.deleted, self.updated, self.created));
@@ -192,16 +219,10 @@ impl Sorted {
             let (owners, names): (Vec<Uuid>, Vec<String>) = self.dropped.into_iter().unzip();
             steps.push(Step { sql: DROP_SECRETS, values: bound![owners, names], answers: Answers::Nothing });
         }
-        if !self.secrets.is_empty() {
-            let mut columns = (vec![], vec![], vec![], vec![]);
-            for sealed in self.secrets {
-                columns.0.push(sealed.owner);
-                columns.1.push(sealed.name);
-                columns.2.push(sealed.bytes);
-                columns.3.push(sealed.key_id);
+        for (sql, secrets) in [(PUT_SECRETS, self.secrets), (ENSURE_SECRETS, self.ensured)] {
+            if !secrets.is_empty() {
+                steps.push(secrets_step(sql, secrets));
             }
-            let values = bound![columns.0, columns.1, columns.2, columns.3];
-            steps.push(Step { sql: PUT_SECRETS, values, answers: Answers::Nothing });
         }
         if !self.audit.is_empty() {
             steps.push(audit_step(self.audit));
@@ -213,6 +234,11 @@ impl Sorted {
                 values: bound![readers, positions],
                 answers: Answers::Nothing,
             });
+        }
+        if !self.recorded.is_empty() {
+            let (works, bodies, of_steps) = recorded(self.recorded);
+            let values = bound![works, bodies, of_steps];
+            steps.push(Step { sql: RECORD, values, answers: Answers::Nothing });
         }
         steps
     }
@@ -226,7 +252,10 @@ impl Sorted {
             self.withdrawn_lanes.is_empty(),
             self.expedited.is_empty(),
             self.cancelled.is_empty(),
+            self.discarded.is_empty(),
+            self.idle.is_empty(),
             self.enqueued.is_empty(),
+            self.revived.is_empty(),
         ];
         let used = verbs.into_iter().filter(|is_empty| !is_empty).count();
         // A hold locks a row of work, which comes behind the lanes.
@@ -238,10 +267,12 @@ impl Sorted {
             .iter()
             .map(|it| it.hold.lane)
             .chain(self.yieldings.iter().map(|it| it.hold.lane));
-        let lanes: Vec<Uuid> = held.chain(self.withdrawn_lanes.iter().map(|it| it.0)).collect();
+        let lanes: Vec<Uuid> =
+            held.chain(self.withdrawn_lanes.iter().map(|it| it.0)).chain(self.idle.iter().copied()).collect();
         let named = self.withdrawn.iter().map(|it| it.0).chain(self.expedited.iter().copied());
-        let works: Vec<Uuid> = named.chain(self.cancelled.iter().copied()).collect();
-        let fresh: Vec<Uuid> = self.enqueued.iter().map(|it| it.lane).collect();
+        let works: Vec<Uuid> =
+            named.chain(self.cancelled.iter().copied()).chain(self.discarded.iter().copied()).collect();
+        let fresh: Vec<Uuid> = self.enqueued.iter().chain(&self.revived).map(|it| it.lane).collect();
         Some(Step { sql: LOCK_LANES, values: bound![lanes, works, fresh], answers: Answers::Nothing })
     }
 }
@@ -265,9 +296,9 @@ fn complete_step(completions: Vec<Completion>, strict: bool) -> Step {
     Step { sql: COMPLETE, values, answers: Answers::Woken(1) }
 }
 
-fn enqueue_step(enqueued: Vec<NewWork>) -> Step {
+fn enqueue_step(sql: &'static str, enqueued: Vec<NewWork>) -> Step {
     let micros = |at: Option<jiff::Timestamp>| at.map(jiff::Timestamp::as_microsecond);
-    let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
+    let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
     for mut work in enqueued {
         work.budgets.sort();
         work.budgets.dedup();
@@ -279,10 +310,35 @@ fn enqueue_step(enqueued: Vec<NewWork>) -> Step {
         columns.5.push(micros(work.run_before));
         columns.6.push(work.priority);
         columns.7.push((!work.budgets.is_empty()).then(|| json!(work.budgets)));
+        columns.8.push(work.origin);
     }
-    let values =
-        bound![columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7];
-    Step { sql: ENQUEUE, values, answers: Answers::Nothing }
+    let values = bound![
+        columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7, columns.8
+    ];
+    Step { sql, values, answers: Answers::Nothing }
+}
+
+fn secrets_step(sql: &'static str, secrets: Vec<crate::Sealed>) -> Step {
+    let mut columns = (vec![], vec![], vec![], vec![]);
+    for sealed in secrets {
+        columns.0.push(sealed.owner);
+        columns.1.push(sealed.name);
+        columns.2.push(sealed.bytes);
+        columns.3.push(sealed.key_id);
+    }
+    let values = bound![columns.0, columns.1, columns.2, columns.3];
+    Step { sql, values, answers: Answers::Nothing }
+}
+
+/// Entries as three arrays.
+pub(super) fn recorded(entries: Vec<Recorded>) -> (Vec<Uuid>, Vec<Value>, Vec<bool>) {
+    let mut columns = (vec![], vec![], vec![]);
+    for entry in entries {
+        columns.0.push(entry.work);
+        columns.1.push(entry.body);
+        columns.2.push(entry.of_step);
+    }
+    columns
 }
 
 fn documents_step(

@@ -42,12 +42,17 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
             Write::WithdrawLane { lane, result } => session.withdraw_lane(lane, &result)?,
             Write::Expedite { work } => session.expedite(work)?,
             Write::RequestCancel { work } => session.request_cancel(work)?,
+            Write::Discard { work } => session.discard(work)?,
+            Write::ExpectIdle { lane } => session.expect_idle(lane)?,
             Write::Enqueue(work) => session.enqueue(&work)?,
+            Write::Revive(work) => session.revive(&work)?,
             Write::Create(document) => committed.etags.push((document.uuid, session.create(&document)?)),
             Write::Update(update) => committed.etags.push((update.uuid, session.update(&update)?)),
             Write::Delete { uuid, etag } => session.delete(uuid, etag)?,
-            Write::PutSecret(sealed) => session.put_secret(&sealed)?,
+            Write::PutSecret(sealed) => session.put_secret(&sealed, true)?,
+            Write::EnsureSecret(sealed) => session.put_secret(&sealed, false)?,
             Write::DropSecret { owner, name } => session.drop_secret(owner, &name)?,
+            Write::Record(recorded) => session.record(&recorded)?,
             Write::Audit(entry) => session.audit(&entry)?,
             Write::SavePosition { reader, position } => session.save_position(&reader, position)?,
         }
@@ -57,19 +62,21 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
 
 fn rank(write: &Write) -> u8 {
     match write {
-        Write::Guard(_) => 0,
+        Write::Guard(_) | Write::ExpectIdle { .. } => 0,
         Write::Checkpoint { .. } => 1,
         Write::Complete(_) | Write::Yield(_) => 2,
         Write::Withdraw { .. }
         | Write::WithdrawLane { .. }
         | Write::Expedite { .. }
-        | Write::RequestCancel { .. } => 3,
-        Write::Enqueue(_) => 4,
+        | Write::RequestCancel { .. }
+        | Write::Discard { .. } => 3,
+        Write::Enqueue(_) | Write::Revive(_) => 4,
         // A path that one document gives up may be taken by the next in the same transaction.
         Write::Delete { .. } => 5,
         Write::Create(_) | Write::Update(_) => 6,
-        Write::PutSecret(_) | Write::DropSecret { .. } => 7,
-        Write::Audit(_) | Write::SavePosition { .. } => 8,
+        Write::PutSecret(_) | Write::EnsureSecret(_) | Write::DropSecret { .. } => 7,
+        // Behind what they tell of.
+        Write::Record(_) | Write::Audit(_) | Write::SavePosition { .. } => 8,
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod budgets;
 mod commit;
+mod entries;
 mod fold;
 mod open;
 mod queue;

@@ -27,8 +27,10 @@ const LOOK_THROUGH_BYTES: u64 = 256 * 1024 * 1024;
 const APPLICATION_ID: i64 = 0x5368_7073; // "Shps"
 
 /// The schema of this engine.
-pub(crate) static MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "keel", sql: include_str!("../../migrations/sqlite/0001_keel.sql") }];
+pub(crate) static MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "keel", sql: include_str!("../../migrations/sqlite/0001_keel.sql") },
+    Migration { number: 2, name: "entries", sql: include_str!("../../migrations/sqlite/0002_entries.sql") },
+];
 
 /// Every file begins with this.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";

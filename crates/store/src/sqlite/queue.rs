@@ -15,9 +15,11 @@ use uuid::Uuid;
 
 use super::budgets::{Taken, keys};
 use super::commit::is_conflict;
+use super::entries::timed_out;
 use super::writer::Session;
 use super::{Sqlite, json_text, json_value, micros, time};
 use crate::StoreError;
+use crate::entries::Recorded;
 use crate::wake::Topic;
 use crate::work::{
     CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals, Yielding,
@@ -41,8 +43,18 @@ impl Sqlite {
 
     pub(crate) async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
         self.write(move |session| {
-            let fate = |done| if done { Fate::Done } else { Fate::Lost };
-            completions.iter().map(|completion| session.complete(completion).map(fate)).collect()
+            let mut fates = Vec::with_capacity(completions.len());
+            for mut completion in completions {
+                let entries = std::mem::take(&mut completion.entries);
+                let done = session.complete(&completion)?;
+                if done {
+                    for entry in entries {
+                        session.append(&Recorded::of(completion.hold.work, entry))?;
+                    }
+                }
+                fates.push(if done { Fate::Done } else { Fate::Lost });
+            }
+            Ok(fates)
         })
         .await
     }
@@ -124,14 +136,35 @@ struct Live {
 
 impl Session<'_> {
     pub(super) fn enqueue(&mut self, work: &NewWork) -> Result<(), StoreError> {
+        self.insert(work)?;
+        // What has ended does not begin again under the same id.
+        if self.connection.prepare_cached("select 1 from history where id = ?1")?.exists([work.id])? {
+            return Err(StoreError::Exists { kind: "work".to_owned(), id: work.id.to_string() });
+        }
+        Ok(())
+    }
+
+    /// Makes work pending again that its origin had withdrawn; what anybody else ended stays ended.
+    pub(super) fn revive(&mut self, work: &NewWork) -> Result<(), StoreError> {
+        self.insert(work)?;
+        let removed = self
+            .connection
+            .prepare_cached(
+                "delete from history where id = ?1 and state = 'Cancelled' and result ->> 'code' = 'Superseded'",
+            )?
+            .execute([work.id])?;
+        if removed == 1 { Ok(()) } else { Err(self.why_not_live(work.id, "Superseded")?) }
+    }
+
+    fn insert(&mut self, work: &NewWork) -> Result<(), StoreError> {
         let due = work.run_after.map_or(self.now, Timestamp::as_microsecond);
         let class = first_class(work.kind);
         let budgets = (!work.budgets.is_empty()).then(|| json!(work.budgets).to_string());
         let inserted = self
             .connection
             .prepare_cached(
-                "insert into work (id, lane, kind, class, run_after, due_at, run_before, priority, state, budgets, created, changed)
-                 values (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, 'Pending', ?8, ?9, ?9)",
+                "insert into work (id, lane, kind, class, run_after, due_at, run_before, priority, state, budgets, created, changed, origin)
+                 values (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, 'Pending', ?8, ?9, ?9, ?10)",
             )?
             .execute(params![
                 work.id,
@@ -142,15 +175,14 @@ impl Session<'_> {
                 work.run_before.map(Timestamp::as_microsecond),
                 work.priority,
                 budgets,
-                self.now
+                self.now,
+                work.origin
             ]);
-        let exists = || StoreError::Exists { kind: "work".to_owned(), id: work.id.to_string() };
         if let Err(error) = inserted {
-            return Err(if is_conflict(&error) { exists() } else { error.into() });
-        }
-        // What has ended does not begin again under the same id.
-        if self.connection.prepare_cached("select 1 from history where id = ?1")?.exists([work.id])? {
-            return Err(exists());
+            return Err(match is_conflict(&error) {
+                true => StoreError::Exists { kind: "work".to_owned(), id: work.id.to_string() },
+                false => error.into(),
+            });
         }
         self.connection
             .prepare_cached(
@@ -225,7 +257,9 @@ impl Session<'_> {
                      where lane = ?1 returning fence",
                 )?
                 .query_row(params![lane, owner, self.now + lease, first.id, kind.as_str()], |row| row.get(0))?;
-            claimed.push(self.start(Hold { work: first.id, lane, owner, fence }, kind, held, false)?);
+            let hold = Hold { work: first.id, lane, owner, fence };
+            let begun = self.start(hold, kind, held, Signals::default())?;
+            claimed.push(Claimed { first: first.fresh, ..begun });
         }
         for key in &touched {
             self.unpark(key)?;
@@ -239,7 +273,7 @@ impl Session<'_> {
         hold: Hold,
         kind: WorkKind,
         held: Option<String>,
-        taken_over: bool,
+        signals: Signals,
     ) -> Result<Claimed, StoreError> {
         let claimed = self
             .connection
@@ -260,7 +294,10 @@ impl Session<'_> {
             step,
             checkpoint: checkpoint.as_deref().map(json_value).transpose()?,
             run_after: time(run_after)?,
-            taken_over,
+            taken_over: false,
+            claimed_at: time(self.now)?,
+            first: false,
+            signals,
         })
     }
 
@@ -379,14 +416,17 @@ impl Session<'_> {
         let live = self.held_by(hold)?.ok_or(StoreError::LostLease { work: hold.work })?;
         self.connection
             .prepare_cached(
-                "update work set state = 'Pending', due_at = ?2, attempt = attempt - ?3, owner = null, held = null, changed = ?4
+                "update work set state = 'Pending', due_at = ?2, attempt = attempt - ?3, owner = null, held = null, changed = ?4,
+                   step = coalesce(?5, step), checkpoint = coalesce(?6, checkpoint)
                  where id = ?1",
             )?
             .execute(params![
                 hold.work,
                 self.now.saturating_add(micros(yielding.rest)),
                 i64::from(!yielding.attempt_spent),
-                self.now
+                self.now,
+                yielding.checkpoint.as_ref().map(|(step, _)| step),
+                yielding.checkpoint.as_ref().map(|(_, data)| json_text(data))
             ])?;
         self.feed(&live.kind, hold.work, 0, false)?;
         self.lower_budgets(live.held.as_deref())?;
@@ -409,12 +449,18 @@ impl Session<'_> {
             .collect::<Result<_, _>>()?;
         let mut taken = Vec::with_capacity(lost.len());
         for (lane, work) in lost {
-            let fence: i64 = self
+            let (fence, signals) = self
                 .connection
-                .prepare_cached("update lanes set owner = ?2, lease_until = ?3, fence = fence + 1 where lane = ?1 returning fence")?
-                .query_row(params![lane, owner, self.now + lease], |row| row.get(0))?;
+                .prepare_cached(
+                    "update lanes set owner = ?2, lease_until = ?3, fence = fence + 1 where lane = ?1
+                     returning fence, preempt, cancel",
+                )?
+                .query_row(params![lane, owner, self.now + lease], |row| {
+                    Ok((row.get(0)?, Signals { preempt: row.get(1)?, cancel: row.get(2)? }))
+                })?;
             let held = self.live(work)?.and_then(|live| live.held);
-            taken.push(self.start(Hold { work, lane, owner, fence }, kind, held, true)?);
+            let moved = self.start(Hold { work, lane, owner, fence }, kind, held, signals)?;
+            taken.push(Claimed { taken_over: true, ..moved });
         }
         Ok(taken)
     }
@@ -433,6 +479,7 @@ impl Session<'_> {
             .collect::<Result<_, _>>()?;
         for (work, kind) in pending {
             self.end(work, &kind, WorkState::Cancelled, result)?;
+            self.tell_end(work)?;
         }
         self.connection
             .prepare_cached("update lanes set cancel = 1 where lane = ?1 and owner is not null")?
@@ -463,6 +510,34 @@ impl Session<'_> {
             }
             Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "InProgress" }),
             None => Err(self.why_not_live(work, "InProgress")?),
+        }
+    }
+
+    /// Forgets work that does not run.
+    pub(super) fn discard(&mut self, work: Uuid) -> Result<(), StoreError> {
+        if let Some(live) = self.live(work)? {
+            if live.state == "InProgress" {
+                return Err(StoreError::WrongState { work, state: live.state, wanted: "ended" });
+            }
+            self.remove(work)?;
+            self.settle_if_free(live.lane)?;
+        }
+        self.connection.prepare_cached("delete from history where id = ?1")?.execute([work])?;
+        self.connection.prepare_cached("delete from entries where work = ?1")?.execute([work])?;
+        Ok(())
+    }
+
+    pub(super) fn expect_idle(&self, lane: Uuid) -> Result<(), StoreError> {
+        let running: Option<Uuid> = self
+            .connection
+            .prepare_cached("select running from lanes where lane = ?1 and running is not null")?
+            .query_row([lane], |row| row.get(0))
+            .optional()?;
+        match running {
+            Some(work) => {
+                Err(StoreError::WrongState { work, state: "InProgress".to_owned(), wanted: "ended" })
+            }
+            None => Ok(()),
         }
     }
 
@@ -515,12 +590,8 @@ impl Session<'_> {
     }
 
     pub(super) fn time_out(&mut self, work: Uuid, kind: &str) -> Result<(), StoreError> {
-        self.end(
-            work,
-            kind,
-            WorkState::TimedOut,
-            &json!({ "message": "its time to begin passed before its turn came" }),
-        )
+        self.end(work, kind, WorkState::TimedOut, &timed_out(self.now))?;
+        self.tell_end(work)
     }
 
     /// Moves work into the history.
@@ -528,11 +599,17 @@ impl Session<'_> {
         self.connection
             .prepare_cached(
                 "insert into history (id, lane, kind, class, run_after, run_before, priority, state, attempt, step, checkpoint,
-                   fence, owner, result, created, started, finished)
+                   fence, owner, result, created, started, finished, origin, budgets)
                  select id, lane, kind, class, run_after, run_before, priority, ?2, attempt, step, checkpoint,
-                   fence, owner, ?3, created, started, ?4 from work where id = ?1",
+                   fence, owner, ?3, created, started, ?4, origin, budgets from work where id = ?1",
             )?
             .execute(params![work, state.as_str(), json_text(result), self.now])?;
+        self.remove(work)?;
+        self.feed(kind, work, 0, false)
+    }
+
+    /// Takes work out of the queue.
+    fn remove(&mut self, work: Uuid) -> Result<(), StoreError> {
         let (pending, budgets): (bool, Option<String>) = self
             .connection
             .prepare_cached("delete from work where id = ?1 returning state = 'Pending', budgets")?
@@ -543,7 +620,7 @@ impl Session<'_> {
                 self.unpark(&key)?;
             }
         }
-        self.feed(kind, work, 0, false)
+        Ok(())
     }
 }
 

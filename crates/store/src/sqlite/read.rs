@@ -9,13 +9,14 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 use uuid::Uuid;
 
+use super::budgets::keys;
 use super::{Sqlite, json_value, micros, time};
 use crate::document::behind;
 use crate::engine::{AuditListing, AuditPlace, AuditRow};
 use crate::feed::{Change, FeedError, FeedPage, Position, Subject};
 use crate::keyring::Sealed;
 use crate::records::HealthSample;
-use crate::work::{Budget, LaneView, Signals, WorkView};
+use crate::work::{Budget, LaneView, QUEUE_LOOK, QueueView, Signals, WorkView};
 use crate::{Etag, Listing, StoreError, Stored};
 
 /// Where the sealer stands. Records are numbered in the order of `seq`, so all that it has to seal comes behind: an index
@@ -26,9 +27,10 @@ const LAST_SEALED: &str =
 const DOCUMENT: &str = "uuid, id, kind, parent, etag, generation, body, created, changed";
 const LIVE: &str =
     "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
-  created, started, null as finished, null as result";
+  created, started, null as finished, null as result, origin, budgets";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
-  created, started, finished, result";
+  created, started, finished, result, origin, budgets";
+const LANE: &str = "lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel";
 const AUDIT: &str = "seq, id, at, actor, action, target, reason, correlation, before, after, number, seal";
 
 impl Sqlite {
@@ -149,9 +151,73 @@ impl Sqlite {
 
     pub(crate) async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
         self.read(move |connection| {
-            let sql = "select lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel
-                       from lanes where lane = ?1";
-            one(connection, sql, [lane], lane_view)
+            one(connection, &format!("select {LANE} from lanes where lane = ?1"), [lane], lane_view)
+        })
+        .await
+    }
+
+    pub(crate) async fn lanes(&self, lanes: Vec<Uuid>) -> Result<Vec<LaneView>, StoreError> {
+        self.read(move |connection| {
+            let sql = format!("select {LANE} from lanes where lane = ?1");
+            let found: Result<Vec<_>, StoreError> =
+                lanes.iter().map(|lane| one(connection, &sql, [*lane], lane_view)).collect();
+            Ok(found?.into_iter().flatten().collect())
+        })
+        .await
+    }
+
+    pub(crate) async fn queue(&self, kind: WorkKind) -> Result<QueueView, StoreError> {
+        let now = self.now();
+        self.read(move |connection| {
+            let sql = "with due as (
+                  select head_at from (
+                    select head_at from lanes indexed by lanes_due
+                    where head_kind = ?1 and head_at <= ?2 and owner is null and parked_on is null order by head_at limit ?3)
+                  union all
+                  select head_at from (
+                    select head_at from lanes indexed by lanes_parked
+                    where parked_on is not null and head_kind = ?1 and head_at <= ?2 limit ?3))
+                select
+                  (select count(*) from due),
+                  (select count(*) from (select kind, state from work order by id limit ?3) where kind = ?1 and state = 'Pending'),
+                  (select count(*) from lanes where owner is not null and running_kind = ?1),
+                  (select min(head_at) from due where head_at > 0)";
+            let mut statement = connection.prepare_cached(sql)?;
+            let (due, pending, running, oldest) = statement
+                .query_row(params![kind.as_str(), now, QUEUE_LOOK], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, Option<i64>>(3)?))
+                })?;
+            Ok(QueueView { due, pending, running, oldest_due: oldest.map(time).transpose()? })
+        })
+        .await
+    }
+
+    pub(crate) async fn pending_of(
+        &self,
+        origin: &str,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        let origin = origin.to_owned();
+        self.read(move |connection| {
+            let sql = format!(
+                "select {LIVE} from work indexed by work_by_origin
+                 where origin = ?1 and id > ?2 and state = 'Pending' order by id limit ?3"
+            );
+            many(connection, &sql, params![origin, after.unwrap_or(Uuid::nil()), limit], work)
+        })
+        .await
+    }
+
+    pub(crate) async fn live(
+        &self,
+        kind: WorkKind,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        self.read(move |connection| {
+            let sql = format!("select {LIVE} from work where id > ?1 and kind = ?2 order by id limit ?3");
+            many(connection, &sql, params![after.unwrap_or(Uuid::nil()), kind.as_str(), limit], work)
         })
         .await
     }
@@ -344,7 +410,7 @@ impl Sqlite {
     }
 }
 
-fn one<T>(
+pub(super) fn one<T>(
     connection: &Connection,
     sql: &str,
     values: impl rusqlite::Params,
@@ -355,7 +421,7 @@ fn one<T>(
     rows.next()?.map(read).transpose()
 }
 
-fn many<T>(
+pub(super) fn many<T>(
     connection: &Connection,
     sql: &str,
     values: impl rusqlite::Params,
@@ -414,6 +480,8 @@ fn work(row: &Row<'_>) -> Result<WorkView, StoreError> {
         started: at(row.get(13)?)?,
         finished: at(row.get(14)?)?,
         result: json(row.get(15)?)?,
+        origin: row.get(16)?,
+        budgets: keys(row.get::<_, Option<String>>(17)?.as_deref())?,
     })
 }
 

@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use api::audit::AuditEntry;
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, params};
 use uuid::Uuid;
 
+use super::read::many;
 use super::writer::Session;
-use super::{Sqlite, json_text, micros};
+use super::{Sqlite, json_text, micros, time};
+use crate::document::behind;
 use crate::engine::{Sealing, Stale};
 use crate::keyring::Sealed;
 use crate::records::HealthSample;
 use crate::{Etag, Position, StoreError};
 
 impl Session<'_> {
-    pub(super) fn put_secret(&mut self, sealed: &Sealed) -> Result<(), StoreError> {
+    /// Stores a secret: in place of an earlier one, or (without `replace`) only if there is none.
+    pub(super) fn put_secret(&mut self, sealed: &Sealed, replace: bool) -> Result<(), StoreError> {
         let current: Option<String> = self
             .connection
             .prepare_cached("select value from meta where key = 'key_id'")?
@@ -29,9 +33,10 @@ impl Session<'_> {
         self.connection
             .prepare_cached(
                 "insert into secrets (owner, name, sealed, key_id, changed) values (?1, ?2, ?3, ?4, ?5)
-                 on conflict (owner, name) do update set sealed = excluded.sealed, key_id = excluded.key_id, changed = excluded.changed",
+                 on conflict (owner, name) do update set sealed = excluded.sealed, key_id = excluded.key_id, changed = excluded.changed
+                 where ?6",
             )?
-            .execute(params![sealed.owner, sealed.name, sealed.bytes, sealed.key_id, self.now])?;
+            .execute(params![sealed.owner, sealed.name, sealed.bytes, sealed.key_id, self.now, replace])?;
         Ok(())
     }
 
@@ -177,6 +182,18 @@ impl Sqlite {
                 )?
                 .query_row(params![name, owner, session.now, session.now + micros(lease)], |row| row.get(0))
                 .optional()?)
+        })
+        .await
+    }
+
+    pub(crate) async fn leases(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
+        let (prefix, now) = (prefix.to_owned(), self.now());
+        self.read(move |connection| {
+            let sql = "select name, lease_until from leases
+                       where name >= ?1 and name < ?2 and owner is not null and lease_until >= ?3 order by name";
+            many(connection, sql, params![prefix, behind(&prefix), now], |row| {
+                Ok((row.get(0)?, time(row.get(1)?)?))
+            })
         })
         .await
     }

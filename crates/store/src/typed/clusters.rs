@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{By, Collection, Versioned, Wish};
 use crate::store::Store;
-use crate::transaction::Transaction;
+use crate::transaction::{Transaction, Write};
 use crate::work::NewWork;
 use crate::{Etag, StoreError};
 
@@ -96,18 +96,12 @@ impl<'a> Clusters<'a> {
     /// Forgets an imported cluster, with its kubeconfig and what was still to be done on it; touches nothing else.
     /// Refused while work runs on it.
     pub async fn forget(&self, read: &Versioned<Cluster>, by: &By) -> Result<(), StoreError> {
-        if let Some(running) = self.store.lane(read.uuid).await?.and_then(|lane| lane.running) {
-            return Err(StoreError::WrongState {
-                work: running,
-                state: "InProgress".to_owned(),
-                wanted: "ended",
-            });
-        }
-        let result = json!({ "message": "the cluster was forgotten" });
-        self.store
-            .commit(Transaction::new().remove(read, by).withdraw_lane(read.uuid, result))
-            .await
-            .map(drop)
+        let result = json!({ "code": "ClusterGone", "message": "the cluster was forgotten" });
+        let transaction = Transaction::new()
+            .with(Write::ExpectIdle { lane: read.uuid })
+            .remove(read, by)
+            .withdraw_lane(read.uuid, result);
+        self.store.commit(transaction).await.map(drop)
     }
 
     /// A cluster's kubeconfig.

@@ -1,17 +1,28 @@
 //! Maintenance manifests: what was asked, and how its work fares.
+//!
+//! Whatever is done to one is told in its log of entries, in the transaction in which it is done.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use api::admin::{Entry, EntryEvent};
 use api::doc::{Document as _, Manifest};
-use api::work::WorkKind;
+use api::work::{WorkKind, WorkState};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{By, Documents, PageToken, Selection, Versioned};
 use crate::StoreError;
 use crate::store::Store;
-use crate::transaction::Transaction;
+use crate::transaction::{DocumentUpdate, Transaction, Write};
 use crate::work::{NewWork, WorkView};
+
+/// So many manifests are made, brought back or withdrawn in one transaction.
+const BLOCK: usize = 500;
+/// So often a block is tried as a whole when others change what it is about; then its members are tried one by one.
+const TRIES: usize = 5;
+/// What a schedule's withdrawal leaves as its code; only such work is brought back.
+const SUPERSEDED: &str = "Superseded";
 
 /// A manifest and its work.
 #[derive(Debug, Clone)]
@@ -46,6 +57,17 @@ pub enum Cancelled {
     Asked,
 }
 
+/// What became of a manifest that should be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ensured {
+    /// It was not there, and is now.
+    Created,
+    /// It was there: pending, running or ended. Also one that was deleted lately.
+    Existed,
+    /// Its schedule had withdrawn it; it is pending again, as it is wanted now.
+    Revived,
+}
+
 impl<'a> Manifests<'a> {
     pub(super) fn new(store: &'a Store) -> Manifests<'a> {
         Manifests { store, documents: store.documents() }
@@ -55,16 +77,145 @@ impl<'a> Manifests<'a> {
     pub async fn create(&self, manifests: &[(Manifest, Vec<String>)], by: &By) -> Result<(), StoreError> {
         let mut transaction = Transaction::new();
         for (manifest, budgets) in manifests {
-            let work = NewWork {
-                run_after: Some(manifest.run_after),
-                run_before: Some(manifest.run_before),
-                priority: manifest.priority,
-                budgets: budgets.clone(),
-                ..NewWork::new(manifest.id, manifest.cluster, WorkKind::Manifest)
-            };
-            transaction = transaction.create(manifest.id, manifest, by)?.enqueue(work);
+            transaction = created(transaction, manifest, budgets, by)?;
         }
         self.store.commit(transaction).await.map(drop)
+    }
+
+    /// Makes sure that these manifests are there: creates those that are absent and brings back those that their
+    /// schedule had withdrawn, with the window, priority and parameters that they are given now. All others are left
+    /// as they are; so a slot that a person cancelled stays cancelled. What became of each, in the same order.
+    ///
+    /// Whoever else does the same at the same time, each manifest is made once.
+    pub async fn ensure(
+        &self,
+        manifests: &[(Manifest, Vec<String>)],
+        by: &By,
+    ) -> Result<Vec<Ensured>, StoreError> {
+        let mut ensured = Vec::with_capacity(manifests.len());
+        for block in manifests.chunks(BLOCK) {
+            ensured.extend(self.ensure_block(block, by).await?);
+        }
+        Ok(ensured)
+    }
+
+    async fn ensure_block(
+        &self,
+        block: &[(Manifest, Vec<String>)],
+        by: &By,
+    ) -> Result<Vec<Ensured>, StoreError> {
+        for _ in 0..TRIES {
+            match self.ensure_at_once(block, by).await {
+                Err(error) if is_overtaken(&error) => {}
+                outcome => return outcome,
+            }
+        }
+        let mut ensured = Vec::with_capacity(block.len());
+        for one in block.chunks(1) {
+            let mut outcome = self.ensure_at_once(one, by).await;
+            for _ in 1..TRIES {
+                match outcome {
+                    Err(ref error) if is_overtaken(error) => outcome = self.ensure_at_once(one, by).await,
+                    _ => break,
+                }
+            }
+            ensured.extend(match outcome {
+                // Neither there nor to be made: its path is free, but a deleted one still has its identity.
+                Err(StoreError::Exists { .. }) => vec![Ensured::Existed],
+                outcome => outcome?,
+            });
+        }
+        Ok(ensured)
+    }
+
+    /// Looks what is there and writes what is missing; refused when somebody else did so in between.
+    async fn ensure_at_once(
+        &self,
+        block: &[(Manifest, Vec<String>)],
+        by: &By,
+    ) -> Result<Vec<Ensured>, StoreError> {
+        let ids: Vec<Uuid> = block.iter().map(|(manifest, _)| manifest.id).collect();
+        let documents = self.store.get_many(ids.clone()).await?;
+        let mut documents: HashMap<Uuid, _> = documents.into_iter().map(|it| (it.uuid, it)).collect();
+        let works: HashMap<Uuid, WorkView> =
+            self.store.works(ids).await?.into_iter().map(|it| (it.id, it)).collect();
+        let (mut transaction, mut ensured) = (Transaction::new(), Vec::with_capacity(block.len()));
+        let mut seen = HashSet::new();
+        for (manifest, budgets) in block {
+            let (document, work) = (documents.remove(&manifest.id), works.get(&manifest.id));
+            let became = match (document, work) {
+                _ if !seen.insert(manifest.id) => Ensured::Existed,
+                (None, None) => {
+                    transaction = created(transaction, manifest, budgets, by)?;
+                    Ensured::Created
+                }
+                (Some(document), Some(work)) if is_superseded(work) => {
+                    transaction = revived(transaction, &Versioned::read(document)?, manifest, budgets, by)?;
+                    Ensured::Revived
+                }
+                _ => Ensured::Existed,
+            };
+            ensured.push(became);
+        }
+        if !transaction.is_empty() {
+            self.store.commit(transaction).await?;
+        }
+        Ok(ensured)
+    }
+
+    /// Cancels those of these manifests that are still pending, and leaves the others; which it cancelled. The
+    /// result's `code` and `message` are kept with each.
+    pub async fn withdraw(&self, ids: &[Uuid], result: Value, by: &By) -> Result<Vec<Uuid>, StoreError> {
+        let mut withdrawn = Vec::new();
+        for block in ids.chunks(BLOCK) {
+            withdrawn.extend(self.withdraw_block(block, &result, by).await?);
+        }
+        Ok(withdrawn)
+    }
+
+    async fn withdraw_block(&self, block: &[Uuid], result: &Value, by: &By) -> Result<Vec<Uuid>, StoreError> {
+        for _ in 0..TRIES {
+            match self.withdraw_at_once(block, result, by).await {
+                Err(StoreError::WrongState { .. } | StoreError::NoSuchWork { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        let mut withdrawn = Vec::new();
+        for one in block.chunks(1) {
+            match self.withdraw_at_once(one, result, by).await {
+                Err(StoreError::WrongState { .. } | StoreError::NoSuchWork { .. }) => {}
+                outcome => withdrawn.extend(outcome?),
+            }
+        }
+        Ok(withdrawn)
+    }
+
+    async fn withdraw_at_once(
+        &self,
+        block: &[Uuid],
+        result: &Value,
+        by: &By,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let mut pending = self.store.works(block.to_vec()).await?;
+        pending.retain(|work| work.kind == WorkKind::Manifest && work.state == WorkState::Pending);
+        let mut transaction = Transaction::new();
+        for work in &pending {
+            let message = result["message"].as_str().or(reason(by));
+            let entry = Entry {
+                from: Some(WorkState::Pending),
+                to: Some(WorkState::Cancelled),
+                message: message.map(str::to_owned),
+                ..told(EntryEvent::Finished, work.attempt, by)
+            };
+            transaction = transaction
+                .withdraw(work.id, result.clone())
+                .record(work.id, entry)
+                .audit(by.entry("manifest.withdraw", &path(work.id), None, None));
+        }
+        if !transaction.is_empty() {
+            self.store.commit(transaction).await?;
+        }
+        Ok(pending.into_iter().map(|work| work.id).collect())
     }
 
     /// A manifest and its work.
@@ -94,18 +245,29 @@ impl<'a> Manifests<'a> {
 
     /// Cancels a manifest that is pending, or asks for the end of one that runs.
     pub async fn cancel(&self, read: &Versioned<Manifest>, by: &By) -> Result<Cancelled, StoreError> {
-        let entry = by.entry("manifest.cancel", &read.document.path(), None, None);
-        let result = json!({ "message": "cancelled", "by": by.actor, "reason": by.reason });
+        let audit = by.entry("manifest.cancel", &read.document.path(), None, None);
+        let mut result = json!({ "code": "Cancelled", "message": "cancelled", "by": by.actor });
+        if let Some(reason) = reason(by) {
+            result["reason"] = reason.into();
+        }
         // It may begin, or be given back, between two looks; three turns are more than any such dance.
         let mut refusal = StoreError::NoSuchWork { work: read.uuid };
         for _ in 0..3 {
-            let withdraw = Transaction::new().withdraw(read.uuid, result.clone()).audit(entry.clone());
-            match self.store.commit(withdraw).await {
+            let attempt = self.store.work(read.uuid).await?.map_or(0, |work| work.attempt);
+            let ended = Entry {
+                from: Some(WorkState::Pending),
+                to: Some(WorkState::Cancelled),
+                ..told(EntryEvent::Finished, attempt, by)
+            };
+            let withdraw = Transaction::new().withdraw(read.uuid, result.clone()).record(read.uuid, ended);
+            match self.store.commit(withdraw.audit(audit.clone())).await {
                 Ok(_) => return Ok(Cancelled::AtOnce),
                 Err(StoreError::WrongState { state, .. }) if state == "InProgress" => {}
                 Err(other) => return Err(other),
             }
-            match self.store.commit(Transaction::new().request_cancel(read.uuid).audit(entry.clone())).await {
+            let asked = told(EntryEvent::CancelRequested, attempt, by);
+            let ask = Transaction::new().request_cancel(read.uuid).record(read.uuid, asked);
+            match self.store.commit(ask.audit(audit.clone())).await {
                 Ok(_) => return Ok(Cancelled::Asked),
                 Err(other @ StoreError::WrongState { .. }) => refusal = other,
                 Err(other) => return Err(other),
@@ -116,7 +278,102 @@ impl<'a> Manifests<'a> {
 
     /// Makes a pending manifest the next of its cluster.
     pub async fn expedite(&self, read: &Versioned<Manifest>, by: &By) -> Result<(), StoreError> {
-        let entry = by.entry("manifest.expedite", &read.document.path(), None, Some(&Value::from(0)));
-        self.store.commit(Transaction::new().expedite(read.uuid).audit(entry)).await.map(drop)
+        let audit = by.entry("manifest.expedite", &read.document.path(), None, Some(&Value::from(0)));
+        let attempt = self.store.work(read.uuid).await?.map_or(0, |work| work.attempt);
+        let entry = told(EntryEvent::Expedited, attempt, by);
+        let transaction = Transaction::new().expedite(read.uuid).record(read.uuid, entry).audit(audit);
+        self.store.commit(transaction).await.map(drop)
     }
+
+    /// Removes a manifest with its work and all that was told of it. Refused while it runs.
+    pub async fn delete(&self, read: &Versioned<Manifest>, by: &By) -> Result<(), StoreError> {
+        let discard = Write::Discard { work: read.uuid };
+        self.store.commit(Transaction::new().with(discard).remove(read, by)).await.map(drop)
+    }
+}
+
+fn created(
+    transaction: Transaction,
+    manifest: &Manifest,
+    budgets: &[String],
+    by: &By,
+) -> Result<Transaction, StoreError> {
+    let entry = Entry { to: Some(WorkState::Pending), ..told(EntryEvent::Created, 0, by) };
+    Ok(transaction
+        .create(manifest.id, manifest, by)?
+        .enqueue(work_of(manifest, budgets))
+        .record(manifest.id, entry))
+}
+
+fn revived(
+    transaction: Transaction,
+    read: &Versioned<Manifest>,
+    wanted: &Manifest,
+    budgets: &[String],
+    by: &By,
+) -> Result<Transaction, StoreError> {
+    let entry = Entry {
+        from: Some(WorkState::Cancelled),
+        to: Some(WorkState::Pending),
+        ..told(EntryEvent::Revived, 0, by)
+    };
+    let body = read.body_of(wanted)?;
+    let audit = by.entry("manifest.revive", &wanted.path(), Some(&read.raw), Some(&body));
+    let transaction =
+        transaction.with(Write::Revive(work_of(wanted, budgets))).record(wanted.id, entry).audit(audit);
+    Ok(match body == read.raw {
+        true => transaction,
+        false => transaction.with(Write::Update(DocumentUpdate {
+            uuid: read.uuid,
+            etag: read.etag,
+            body,
+            desired: true,
+            unique_keys: None,
+        })),
+    })
+}
+
+fn work_of(manifest: &Manifest, budgets: &[String]) -> NewWork {
+    NewWork {
+        run_after: Some(manifest.run_after),
+        run_before: Some(manifest.run_before),
+        priority: manifest.priority,
+        budgets: budgets.to_vec(),
+        origin: manifest.created_by_schedule.as_ref().map(ToString::to_string),
+        ..NewWork::new(manifest.id, manifest.cluster, WorkKind::Manifest)
+    }
+}
+
+/// An entry of what somebody did; its time is the store's.
+fn told(event: EntryEvent, attempt: i32, by: &By) -> Entry {
+    Entry {
+        message: reason(by).map(str::to_owned),
+        correlation_id: by.correlation_id,
+        ..Entry::new(Timestamp::UNIX_EPOCH, event, by.actor.clone(), attempt)
+    }
+}
+
+fn reason(by: &By) -> Option<&str> {
+    Some(by.reason.as_str()).filter(|reason| !reason.is_empty())
+}
+
+fn is_superseded(work: &WorkView) -> bool {
+    work.state == WorkState::Cancelled
+        && work.result.as_ref().is_some_and(|result| result["code"] == SUPERSEDED)
+}
+
+/// Whether a write was refused because somebody else changed what it was about.
+fn is_overtaken(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Exists { .. }
+            | StoreError::Changed { .. }
+            | StoreError::Gone { .. }
+            | StoreError::WrongState { .. }
+            | StoreError::NoSuchWork { .. }
+    )
+}
+
+fn path(id: Uuid) -> String {
+    format!("/maintenancemanifests/{id}")
 }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 pub use billing::BillingRecords;
 pub use clusters::{Clusters, KUBECONFIG};
-pub use manifests::{Cancelled, ManifestView, Manifests};
+pub use manifests::{Cancelled, Ensured, ManifestView, Manifests};
 pub use operations::{ClusterEnd, OperationView, Operations};
 
 use crate::merge::overlay;

@@ -39,7 +39,7 @@ async fn is_refused(store: &Store, dead: Hold) {
     let late = [
         Transaction::new().guard(dead),
         Transaction::new().complete(done(dead)),
-        Transaction::new().hand_back(Yielding { hold: dead, rest: Duration::ZERO, attempt_spent: true }),
+        Transaction::new().hand_back(Yielding::new(dead, Duration::ZERO, true)),
         Transaction::new().checkpoint(dead, "late", json!(0)).enqueue(manifest(dead.lane)),
     ];
     for late in late {

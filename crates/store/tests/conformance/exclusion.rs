@@ -131,10 +131,7 @@ async fn claimer(store: Store, kind: WorkKind, witness: Arc<Witness>, over: Arc<
                 witness.checkpointed(&it, asked, signals.preempt);
                 if signals.preempt {
                     witness.leaves(&it);
-                    store
-                        .hand_back(Yielding { hold: it.hold, rest: Duration::ZERO, attempt_spent: false })
-                        .await
-                        .unwrap();
+                    store.hand_back(Yielding::new(it.hold, Duration::ZERO, false)).await.unwrap();
                     continue 'work;
                 }
             }

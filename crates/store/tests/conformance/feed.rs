@@ -197,14 +197,14 @@ on_both_engines! {
         told("the claim is told").await;
         store.checkpoint(claimed[0].hold, "one", json!({})).await.unwrap();
         told("the checkpoint is told").await;
-        store.hand_back(Yielding { hold: claimed[0].hold, rest: Duration::ZERO, attempt_spent: true }).await.unwrap();
+        store.hand_back(Yielding::new(claimed[0].hold, Duration::ZERO, true)).await.unwrap();
         told("the yield is told").await;
         let old = store.claim_for(WorkKind::Manifest, 1, me, Duration::ZERO).await.unwrap();
         told("the second claim is told").await;
         let hold = store.take_over(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].hold;
         assert!(hold.fence > old[0].hold.fence);
         told("the take-over is told").await;
-        store.complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }]).await.unwrap();
+        store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
         told("the end is told").await;
     }
 }

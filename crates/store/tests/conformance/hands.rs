@@ -64,7 +64,7 @@ pub(crate) fn future(second: u64) -> Timestamp {
 
 /// The end of work that went well.
 pub(crate) fn done(hold: Hold) -> Completion {
-    Completion { hold, ending: Ending::Completed, result: json!({}) }
+    Completion::new(hold, Ending::Completed, json!({}))
 }
 
 /// Ends work that is held.
@@ -74,7 +74,7 @@ pub(crate) async fn finish(store: &Store, hold: Hold) {
 
 /// Gives work back for so long; the attempt counts.
 pub(crate) async fn rest(store: &Store, hold: Hold, rest: Duration) {
-    store.hand_back(Yielding { hold, rest, attempt_spent: true }).await.unwrap();
+    store.hand_back(Yielding::new(hold, rest, true)).await.unwrap();
 }
 
 /// Claims as a process with `slots` free slots does: until they are taken or nothing more is due. A lane whose

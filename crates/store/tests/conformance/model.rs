@@ -324,7 +324,7 @@ impl Model {
             }
             Event::Complete(index) => {
                 let Some(hold) = self.pick_hold(index) else { return };
-                let completion = Completion { hold, ending: Ending::Failed, result: json!({}) };
+                let completion = Completion::new(hold, Ending::Failed, json!({}));
                 let fates = self.store.complete(vec![completion.clone(), completion]).await.unwrap();
                 let is_held = self.held(hold).is_some();
                 assert_eq!(fates, [if is_held { Fate::Done } else { Fate::Lost }, Fate::Lost]);
@@ -336,8 +336,7 @@ impl Model {
             Event::Yield { hold, rest, attempt_spent } => {
                 let Some(hold) = self.pick_hold(hold) else { return };
                 let rest = Duration::from_secs(u64::from(*rest));
-                let outcome =
-                    self.store.hand_back(Yielding { hold, rest, attempt_spent: *attempt_spent }).await;
+                let outcome = self.store.hand_back(Yielding::new(hold, rest, *attempt_spent)).await;
                 if self.held(hold).is_none() {
                     assert!(matches!(outcome, Err(StoreError::LostLease { .. })), "{outcome:?}");
                     return;

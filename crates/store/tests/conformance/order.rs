@@ -115,7 +115,7 @@ on_both_engines! {
         for (attempt_spent, attempt) in [(false, 1), (false, 1), (true, 1), (true, 2), (false, 3), (true, 3)] {
             let claimed = next(store, WorkKind::Manifest).await.unwrap();
             assert_eq!((claimed.attempt, claimed.taken_over), (attempt, false));
-            let yielding = Yielding { hold: claimed.hold, rest: Duration::ZERO, attempt_spent };
+            let yielding = Yielding::new(claimed.hold, Duration::ZERO, attempt_spent);
             store.hand_back(yielding.clone()).await.unwrap();
             assert!(matches!(store.hand_back(yielding).await, Err(StoreError::LostLease { .. })), "given back twice");
         }

@@ -87,7 +87,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
         assert_eq!((taken.step.as_deref(), taken.attempt), (Some("before the outage"), 2));
         assert!(matches!(store.checkpoint(hold, "late", json!({})).await, Err(StoreError::LostLease { .. })));
         assert!(store.renew(me, vec![hold.lane]).await.unwrap().is_empty());
-        let done = Completion { hold: taken.hold, ending: Ending::Completed, result: json!({}) };
+        let done = Completion::new(taken.hold, Ending::Completed, json!({}));
         second.complete(vec![done]).await.unwrap();
 
         // Killed, as when its host loses power, and killed again.
@@ -160,10 +160,7 @@ fn a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered() {
         load.answers(100).await;
         // The queue goes on where it was, under the same hold; the feed has everything, in order.
         store.checkpoint(hold, "on the standby", json!({})).await.unwrap();
-        store
-            .complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }])
-            .await
-            .unwrap();
+        store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
         assert_eq!(store.work(held.id).await.unwrap().unwrap().step.as_deref(), Some("on the standby"));
         load.settle(&store, BOUND).await;
         drop(standby);

@@ -44,7 +44,7 @@ async fn count(raw: &Raw, of: &str) -> usize {
 async fn finish(store: &Store, kind: WorkKind) {
     let claimed = store.claim(kind, 50, Uuid::new_v4()).await.unwrap();
     assert!(!claimed.is_empty());
-    let ended = |hold| Completion { hold, ending: Ending::Completed, result: json!({}) };
+    let ended = |hold| Completion::new(hold, Ending::Completed, json!({}));
     store.complete(claimed.iter().map(|it| ended(it.hold)).collect()).await.unwrap();
 }
 

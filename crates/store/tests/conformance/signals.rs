@@ -63,7 +63,7 @@ on_both_engines! {
             assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::Cancelled);
         }
         assert!(store.checkpoint(hold, "safe", json!(null)).await.unwrap().cancel);
-        let ending = Completion { hold, ending: Ending::Cancelled, result: json!({ "undone": true }) };
+        let ending = Completion::new(hold, Ending::Cancelled, json!({ "undone": true }));
         store.commit(Transaction::new().complete(ending)).await.unwrap();
         assert_eq!(work_off(store, WorkKind::Manifest).await, [other.id]);
         // What comes later starts with a clean slate; a lane that nobody knows is withdrawn as well.
@@ -96,7 +96,7 @@ on_both_engines! {
         tokio::time::timeout(SOON, woken.next()).await.expect("a holder that makes way is woken");
         store.commit(Transaction::new().request_cancel(hold.work)).await.unwrap();
         asked(Signals { preempt: true, cancel: true }).await;
-        store.hand_back(Yielding { hold, rest: Duration::ZERO, attempt_spent: false }).await.unwrap();
+        store.hand_back(Yielding::new(hold, Duration::ZERO, false)).await.unwrap();
         assert_eq!(store.lane(lane).await.unwrap().unwrap().signals, Signals::default());
     }
 }

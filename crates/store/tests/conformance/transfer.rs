@@ -68,12 +68,8 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
     let claimed = store.claim(WorkKind::Manifest, 10, Uuid::new_v4()).await.unwrap();
     let hold = |work: Uuid| claimed.iter().find(|it| it.hold.work == work).unwrap().hold;
     store.checkpoint(hold(works[0]), "step one", json!({ "n": [1, null, "x"] })).await.unwrap();
-    store
-        .hand_back(Yielding { hold: hold(works[1]), rest: Duration::from_secs(3600), attempt_spent: true })
-        .await
-        .unwrap();
-    let ending =
-        Completion { hold: hold(works[2]), ending: Ending::Failed, result: json!({ "message": "no" }) };
+    store.hand_back(Yielding::new(hold(works[1]), Duration::from_secs(3600), true)).await.unwrap();
+    let ending = Completion::new(hold(works[2]), Ending::Failed, json!({ "message": "no" }));
     store.complete(vec![ending]).await.unwrap();
     let sample = HealthSample {
         cluster: imported,

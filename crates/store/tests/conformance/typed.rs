@@ -208,7 +208,7 @@ on_both_engines! {
         let read = store.clusters().get(create.cluster).await.unwrap().unwrap();
         let ended = Operation { status: ProvisioningState::Succeeded, end_time: Some(Timestamp::UNIX_EPOCH), ..create.clone() };
         let done = Cluster { provisioning_state: ProvisioningState::Succeeded, operation: None, ..wanted.clone() };
-        let completion = Completion { hold, ending: Ending::Completed, result: json!({ "message": "made" }) };
+        let completion = Completion::new(hold, Ending::Completed, json!({ "message": "made" }));
         let finish = async |completion: Completion| {
             store.operations().finish(&view.operation, &ended, ClusterEnd::Becomes(&read, &done), completion, &me).await
         };
@@ -234,7 +234,7 @@ on_both_engines! {
         let read = store.clusters().get(create.cluster).await.unwrap().unwrap();
         assert_eq!(read.generation, 2);
         let operation = store.operations().get(update.id).await.unwrap().unwrap();
-        let completion = Completion { hold, ending: Ending::Completed, result: json!({}) };
+        let completion = Completion::new(hold, Ending::Completed, json!({}));
         store.operations().finish(&operation, &operation.document, ClusterEnd::Gone(&read), completion, &me).await.unwrap();
         assert!(store.clusters().get(create.cluster).await.unwrap().is_none());
         let view = store.manifests().view(pending.id).await.unwrap().unwrap();
@@ -276,7 +276,7 @@ on_both_engines! {
         let hold = claim(store, WorkKind::Manifest, uuid).await;
         let read = store.clusters().get(uuid).await.unwrap().unwrap();
         assert!(matches!(store.clusters().forget(&read, &by()).await, Err(StoreError::WrongState { .. })));
-        store.complete(vec![Completion { hold, ending: Ending::Completed, result: json!({}) }]).await.unwrap();
+        store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
         store.clusters().forget(&read, &by()).await.unwrap();
         assert!(store.clusters().kubeconfig(uuid).await.unwrap().is_none());
         let states: Vec<_> = store.manifests().of_cluster(uuid, None, 9).await.unwrap().0.iter().map(|it| it.work.as_ref().unwrap().state).collect();
@@ -320,12 +320,12 @@ on_both_engines! {
         // Running work is asked, pending work is cancelled at once, ended work can no longer be.
         assert_eq!(store.manifests().cancel(&read, &by()).await.unwrap(), Cancelled::Asked);
         assert!(store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
-        store.complete(vec![Completion { hold, ending: Ending::Cancelled, result: json!({}) }]).await.unwrap();
+        store.complete(vec![Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
         assert!(matches!(store.manifests().cancel(&read, &by()).await, Err(StoreError::WrongState { .. })));
         let waiting = store.manifests().get(manifests[1].0.id).await.unwrap().unwrap();
         assert_eq!(store.manifests().cancel(&waiting, &by()).await.unwrap(), Cancelled::AtOnce);
         let view = store.manifests().view(waiting.uuid).await.unwrap().unwrap().work.unwrap();
-        assert_eq!((view.state, view.result.unwrap()), (WorkState::Cancelled, json!({ "message": "cancelled", "by": "tester", "reason": "a test" })));
+        assert_eq!((view.state, view.result.unwrap()), (WorkState::Cancelled, json!({ "code": "Cancelled", "message": "cancelled", "by": "tester", "reason": "a test" })));
         let actions: Vec<String> = audited(store).await.into_iter().map(|it| it.record.entry.action).collect();
         assert_eq!(actions[..3], ["manifest.cancel", "manifest.cancel", "manifest.expedite"].map(str::to_owned));
     }

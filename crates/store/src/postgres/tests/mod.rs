@@ -135,7 +135,7 @@ fn update(uuid: Uuid, etag: Etag) -> Transaction {
 }
 
 fn ended(claimed: &Claimed) -> Completion {
-    Completion { hold: claimed.hold, ending: Ending::Completed, result: json!({"message": "done"}) }
+    Completion::new(claimed.hold, Ending::Completed, json!({"message": "done"}))
 }
 
 #[tokio::test]

@@ -39,12 +39,7 @@ async fn work_is_claimed_checkpointed_given_back_and_ended() {
     let renewed = bed.store.renew(claimed.hold.owner, vec![lane, Uuid::new_v4()], LEASE).await.unwrap();
     assert_eq!(renewed.len(), 1);
     assert!(renewed[0].signals.preempt);
-    bed.commit(Transaction::new().hand_back(Yielding {
-        hold: claimed.hold,
-        rest: Duration::ZERO,
-        attempt_spent: false,
-    }))
-    .await;
+    bed.commit(Transaction::new().hand_back(Yielding::new(claimed.hold, Duration::ZERO, false))).await;
     assert!(
         matches!(bed.refused(Transaction::new().guard(claimed.hold)).await, StoreError::LostLease { work: lost } if lost == work)
     );
@@ -194,12 +189,7 @@ async fn budgets_park_lanes_and_let_them_go_on() {
     assert!(bed.claim(WorkKind::Manifest).await.len() <= 1);
     bed.sound().await;
     bed.store.set_budget("region/a".to_owned(), Some(0), None).await.unwrap();
-    bed.commit(Transaction::new().hand_back(Yielding {
-        hold: claimed[0].hold,
-        rest: Duration::ZERO,
-        attempt_spent: true,
-    }))
-    .await;
+    bed.commit(Transaction::new().hand_back(Yielding::new(claimed[0].hold, Duration::ZERO, true))).await;
     bed.sound().await;
     bed.store.set_budget("region/a".to_owned(), Some(9), None).await.unwrap();
     assert!(!bed.claim(WorkKind::Manifest).await.is_empty());
@@ -335,7 +325,7 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
                     match n % 4 {
                         0 => {
                             busy.lock().unwrap().remove(&lane);
-                            let back = Yielding { hold: it.hold, rest: Duration::ZERO, attempt_spent: false };
+                            let back = Yielding::new(it.hold, Duration::ZERO, false);
                             let next = NewWork::new(
                                 Uuid::new_v4(),
                                 lanes[(n + round) % lanes.len()],

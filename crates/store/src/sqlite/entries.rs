@@ -1,0 +1,101 @@
+//! What is told of work, on SQLite: one row an entry, numbered within its work.
+
+use api::admin::Entry;
+use jiff::Timestamp;
+use rusqlite::params;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::read::{many, one};
+use super::writer::Session;
+use super::{Sqlite, json_text, json_value, time};
+use crate::StoreError;
+use crate::entries::{self, ENTRIES_MAX, Recorded};
+
+impl Sqlite {
+    pub(crate) async fn entries(
+        &self,
+        work: Uuid,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, Entry)>, StoreError> {
+        self.read(move |connection| {
+            let sql =
+                "select number, at, body from entries where work = ?1 and number > ?2 order by number limit ?3";
+            many(connection, sql, params![work, after, limit], |row| {
+                let body = json_value(&row.get::<_, String>(2)?)?;
+                Ok((row.get(0)?, entries::read(time(row.get(1)?)?, &body)?))
+            })
+        })
+        .await
+    }
+
+    pub(crate) async fn entries_dropped(&self, work: Uuid) -> Result<u64, StoreError> {
+        self.read(move |connection| {
+            let sql = "select body ->> 'dropped' from entries where work = ?1 and number = 0";
+            Ok(one(connection, sql, [work], |row| Ok(row.get(0)?))?.unwrap_or(0))
+        })
+        .await
+    }
+}
+
+impl Session<'_> {
+    /// Tells something of work that is there, live or ended.
+    pub(super) fn record(&mut self, recorded: &Recorded) -> Result<(), StoreError> {
+        let known = self
+            .connection
+            .prepare_cached(
+                "select 1 where exists (select 1 from work where id = ?1) or exists (select 1 from history where id = ?1)",
+            )?
+            .exists([recorded.work])?;
+        if !known {
+            return Err(StoreError::NoSuchWork { work: recorded.work });
+        }
+        self.append(recorded)
+    }
+
+    /// Puts an entry behind the others; one of a step, in a log that is full, is only counted.
+    pub(super) fn append(&mut self, recorded: &Recorded) -> Result<(), StoreError> {
+        let last: i64 = self
+            .connection
+            .prepare_cached("select coalesce(max(number), 0) from entries where work = ?1")?
+            .query_row([recorded.work], |row| row.get(0))?;
+        if recorded.of_step && last >= ENTRIES_MAX {
+            self.connection
+                .prepare_cached(
+                    "insert into entries (work, number, at, body) values (?1, 0, ?2, '{\"dropped\":1}')
+                     on conflict (work, number) do update
+                     set at = excluded.at, body = json_object('dropped', (body ->> 'dropped') + 1)",
+                )?
+                .execute(params![recorded.work, self.now])?;
+            return Ok(());
+        }
+        self.connection
+            .prepare_cached("insert into entries (work, number, at, body) values (?1, ?2, ?3, ?4)")?
+            .execute(params![recorded.work, last + 1, self.now, json_text(&recorded.body)])?;
+        Ok(())
+    }
+
+    /// Tells of an end that no holder tells of.
+    pub(super) fn tell_end(&mut self, work: Uuid) -> Result<(), StoreError> {
+        let (state, attempt, result): (String, i64, Option<String>) = self
+            .connection
+            .prepare_cached("select state, attempt, result from history where id = ?1")?
+            .query_row([work], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let result = result.as_deref().map(json_value).transpose()?.unwrap_or(Value::Null);
+        let mut body = json!({
+            "time": time(self.now)?, "event": "finished", "actor": "service:store", "attempt": attempt,
+            "from": "Pending", "to": state,
+        });
+        if let Some(message) = result["message"].as_str() {
+            body["message"] = message.into();
+        }
+        self.append(&Recorded { work, body, of_step: false })
+    }
+}
+
+/// What is remembered of work whose time to begin passed.
+pub(super) fn timed_out(now: i64) -> Value {
+    let at = Timestamp::from_second(now.div_euclid(1_000_000)).unwrap_or_default();
+    json!({ "code": "TimedOut", "message": format!("timed out at {at}") })
+}
