@@ -10,4 +10,5 @@ pub mod doc;
 pub mod duration;
 pub mod error;
 pub mod secret;
+pub mod selector;
 pub mod work;

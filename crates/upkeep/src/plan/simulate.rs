@@ -268,14 +268,7 @@ impl State {
             Held::Nothing => Held::Slots,
             held => held,
         };
-        self.placed.push(Placed {
-            lane,
-            piece,
-            start,
-            end: end.unwrap_or(start),
-            runs: end.is_some(),
-            held,
-        });
+        self.placed.push(Placed { lane, piece, start, end: end.unwrap_or(start), runs: end.is_some(), held });
         if end.is_some() {
             queue.held = Held::Nothing;
         }

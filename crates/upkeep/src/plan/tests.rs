@@ -48,8 +48,11 @@ fn a_cluster_runs_one_piece_after_another_by_due_time_priority_and_id() {
 #[test]
 fn what_cannot_begin_in_its_window_is_a_miss_and_lets_the_next_one_go() {
     let narrow = Piece { before: 12, ..piece(2, 10, 5) };
-    let world =
-        World { lanes: vec![lane(1, vec![piece(1, 0, 20), narrow, piece(3, 15, 5)])], budgets: vec![], slots: 1 };
+    let world = World {
+        lanes: vec![lane(1, vec![piece(1, 0, 20), narrow, piece(3, 15, 5)])],
+        budgets: vec![],
+        slots: 1,
+    };
     let expected =
         [(1, 0, 20, true, Held::Nothing), (2, 12, 12, false, Held::Lane), (3, 20, 25, true, Held::Lane)];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
