@@ -66,7 +66,13 @@ where
         headers: parts.headers,
         cluster: &cluster,
     };
-    Ok(answer(&asked, parts.uri.path(), body).await.unwrap_or_else(|failure| refusal(&failure)))
+    let mut body = Box::pin(body);
+    let answer = answer(&asked, parts.uri.path(), body.as_mut()).await;
+    // What was refused by its path alone has a body too; read to its end, it does not cost its sender the connection.
+    if !body.is_end_stream() {
+        decode::pass_over(body.as_mut()).await;
+    }
+    Ok(answer.unwrap_or_else(|failure| refusal(&failure)))
 }
 
 fn user_of(cluster: &Shared, proof: &Credentials, headers: &HeaderMap) -> Option<User> {
@@ -212,4 +218,36 @@ pub(super) fn refusal(failure: &Failure) -> Response<Body> {
 /// Whether the caller can take the plain form of an answer.
 pub(super) fn expect_json(asked: &Asked<'_>) -> Outcome<()> {
     negotiate::any(&asked.headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::{StreamExt, stream};
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
+    use super::*;
+    use crate::cluster::{Cluster, Options};
+
+    /// A connection whose next request would begin in the middle of an unread body has to be closed.
+    #[tokio::test]
+    async fn the_body_of_a_request_that_is_refused_by_its_path_is_read_to_its_end() {
+        let cluster = Cluster::start("test", Options::default()).await.unwrap();
+        for path in ["/nowhere", "/apis/nobody.example/v1/things", "/version"] {
+            let (told, end) = tokio::sync::oneshot::channel();
+            let first = stream::once(async { Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{}"))) });
+            let last = stream::once(async move {
+                let _ = told.send(());
+                Ok(Frame::data(Bytes::new()))
+            });
+            let body = StreamBody::new(first.chain(last));
+            let request = Request::builder().method("POST").uri(path).body(body).unwrap();
+            let proof = Credentials { certificate: Some(User::admin()) };
+            let response = handle(cluster.shared(), proof, request).await.unwrap();
+            assert!(response.status().is_client_error(), "{path}: {}", response.status());
+            end.await.unwrap();
+        }
+    }
 }
