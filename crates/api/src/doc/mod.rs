@@ -11,6 +11,7 @@ mod operation;
 mod schedule;
 mod subscription;
 mod task;
+mod task_stats;
 mod version;
 
 pub use billing::Billing;
@@ -20,6 +21,7 @@ pub use operation::{Operation, OperationError, Verb};
 pub use schedule::{MissedPolicy, Schedule, ScheduleState, SpreadBy};
 pub use subscription::{Subscription, SubscriptionState};
 pub use task::Task;
+pub use task_stats::TaskStats;
 pub use version::Version;
 
 use serde::Serialize;
