@@ -57,6 +57,12 @@ pub struct Undoing {
     /// Why, in a sentence.
     #[serde(default)]
     pub message: String,
+    /// Who asked for it, when somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// In whose words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The step that was in hand, whose effects are taken back first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
@@ -102,6 +108,23 @@ pub enum WaitingCode {
     /// Something that another release knows of.
     #[serde(other)]
     Other,
+}
+
+impl Undoing {
+    /// Nothing is taken back yet.
+    pub fn new(ending: Ending, code: impl Into<String>, message: impl Into<String>) -> Undoing {
+        Undoing {
+            ending,
+            code: code.into(),
+            message: message.into(),
+            by: None,
+            reason: None,
+            step: None,
+            settled: Vec::new(),
+            undone: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
 }
 
 impl WaitingCode {

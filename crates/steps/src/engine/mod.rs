@@ -1,11 +1,25 @@
 //! The engine: it walks a plan for whoever holds the work, and leaves every outcome in the store under the fence.
 
+mod control;
+mod decide;
 mod error;
 mod journal;
+mod ledger;
 mod plan;
+mod run;
+mod step;
+pub mod trial;
+mod undo;
 
+#[cfg(test)]
+mod tests;
+
+pub use control::Control;
+pub use decide::{ATTEMPTS_MAX, Verdict, back_off, next_try, park, verdict};
 pub use error::{StepError, StepErrorKind};
 pub use journal::{Done, Journal, Undoing, Waiting, WaitingCode};
 pub use plan::{
-    Body, LOOK_EVERY, Look, Outcome, PLAN_TIME, Plan, Retry, STEP_TIME, Step, StepContext, Teller, Undo,
+    ActionBody, Body, LOOK_EVERY, Look, LookBody, Outcome, PLAN_TIME, Plan, Retry, STEP_TIME, Step,
+    StepContext, Teller, Undo, UndoBody,
 };
+pub use run::{Ended, Order, Refusal, refuse, run};

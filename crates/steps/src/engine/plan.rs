@@ -1,7 +1,6 @@
 //! A plan: named steps in order, each of which makes one thing true and can be run again at any moment.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,16 +59,24 @@ impl Default for Retry {
     }
 }
 
+/// Makes something true.
+pub type ActionBody<C> = Box<dyn Fn(Arc<C>, StepContext) -> Future<Outcome> + Send + Sync>;
+/// Looks whether something is true.
+pub type LookBody<C> = Box<dyn Fn(Arc<C>, StepContext) -> Future<Look> + Send + Sync>;
+/// Takes back what a step did.
+pub type UndoBody<C> = Box<dyn Fn(Arc<C>, StepContext, Value) -> Future<Option<String>> + Send + Sync>;
+type Future<T> = BoxFuture<'static, Result<T, StepError>>;
+
 /// What a step does. It is dropped when it takes too long or the work is cancelled; its undo then takes back what it did.
 pub enum Body<C> {
     /// Makes something true.
-    Action(Box<dyn Fn(Arc<C>, StepContext) -> BoxFuture<'static, Result<Outcome, StepError>> + Send + Sync>),
+    Action(ActionBody<C>),
     /// Waits for something to be true.
     Wait {
         /// How often it looks.
         every: Duration,
         /// Looks.
-        look: Box<dyn Fn(Arc<C>, StepContext) -> BoxFuture<'static, Result<Look, StepError>> + Send + Sync>,
+        look: LookBody<C>,
     },
 }
 
@@ -80,11 +87,7 @@ pub struct Undo<C> {
     pub timeout: Duration,
     /// Is given what the step left in [`Outcome::memory`], or null when it did not come to its end. The sentence says what
     /// was taken back; none when there was nothing to take back.
-    pub body: Box<
-        dyn Fn(Arc<C>, StepContext, Value) -> BoxFuture<'static, Result<Option<String>, StepError>>
-            + Send
-            + Sync,
-    >,
+    pub body: UndoBody<C>,
 }
 
 /// What an action leaves.
@@ -196,7 +199,7 @@ impl<C> Step<C> {
     pub fn action<F, Fut>(name: impl Into<String>, body: F) -> Step<C>
     where
         F: Fn(Arc<C>, StepContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Outcome, StepError>> + Send + 'static,
+        Fut: std::future::Future<Output = Result<Outcome, StepError>> + Send + 'static,
     {
         Step::of(name, Body::Action(Box::new(move |plan, step| Box::pin(body(plan, step)))))
     }
@@ -205,7 +208,7 @@ impl<C> Step<C> {
     pub fn wait<F, Fut>(name: impl Into<String>, timeout: Duration, look: F) -> Step<C>
     where
         F: Fn(Arc<C>, StepContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Look, StepError>> + Send + 'static,
+        Fut: std::future::Future<Output = Result<Look, StepError>> + Send + 'static,
     {
         let look = Box::new(move |plan, step| -> BoxFuture<'static, _> { Box::pin(look(plan, step)) });
         Step { timeout, ..Step::of(name, Body::Wait { every: LOOK_EVERY, look }) }
@@ -227,7 +230,7 @@ impl<C> Step<C> {
     pub fn undo<F, Fut>(mut self, body: F) -> Step<C>
     where
         F: Fn(Arc<C>, StepContext, Value) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Option<String>, StepError>> + Send + 'static,
+        Fut: std::future::Future<Output = Result<Option<String>, StepError>> + Send + 'static,
     {
         let body = Box::new(move |plan, step, memory| -> BoxFuture<'static, _> {
             Box::pin(body(plan, step, memory))

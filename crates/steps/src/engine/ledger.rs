@@ -1,0 +1,288 @@
+//! What a run has to tell and has not written yet, and how it is written: under the fence, with as few commits as will do.
+
+use std::time::Duration;
+
+use api::admin::{Entry, EntryEvent, StepProgress};
+use api::clock::SharedClock;
+use api::error::{Class, Classify as _};
+use api::work::{Ending, WorkState};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use store::{Claimed, Committed, Completion, Hold, Store, StoreError, Transaction, Yielding};
+
+use super::{Control, Journal, Outcome, StepError, Waiting, WaitingCode};
+
+/// The longest text of one entry: a log is cut to this from its end.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// The first pause before a refused write is said again; it doubles.
+const WRITE_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause before a refused write is said again.
+const WRITE_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The work is not ours any more, or nothing can be written of it: whoever meets this stops at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lost;
+
+/// What a run knows of its work and has to tell of it.
+pub(super) struct Ledger<'a> {
+    pub(super) store: &'a Store,
+    pub(super) hold: Hold,
+    pub(super) attempt: i32,
+    pub(super) control: Control,
+    pub(super) clock: SharedClock,
+    pub(super) journal: Journal,
+    /// Why the work rested before; forgotten once a step comes to its end.
+    pub(super) rested: Option<Waiting>,
+    actor: &'a str,
+    claimed_at: Timestamp,
+    /// Not yet written, in order.
+    unsaid: Vec<Entry>,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn open(
+        store: &'a Store,
+        claimed: &Claimed,
+        mut journal: Journal,
+        control: Control,
+        clock: SharedClock,
+        actor: &'a str,
+    ) -> Ledger<'a> {
+        let rested = journal.waiting.take();
+        let mut ledger = Ledger {
+            store,
+            hold: claimed.hold,
+            attempt: claimed.attempt,
+            control,
+            clock,
+            journal,
+            rested,
+            actor,
+            claimed_at: claimed.claimed_at,
+            unsaid: Vec::new(),
+        };
+        let (event, from) = match claimed.taken_over {
+            true => (EntryEvent::TakenOver, WorkState::InProgress),
+            false => (EntryEvent::Claimed, WorkState::Pending),
+        };
+        let message = claimed.taken_over.then(|| "its worker was lost; another goes on".to_owned());
+        let entry = Entry {
+            time: claimed.claimed_at,
+            from: Some(from),
+            to: Some(WorkState::InProgress),
+            message,
+            ..ledger.entry(event)
+        };
+        ledger.tell(entry);
+        ledger
+    }
+
+    /// An entry of this attempt, at this time.
+    pub(super) fn entry(&self, event: EntryEvent) -> Entry {
+        Entry::new(self.clock.now(), event, self.actor, self.attempt)
+    }
+
+    /// An entry of this attempt about a step, with what is to be said of it.
+    pub(super) fn of_step(&self, event: EntryEvent, step: &str, message: Option<String>) -> Entry {
+        Entry { step: Some(step.to_owned()), message, ..self.entry(event) }
+    }
+
+    /// Says it with the next write.
+    pub(super) fn tell(&mut self, mut entry: Entry) {
+        entry.message = entry.message.map(sayable).filter(|it| !it.is_empty());
+        self.unsaid.push(entry);
+    }
+
+    /// Remembers in which step the work is.
+    pub(super) fn enter(&mut self, name: &str, index: usize, of: usize, message: &str) {
+        let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
+        self.journal.step = Some(StepProgress {
+            name: name.to_owned(),
+            index: count(index + 1),
+            of: count(of),
+            since: self.clock.now(),
+            message: sayable(message.to_owned()),
+        });
+    }
+
+    /// Remembers what the step in hand says.
+    pub(super) fn say(&mut self, message: String) {
+        if let Some(step) = &mut self.journal.step {
+            step.message = sayable(message);
+        }
+    }
+
+    /// All that is known and unsaid, as one write, and how many entries are in it.
+    pub(super) fn draft(&self) -> (Transaction, usize) {
+        let write = Transaction::new().checkpoint(self.hold, self.place(), self.journal.write());
+        let write =
+            self.unsaid.iter().cloned().fold(write, |write, entry| write.record(self.hold.work, entry));
+        (write, self.unsaid.len())
+    }
+
+    /// The first `told` entries are written; what the store asks of us is heard.
+    pub(super) fn drafted(&mut self, told: usize, committed: &Committed) {
+        self.unsaid.drain(..told);
+        self.control.hear(committed.signals(self.hold.work));
+    }
+
+    /// Writes all that is known and unsaid. While the database does not answer, it is asked again until the work is lost.
+    pub(super) async fn save(&mut self) -> Result<(), Lost> {
+        let mut pause = WRITE_PAUSE;
+        loop {
+            let (write, told) = self.draft();
+            let committed = tokio::select! {
+                biased;
+                () = self.control.lost.cancelled() => return Err(Lost),
+                committed = self.store.commit(write) => committed,
+            };
+            match committed {
+                Ok(committed) => {
+                    self.drafted(told, &committed);
+                    return Ok(());
+                }
+                Err(error) if !worth_repeating(&error) => return Err(Lost),
+                Err(error) => {
+                    tracing::info!(work.id = %self.hold.work, error = %error, "A checkpoint of work {} is said again", self.hold.work);
+                }
+            }
+            tokio::select! {
+                biased;
+                () = self.control.lost.cancelled() => return Err(Lost),
+                // The process ends now and the store does not answer: whoever takes the work over does this step again.
+                () = self.control.halt.cancelled() => return Err(Lost),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(WRITE_PAUSE_MAX),
+            }
+        }
+    }
+
+    /// The work's end, with all that is unsaid.
+    pub(super) fn finish(
+        mut self,
+        ending: Ending,
+        code: &str,
+        message: &str,
+        more: Map<String, Value>,
+    ) -> Completion {
+        let message = sayable(message.to_owned());
+        let mut entry = self.entry(EntryEvent::Finished);
+        entry.from = Some(WorkState::InProgress);
+        entry.to = Some(ending.state());
+        entry.message = Some(message.clone());
+        entry.duration_ms = Some(millis_between(self.claimed_at, entry.time));
+        self.tell(entry);
+        let mut result = Map::new();
+        result.insert("code".to_owned(), Value::from(code));
+        result.insert("message".to_owned(), Value::from(message));
+        if let Some(step) = &self.journal.step {
+            result.insert("step".to_owned(), Value::from(step.name.clone()));
+        }
+        result.insert("undone".to_owned(), Value::from(Vec::<String>::new()));
+        result.extend(more);
+        Completion { entries: self.unsaid, ..Completion::new(self.hold, ending, Value::Object(result)) }
+    }
+
+    /// The work, given back to be continued after `rest`.
+    pub(super) fn give_back(
+        mut self,
+        code: WaitingCode,
+        message: &str,
+        rest: Duration,
+        spent: bool,
+    ) -> Yielding {
+        let event = if spent { EntryEvent::Retried } else { EntryEvent::Yielded };
+        let message = sayable(message.to_owned());
+        let entry = Entry {
+            from: Some(WorkState::InProgress),
+            to: Some(WorkState::Pending),
+            message: Some(message.clone()),
+            step: self.journal.step.as_ref().map(|step| step.name.clone()),
+            ..self.entry(event)
+        };
+        let duration = millis_between(self.claimed_at, entry.time);
+        let same = self.rested.take().filter(|it| it.code == code);
+        self.journal.waiting = Some(Waiting {
+            code,
+            message,
+            since: same.as_ref().map_or(entry.time, |it| it.since),
+            times: same.map_or(0, |it| it.times).saturating_add(1),
+        });
+        self.tell(Entry { duration_ms: Some(duration), ..entry });
+        let checkpoint = Some((self.place(), self.journal.write()));
+        Yielding { checkpoint, entries: self.unsaid, ..Yielding::new(self.hold, rest, spent) }
+    }
+
+    /// The name under which the checkpoint is kept.
+    fn place(&self) -> String {
+        let step = self.journal.step.as_ref().map(|step| step.name.clone());
+        step.filter(|name| !name.is_empty()).unwrap_or_else(|| "begun".to_owned())
+    }
+}
+
+/// Whether a refused write may be said again; a lost lease and a refusal of the write itself may not.
+pub(super) fn worth_repeating(error: &StoreError) -> bool {
+    match error.class() {
+        Class::Transient => true,
+        Class::Terminal => {
+            if !matches!(error, StoreError::LostLease { .. }) {
+                // Nothing can be remembered of this work: its lease runs out, and whoever takes it over meets the same.
+                tracing::error!(error = %error, "The store refused a checkpoint: {error}");
+            }
+            false
+        }
+    }
+}
+
+/// What an action said, with its log.
+pub(super) fn account(outcome: &Outcome) -> Option<String> {
+    match (&outcome.message, &outcome.log) {
+        (message, None) => message.clone(),
+        (None, Some(log)) => Some(log.clone()),
+        (Some(message), Some(log)) => {
+            let room = TEXT_BYTES_MAX.saturating_sub(message.len() + 1);
+            Some(format!("{message}\n{}", end_of(log, room)))
+        }
+    }
+}
+
+/// An error with all beneath it.
+pub(super) fn complaint(error: &StepError) -> Option<String> {
+    Some(error.whole())
+}
+
+/// A text that can be stored: without NUL, and with only its end when it is too long.
+fn sayable(text: String) -> String {
+    let text = if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text };
+    if text.len() <= TEXT_BYTES_MAX { text } else { end_of(&text, TEXT_BYTES_MAX).to_owned() }
+}
+
+fn end_of(text: &str, bytes_max: usize) -> &str {
+    let mut from = text.len().saturating_sub(bytes_max);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
+}
+
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn millis_between(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_cut_from_its_end_and_never_inside_a_letter() {
+        let long = format!("begin{}end", "é".repeat(TEXT_BYTES_MAX));
+        let cut = sayable(long.clone());
+        assert!(cut.len() <= TEXT_BYTES_MAX && cut.ends_with("end") && !cut.contains("begin"));
+        let told = account(&Outcome { log: Some(long), ..Outcome::said("it ran") }).unwrap();
+        assert!(told.len() <= TEXT_BYTES_MAX && told.starts_with("it ran\n") && told.ends_with("end"));
+        assert_eq!(sayable("a\0b".to_owned()), "a\u{fffd}b");
+    }
+}

@@ -1,0 +1,263 @@
+//! Walking a plan, from wherever it stood to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::admin::EntryEvent;
+use api::clock::SharedClock;
+use api::work::Ending;
+use serde_json::Map;
+use store::{Claimed, Completion, Store, Yielding};
+use tokio::time::Instant;
+
+use super::decide::{ATTEMPTS_MAX, Verdict, next_step, safe_before, verdict};
+use super::ledger::{Ledger, Lost};
+use super::step::{StepEnd, carry_out};
+use super::undo::take_back;
+use super::{Control, Journal, Plan, StepError, Undoing, WaitingCode};
+
+/// So many entries of a work's log are looked through for who asked for its end.
+const LOG_PAGE: usize = 200;
+
+/// What is needed to walk a plan.
+pub struct Order<'a, C> {
+    /// Where everything is remembered.
+    pub store: &'a Store,
+    /// The work, as it was claimed.
+    pub claimed: &'a Claimed,
+    /// The plan.
+    pub plan: &'a Plan<C>,
+    /// What its steps are given.
+    pub context: Arc<C>,
+    /// The checkpoint, with the version and definition that the work began with.
+    pub journal: Journal,
+    /// The reins.
+    pub control: Control,
+    /// The clock by which entries are dated.
+    pub clock: SharedClock,
+    /// Who walks, in entries: a service by its name.
+    pub actor: &'a str,
+    /// So often the work is attempted.
+    pub attempts_max: i32,
+}
+
+/// How a run ended. What it brings back is for the caller to write, together with others.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ended {
+    /// The work is at its end.
+    Finished(Completion),
+    /// The work is to be continued later.
+    HandedBack {
+        /// The hand-back.
+        yielding: Yielding,
+        /// Why.
+        why: WaitingCode,
+    },
+    /// The work is not ours any more; nothing is to be written.
+    Lost,
+}
+
+/// Walks a plan for whoever holds the work: goes on after the last checkpoint, leaves every outcome in the store under the
+/// fence, and returns when the plan is at its end, is to be continued later, or is not ours any more.
+pub async fn run<C: Send + Sync + 'static>(order: Order<'_, C>) -> Ended {
+    let Order { store, claimed, plan, context, journal, control, clock, actor, attempts_max } = order;
+    control.hear(claimed.signals);
+    let ledger = Ledger::open(store, claimed, journal, control, clock, actor);
+    let walk = Walk { plan, context, taken_over: claimed.taken_over, attempts_max };
+    walk.on(ledger).await.unwrap_or(Ended::Lost)
+}
+
+/// Ends or sets aside work of which no step can be run: its task is not known, its cluster is gone, what its task requires is
+/// not so. Nothing is undone, for there is no plan to do it by.
+pub fn refuse(
+    store: &Store,
+    claimed: &Claimed,
+    journal: Journal,
+    clock: SharedClock,
+    actor: &str,
+    refusal: &Refusal,
+) -> Ended {
+    let ledger = Ledger::open(store, claimed, journal, Control::new(), clock, actor);
+    match refusal {
+        Refusal::Withdrawn { code, message } => {
+            Ended::Finished(ledger.finish(Ending::Cancelled, code, message, Map::new()))
+        }
+        Refusal::Error(error) => {
+            match verdict(error, claimed.attempt, ATTEMPTS_MAX, ledger.rested.as_ref(), ledger.hold.work) {
+                Verdict::End(ending) => {
+                    Ended::Finished(ledger.finish(ending, error.code(), &error.whole(), Map::new()))
+                }
+                Verdict::Rest { code, rest, spent } => {
+                    let yielding = ledger.give_back(code, &error.whole(), rest, spent);
+                    Ended::HandedBack { yielding, why: code }
+                }
+            }
+        }
+    }
+}
+
+/// Why no step of a piece of work can be run.
+#[derive(Debug)]
+pub enum Refusal {
+    /// What it was for is gone.
+    Withdrawn {
+        /// A word for machines.
+        code: String,
+        /// In a sentence.
+        message: String,
+    },
+    /// Something stands in the way, for now or for good.
+    Error(StepError),
+}
+
+struct Walk<'a, C> {
+    plan: &'a Plan<C>,
+    context: Arc<C>,
+    taken_over: bool,
+    attempts_max: i32,
+}
+
+impl<C: Send + Sync + 'static> Walk<'_, C> {
+    async fn on(&self, mut ledger: Ledger<'_>) -> Result<Ended, Lost> {
+        if ledger.journal.is_undoing() {
+            return take_back(ledger, self.plan, &self.context, None).await;
+        }
+        let attempt_ends = Instant::now() + self.plan.time_limit;
+        // A holder that was lost may have begun the step after its last checkpoint; one that handed back said so.
+        let mut open = self.taken_over;
+        // Whoever was stopped in the middle of a step left the cluster as no author of the plan meant to leave it.
+        let shut_down = ledger.rested.as_ref().is_some_and(|it| it.code == WaitingCode::Shutdown);
+        let mut half_way = self.taken_over || shut_down;
+        let mut said = None;
+        loop {
+            let Some(index) = next_step(self.plan, &ledger.journal) else {
+                let message = said.unwrap_or_else(|| "done".to_owned());
+                return Ok(Ended::Finished(ledger.finish(
+                    Ending::Completed,
+                    "Completed",
+                    &message,
+                    Map::new(),
+                )));
+            };
+            let step = &self.plan.steps[index];
+            open = open || ledger.journal.is_open(&step.name);
+            let in_hand = open.then(|| step.name.clone());
+            if ledger.control.lost.is_cancelled() {
+                return Err(Lost);
+            }
+            if ledger.control.cancel.is_cancelled() {
+                return self.cancel(ledger, in_hand).await;
+            }
+            if self.taken_over && open && ledger.attempt > self.attempts_max {
+                let error = StepError::transient("WorkerLost", "its worker was lost again and again");
+                return self.fail(ledger, in_hand, &error, Ending::RetriesExceeded).await;
+            }
+            if let Some(code) = self.asked_to_leave(&ledger, index, half_way && open) {
+                return Ok(leave(ledger, code));
+            }
+            if Instant::now() >= attempt_ends {
+                let message = format!("the attempt's time ran out before step {}", step.name);
+                let error = StepError::transient("TimeLimit", message);
+                return self.settle(ledger, in_hand, &error).await;
+            }
+            (open, half_way) = (false, false);
+            match carry_out(&mut ledger, self.plan, index, &self.context, attempt_ends).await? {
+                StepEnd::Done(message) => {
+                    said = message;
+                    if next_step(self.plan, &ledger.journal).is_some() {
+                        ledger.save().await?;
+                    }
+                }
+                StepEnd::Failed(error) => return self.settle(ledger, Some(step.name.clone()), &error).await,
+                StepEnd::Cancelled => return self.cancel(ledger, Some(step.name.clone())).await,
+                StepEnd::Left(code) => return Ok(leave(ledger, code)),
+            }
+        }
+    }
+
+    fn asked_to_leave(&self, ledger: &Ledger<'_>, index: usize, half_way: bool) -> Option<WaitingCode> {
+        let control = &ledger.control;
+        if control.halt.is_cancelled() {
+            return Some(WaitingCode::Shutdown);
+        }
+        if !safe_before(self.plan, index, half_way) {
+            return None;
+        }
+        let preempt = control.preempt.is_cancelled().then_some(WaitingCode::Preempted);
+        preempt.or(control.shutdown.is_cancelled().then_some(WaitingCode::Shutdown))
+    }
+
+    /// Does with a failed attempt what its error calls for.
+    async fn settle(
+        &self,
+        ledger: Ledger<'_>,
+        step: Option<String>,
+        error: &StepError,
+    ) -> Result<Ended, Lost> {
+        let verdict =
+            verdict(error, ledger.attempt, self.attempts_max, ledger.rested.as_ref(), ledger.hold.work);
+        match verdict {
+            Verdict::End(ending) => self.fail(ledger, step, error, ending).await,
+            Verdict::Rest { code, rest, spent } => {
+                let yielding = ledger.give_back(code, &error.whole(), rest, spent);
+                Ok(Ended::HandedBack { yielding, why: code })
+            }
+        }
+    }
+
+    async fn fail(
+        &self,
+        ledger: Ledger<'_>,
+        step: Option<String>,
+        error: &StepError,
+        ending: Ending,
+    ) -> Result<Ended, Lost> {
+        let message = match ending {
+            Ending::RetriesExceeded => {
+                let times = self.attempts_max.min(ledger.attempt);
+                format!("did not succeed after {times} times, failing -- {}", error.whole())
+            }
+            Ending::Completed | Ending::Failed | Ending::Cancelled => error.whole(),
+        };
+        let cause = Undoing { step, ..Undoing::new(ending, error.code(), message) };
+        take_back(ledger, self.plan, &self.context, Some(cause)).await
+    }
+
+    async fn cancel(&self, ledger: Ledger<'_>, step: Option<String>) -> Result<Ended, Lost> {
+        let (by, reason) = who_asked(&ledger).await;
+        let mut message = "cancelled".to_owned();
+        message.extend(by.iter().map(|by| format!(" by {by}")));
+        message.extend(reason.iter().map(|reason| format!(": {reason}")));
+        let cause = Undoing { step, by, reason, ..Undoing::new(Ending::Cancelled, "Cancelled", message) };
+        take_back(ledger, self.plan, &self.context, Some(cause)).await
+    }
+}
+
+fn leave(ledger: Ledger<'_>, code: WaitingCode) -> Ended {
+    let message = match code {
+        WaitingCode::Preempted => "a customer's operation goes first",
+        _ => "its worker was shut down",
+    };
+    let yielding = ledger.give_back(code, message, Duration::ZERO, false);
+    Ended::HandedBack { yielding, why: code }
+}
+
+/// Who asked for the work's end, and in which words; nobody when it is not in the log.
+async fn who_asked(ledger: &Ledger<'_>) -> (Option<String>, Option<String>) {
+    let mut after = None;
+    let mut asked = (None, None);
+    // A log is read from its beginning; it is short, and a cancel is rare.
+    while let Ok(page) = ledger.store.entries(ledger.hold.work, after, LOG_PAGE).await {
+        after = page.last().map(|(place, _)| *place);
+        let full = page.len() == LOG_PAGE;
+        for (_, entry) in page {
+            if entry.event == EntryEvent::CancelRequested {
+                asked = (Some(entry.actor), entry.message.filter(|it| !it.is_empty()));
+            }
+        }
+        if !full {
+            break;
+        }
+    }
+    asked
+}

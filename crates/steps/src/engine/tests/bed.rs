@@ -1,0 +1,170 @@
+//! A world of marks, a store in a file, a clock that leaps.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::admin::{Entry, EntryEvent};
+use api::clock::SharedClock;
+use api::work::WorkKind;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::{Claimed, Completion, Keyring, Location, NewWork, Options, Store, WorkView, Writing, Yielding};
+use uuid::Uuid;
+
+use crate::engine::trial::VirtualClock;
+use crate::engine::{ATTEMPTS_MAX, Control, Ended, Journal, Order, Outcome, Plan, Step, StepError, run};
+
+/// What steps leave in the world: their names, in order.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    marks: Mutex<Vec<String>>,
+}
+
+impl World {
+    pub(super) fn mark(&self, what: &str) {
+        self.marks.lock().unwrap().push(what.to_owned());
+    }
+
+    /// The world without what was marked under that name; whether it was there.
+    pub(super) fn unmark(&self, what: &str) -> bool {
+        let mut marks = self.marks.lock().unwrap();
+        let before = marks.len();
+        marks.retain(|it| it != what);
+        marks.len() < before
+    }
+
+    pub(super) fn marks(&self) -> Vec<String> {
+        self.marks.lock().unwrap().clone()
+    }
+}
+
+/// A step that marks the world, and whose undo takes the mark away.
+pub(super) fn mark(name: &'static str) -> Step<World> {
+    Step::action(name, move |world: Arc<World>, _| async move {
+        world.mark(name);
+        Ok(Outcome { memory: json!({ "left": name }), ..Outcome::said(format!("{name} is marked")) })
+    })
+    .undo(move |world, _, _| async move { Ok(world.unmark(name).then(|| format!("{name} was taken away"))) })
+}
+
+/// A step that fails with what `error` makes.
+pub(super) fn failing(
+    name: &'static str,
+    error: impl Fn() -> StepError + Send + Sync + 'static,
+) -> Step<World> {
+    Step::action(name, move |_, _| {
+        let error = error();
+        async move { Err(error) }
+    })
+}
+
+/// A step that never ends by itself.
+pub(super) fn endless(name: &'static str) -> Step<World> {
+    Step::action(name, |_, _| std::future::pending::<Result<Outcome, StepError>>())
+}
+
+pub(super) fn plan(steps: impl IntoIterator<Item = Step<World>>) -> Plan<World> {
+    steps.into_iter().fold(Plan::new(), Plan::step)
+}
+
+pub(super) struct Bed {
+    pub(super) store: Store,
+    pub(super) clock: SharedClock,
+    pub(super) world: Arc<World>,
+    pub(super) control: Control,
+    pub(super) id: Uuid,
+    _directory: tempfile::TempDir,
+}
+
+impl Bed {
+    /// A store with one manifest in it. To be called under a paused clock.
+    pub(super) async fn new() -> Bed {
+        let directory = tempfile::tempdir().unwrap();
+        let clock: SharedClock = Arc::new(VirtualClock::from(Timestamp::UNIX_EPOCH));
+        let location = Location::Sqlite(directory.path().join("store.db"));
+        let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
+        let store = Store::open(Options { writing: Writing::Inline, ..options }).await.unwrap();
+        let id = Uuid::now_v7();
+        store.enqueue(vec![NewWork::new(id, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
+        Bed { store, clock, world: Arc::default(), control: Control::new(), id, _directory: directory }
+    }
+
+    pub(super) async fn claim(&self) -> Claimed {
+        let mut claimed = self.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap();
+        claimed.pop().expect("the work can be claimed")
+    }
+
+    /// Lets the lease run out and takes the work over.
+    pub(super) async fn take_over(&self) -> Claimed {
+        tokio::time::sleep(store::LEASE + Duration::from_secs(1)).await;
+        let mut taken = self.store.take_over(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap();
+        taken.pop().expect("the work was lost")
+    }
+
+    /// Walks the plan for a holder, without writing how it ended.
+    pub(super) async fn walk(&self, claimed: &Claimed, plan: &Plan<World>) -> Ended {
+        let order = Order {
+            store: &self.store,
+            claimed,
+            plan,
+            context: self.world.clone(),
+            journal: Journal::read(claimed.checkpoint.as_ref()),
+            control: self.control.clone(),
+            clock: self.clock.clone(),
+            actor: "service:test",
+            attempts_max: ATTEMPTS_MAX,
+        };
+        run(order).await
+    }
+
+    /// Claims and walks, and writes how it ended.
+    pub(super) async fn attempt(&self, plan: &Plan<World>) -> Ended {
+        let claimed = self.claim().await;
+        let ended = self.walk(&claimed, plan).await;
+        self.write(ended.clone()).await;
+        ended
+    }
+
+    pub(super) async fn write(&self, ended: Ended) {
+        match ended {
+            Ended::Finished(completion) => drop(self.store.complete(vec![completion]).await.unwrap()),
+            Ended::HandedBack { yielding, .. } => self.store.hand_back(yielding).await.unwrap(),
+            Ended::Lost => {}
+        }
+    }
+
+    pub(super) async fn work(&self) -> WorkView {
+        self.store.work(self.id).await.unwrap().unwrap()
+    }
+
+    pub(super) async fn journal(&self) -> Journal {
+        Journal::read(self.work().await.checkpoint.as_ref())
+    }
+
+    pub(super) async fn log(&self) -> Vec<Entry> {
+        let log = self.store.entries(self.id, None, 1000).await.unwrap();
+        log.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    pub(super) async fn events(&self) -> Vec<EntryEvent> {
+        self.log().await.into_iter().map(|entry| entry.event).collect()
+    }
+}
+
+pub(super) fn finished(ended: Ended) -> Completion {
+    match ended {
+        Ended::Finished(completion) => completion,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn handed_back(ended: Ended) -> Yielding {
+    match ended {
+        Ended::HandedBack { yielding, .. } => yielding,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn texts(value: &Value) -> Vec<&str> {
+    value.as_array().map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+}

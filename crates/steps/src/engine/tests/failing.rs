@@ -1,0 +1,224 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use api::admin::EntryEvent;
+use api::work::{Ending, WorkState};
+use serde_json::{Value, json};
+
+use super::bed::{Bed, World, endless, failing, finished, handed_back, mark, plan};
+use crate::engine::{Ended, Look, Outcome, Retry, Step, StepError, StepErrorKind, WaitingCode};
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_ends_with_the_last_steps_words_and_every_entry_in_order() {
+    let bed = Bed::new().await;
+    let completion = finished(bed.attempt(&plan([mark("a"), mark("b")])).await);
+    assert_eq!(completion.ending, Ending::Completed);
+    let result = bed.work().await.result.unwrap();
+    assert_eq!(result, json!({"code": "Completed", "message": "b is marked", "step": "b", "undone": []}));
+    use EntryEvent::{Claimed, Finished, StepFinished, StepStarted};
+    let expect = [Claimed, StepStarted, StepFinished, StepStarted, StepFinished, Finished];
+    assert_eq!(bed.events().await, expect);
+    let log = bed.log().await;
+    assert!(log[2].duration_ms.is_some() && log[2].step.as_deref() == Some("a"));
+    assert_eq!((log[5].from, log[5].to), (Some(WorkState::InProgress), Some(WorkState::Completed)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_without_steps_completes() {
+    let bed = Bed::new().await;
+    assert_eq!(finished(bed.attempt(&plan([])).await).ending, Ending::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn later_steps_find_what_earlier_ones_left() {
+    let bed = Bed::new().await;
+    let reads = Step::action("reads", |_, cx| async move {
+        let left = cx.memory.get("a").cloned().unwrap_or_default();
+        Ok(Outcome::said(left.to_string()))
+    });
+    let completion = finished(bed.attempt(&plan([mark("a"), reads])).await);
+    assert_eq!(completion.result["message"], json!(r#"{"left":"a"}"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transient_error_is_tried_again_within_the_step_with_doubling_pauses() {
+    let bed = Bed::new().await;
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let step = Step::action("flaky", move |_, _| {
+        let tried = counted.fetch_add(1, Ordering::SeqCst);
+        async move { if tried < 2 { Err(StepError::transient("Busy", "busy")) } else { Ok(Outcome::default()) } }
+    });
+    let step = Step { retry: Retry { attempts: 3, backoff: Duration::from_secs(2) }, ..step };
+    let begun = tokio::time::Instant::now();
+    assert_eq!(finished(bed.attempt(&plan([step])).await).ending, Ending::Completed);
+    assert_eq!(begun.elapsed().as_secs(), 2 + 4);
+    assert_eq!(tries.load(Ordering::SeqCst), 3);
+    let failed = bed.log().await.into_iter().filter(|it| it.event == EntryEvent::StepFailed);
+    let messages: Vec<_> = failed.filter_map(|it| it.message).collect();
+    assert_eq!(messages, ["busy; tried again after 2s", "busy; tried again after 4s"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_fails_is_followed_by_others_until_they_are_spent_and_then_undone() {
+    let bed = Bed::new().await;
+    let steps = || plan([mark("a"), failing("b", || StepError::transient("Busy", "busy"))]);
+    let mut rests = Vec::new();
+    for attempt in 1..5 {
+        let yielding = handed_back(bed.attempt(&steps()).await);
+        assert!(yielding.attempt_spent);
+        assert_eq!(bed.work().await.attempt, attempt);
+        let journal = bed.journal().await;
+        assert_eq!(journal.waiting().map(|it| it.code), Some(WaitingCode::BackingOff));
+        assert_eq!(
+            bed.world.marks(),
+            ["a"],
+            "nothing is undone between attempts, and no done step runs again"
+        );
+        rests.push(yielding.rest);
+        tokio::time::sleep(yielding.rest).await;
+    }
+    assert!(rests.is_sorted() && rests[0] >= Duration::from_secs(24), "{rests:?}");
+    assert_eq!(finished(bed.attempt(&steps()).await).ending, Ending::RetriesExceeded);
+    let result = bed.work().await.result.unwrap();
+    assert_eq!(result["message"], "did not succeed after 5 times, failing -- busy");
+    assert_eq!((&result["code"], &result["step"]), (&json!("Busy"), &json!("b")));
+    assert_eq!(result["undone"], json!(["a was taken away"]));
+    assert!(bed.world.marks().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_unreachable_or_not_yet_allowed_rests_without_spending_an_attempt() {
+    for (kind, code, rests) in [
+        (StepErrorKind::Unreachable, WaitingCode::Unreachable, [30, 60, 120]),
+        (StepErrorKind::Precondition, WaitingCode::Precondition, [60, 60, 60]),
+    ] {
+        let bed = Bed::new().await;
+        for (times, rest) in rests.into_iter().enumerate() {
+            let error = move || StepError::new(kind, "X", "not now");
+            let yielding = handed_back(bed.attempt(&plan([failing("a", error)])).await);
+            assert_eq!((yielding.rest.as_secs(), yielding.attempt_spent), (rest, false));
+            assert_eq!(bed.work().await.attempt, 0);
+            let waiting = bed.journal().await.waiting.unwrap();
+            assert_eq!((waiting.code, waiting.times), (code, u32::try_from(times + 1).unwrap()));
+            assert_eq!(waiting.since.as_second(), 0, "since the first time");
+            tokio::time::sleep(yielding.rest).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_error_is_the_end_and_its_text_is_kept() {
+    let bed = Bed::new().await;
+    let error = || StepError::terminal("NoSuchNode", "node x is not there").because(std::fmt::Error);
+    assert_eq!(finished(bed.attempt(&plan([failing("a", error)])).await).ending, Ending::Failed);
+    let result = bed.work().await.result.unwrap();
+    assert_eq!(result["code"], "NoSuchNode");
+    let message = result["message"].as_str().unwrap();
+    assert!(message.starts_with("node x is not there: an error occurred"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_a_failure_with_its_words() {
+    let bed = Bed::new().await;
+    let step: Step<World> = Step::action("a", |_, _| async { panic!("out of {}", "cheese") });
+    assert_eq!(finished(bed.attempt(&plan([mark("first"), step])).await).ending, Ending::Failed);
+    let result = bed.work().await.result.unwrap();
+    assert_eq!(
+        (&result["code"], &result["message"]),
+        (&json!("Panic"), &json!("step a panicked: out of cheese"))
+    );
+    assert_eq!(result["undone"], json!(["first was taken away"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_takes_too_long_is_dropped_and_tried_in_another_attempt() {
+    let bed = Bed::new().await;
+    let dropped = Arc::new(AtomicU32::new(0));
+    struct Counts(Arc<AtomicU32>);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let counted = dropped.clone();
+    let step: Step<World> = Step::action("a", move |_, _| {
+        let counts = Counts(counted.clone());
+        async move {
+            std::future::pending::<()>().await;
+            drop(counts);
+            Ok(Outcome::default())
+        }
+    });
+    let step = Step { timeout: Duration::from_secs(7), ..step };
+    let begun = tokio::time::Instant::now();
+    let yielding = handed_back(bed.attempt(&plan([step])).await);
+    assert_eq!((begun.elapsed().as_secs(), dropped.load(Ordering::SeqCst)), (7, 1));
+    assert!(yielding.attempt_spent);
+    let waiting = bed.journal().await.waiting.unwrap();
+    assert_eq!(waiting.message, "step a took longer than 7s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_has_a_time_limit_of_its_own() {
+    let bed = Bed::new().await;
+    let mut plan = plan([endless("a")]);
+    plan.time_limit = Duration::from_secs(3);
+    let begun = tokio::time::Instant::now();
+    let ended = bed.attempt(&plan).await;
+    assert_eq!(begun.elapsed().as_secs(), 3);
+    assert!(matches!(ended, Ended::HandedBack { why: WaitingCode::BackingOff, .. }));
+    assert_eq!(bed.journal().await.waiting.unwrap().message, "the attempt's time ran out in step a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_looks_until_it_is_so_or_its_time_is_over() {
+    let bed = Bed::new().await;
+    let looks = Arc::new(AtomicU32::new(0));
+    let counted = looks.clone();
+    let wait = Step::wait("it", Duration::from_secs(100), move |_, _| {
+        let seen = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            Ok(if seen < 3 { Look::Waiting(format!("{seen} of 3")) } else { Look::Done(Outcome::default()) })
+        }
+    });
+    let never = Step::wait("never", Duration::from_secs(25), |_: Arc<World>, _| async {
+        Ok(Look::Waiting("for ever".to_owned()))
+    });
+    let begun = tokio::time::Instant::now();
+    handed_back(bed.attempt(&plan([wait, never])).await);
+    assert_eq!((looks.load(Ordering::SeqCst), begun.elapsed().as_secs()), (4, 30 + 25));
+    assert!(bed.journal().await.is_done("it"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_step_leaves_is_small_or_the_step_fails() {
+    let bed = Bed::new().await;
+    let step = Step::action("a", |_: Arc<World>, _| async {
+        Ok(Outcome { memory: Value::from("x".repeat(70_000)), ..Outcome::default() })
+    });
+    assert_eq!(finished(bed.attempt(&plan([step])).await).result["code"], "MemoryTooLarge");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_whose_worker_is_lost_again_and_again_ends() {
+    let bed = Bed::new().await;
+    let steps =
+        plan([mark("a"), endless("deadly").undo(|_, _, _| async { Ok(Some("put right".to_owned())) })]);
+    drop(bed.claim().await);
+    for _ in 2..=5 {
+        let claimed = bed.take_over().await;
+        tokio::select! {
+            ended = bed.walk(&claimed, &steps) => panic!("{ended:?}"),
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
+    let claimed = bed.take_over().await;
+    assert_eq!(claimed.attempt, 6);
+    let ended = bed.walk(&claimed, &steps).await;
+    bed.write(ended).await;
+    let work = bed.work().await;
+    assert_eq!(work.state, WorkState::RetriesExceeded);
+    assert_eq!(work.result.unwrap()["undone"], json!(["put right", "a was taken away"]));
+}

@@ -1,0 +1,63 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::clock::ManualClock;
+use jiff::Timestamp;
+use store::{Keyring, Location, Options, Store, Writing};
+
+use super::bed::{World, mark, plan};
+use crate::engine::trial::Trial;
+use crate::engine::{Look, Outcome, Step};
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_of_actions_and_waits_stands_every_mishap_at_every_step() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
+    let location = Location::Sqlite(directory.path().join("store.db"));
+    let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
+    let store = Store::open(Options { writing: Writing::Inline, ..options }).await.unwrap();
+    let trial: Trial<World> = Trial {
+        store,
+        clock,
+        make: Box::new(|| {
+            Box::pin(async {
+                let wait =
+                    Step::wait("b-is-there", Duration::from_secs(60), |world: Arc<World>, _| async move {
+                        let there = world.marks().iter().any(|it| it == "b");
+                        Ok(if there {
+                            Look::Done(Outcome::default())
+                        } else {
+                            Look::Waiting("no b yet".into())
+                        })
+                    });
+                (plan([once("a"), once("b"), wait, once("c")]), Arc::default())
+            })
+        }),
+        done: Box::new(|world| {
+            Box::pin(async move {
+                let marks = world.marks();
+                if marks == ["a", "b", "c"] { Ok(()) } else { Err(format!("{marks:?}")) }
+            })
+        }),
+        undone: Box::new(|world| {
+            Box::pin(async move {
+                let marks = world.marks();
+                if marks.is_empty() { Ok(()) } else { Err(format!("left behind: {marks:?}")) }
+            })
+        }),
+    };
+    trial.all().await;
+}
+
+/// Makes a mark be there, once, however often it is run.
+fn once(name: &'static str) -> Step<World> {
+    let marking = mark(name);
+    let undo = marking.undo;
+    let ensure = Step::action(name, move |world: Arc<World>, _| async move {
+        if !world.marks().iter().any(|it| it == name) {
+            world.mark(name);
+        }
+        Ok(Outcome::default())
+    });
+    Step { undo, ..ensure }
+}
