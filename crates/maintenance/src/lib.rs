@@ -1,1 +1,3 @@
 //! The services of maintenance: the scheduler makes manifests, the actuator works them.
+
+pub mod actuator;

@@ -1,0 +1,85 @@
+//! The ends of manifests, written together: while one batch is written the next one gathers. Nobody waits for more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::error::{Class, Classify as _};
+use store::{Completion, Fate};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::crew::Crew;
+
+/// The most that one write ends; a longer one would keep others of the store waiting.
+const BATCH_MAX: usize = 200;
+/// The first pause after a refused write; it doubles.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause after a refused write.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// An end to be written, and whoever waits for that.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) completion: Completion,
+    pub(super) written: oneshot::Sender<Fate>,
+}
+
+/// Writes ends as they come, until it is told that no more will.
+pub(super) async fn write<T>(
+    crew: Arc<Crew<T>>,
+    mut ends: mpsc::UnboundedReceiver<End>,
+    over: CancellationToken,
+) {
+    let mut batch = Vec::new();
+    loop {
+        let got = tokio::select! {
+            biased;
+            got = ends.recv_many(&mut batch, BATCH_MAX) => got,
+            () = over.cancelled() => return,
+        };
+        if got == 0 {
+            return;
+        }
+        write_batch(&crew, std::mem::take(&mut batch), &over).await;
+    }
+}
+
+async fn write_batch<T>(crew: &Crew<T>, batch: Vec<End>, over: &CancellationToken) {
+    let completions: Vec<Completion> = batch.iter().map(|end| end.completion.clone()).collect();
+    let mut pause = PAUSE;
+    loop {
+        match crew.store.complete(completions.clone()).await {
+            Ok(fates) => {
+                for (end, fate) in batch.into_iter().zip(fates) {
+                    // Whoever waited may be gone with a lost lease.
+                    let _ = end.written.send(fate);
+                }
+                return;
+            }
+            Err(error) if error.class() == Class::Transient => {
+                tracing::info!(error = %error, "{} ends are said again", batch.len());
+            }
+            Err(error) if batch.len() == 1 => {
+                // Dropping the answer tells the run that nothing was written; the lease runs out, and another tries.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "The end of work {} was refused",
+                    batch[0].completion.hold.work
+                );
+                return;
+            }
+            Err(_) => {
+                // One of them cannot be stored; the others can.
+                for end in batch {
+                    Box::pin(write_batch(crew, vec![end], over)).await;
+                }
+                return;
+            }
+        }
+        if over.run_until_cancelled(sleep(pause)).await.is_none() {
+            return;
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}

@@ -1,0 +1,152 @@
+//! Whether clusters answer: an imported one is asked once when it appears; later it is told by what happens to manifests.
+//! Only changes are written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::doc::{Cluster, Document as _};
+use serde_json::Value;
+use steps::engine::Journal;
+use store::{
+    Change, Claimed, FEED_PAGE_MAX, FeedError, HealthSample, PAGE_MAX, Position, Selection, StoreError,
+    Subject, Topic,
+};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::crew::Crew;
+use super::{Contact, Tasks};
+
+/// Between two looks at the feed when no wake-up came.
+const POLL: Duration = Duration::from_secs(15);
+/// Wake-ups that come closer together than this are served by one look.
+const GAP: Duration = Duration::from_millis(50);
+
+/// Asks every imported cluster that nobody has asked yet, and each that appears or is imported anew.
+pub(super) async fn watch<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken) {
+    let mut bell = crew.store.wakeups(Topic::Feed);
+    let mut place = None;
+    loop {
+        match follow(&crew, place, &over).await {
+            Ok(next) => place = Some(next),
+            Err(FeedError::Gone { .. }) => place = None,
+            Err(FeedError::Store(error)) => tracing::debug!(error = %error, "The feed was not read"),
+        }
+        let pause = async {
+            tokio::select! {
+                () = bell.next() => sleep(GAP).await,
+                () = sleep(POLL) => {}
+            }
+        };
+        if over.run_until_cancelled(pause).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Reads on from a place in the feed; without one, all clusters are looked through first. Where to go on.
+async fn follow<T: Tasks>(
+    crew: &Crew<T>,
+    place: Option<Position>,
+    over: &CancellationToken,
+) -> Result<Position, FeedError> {
+    let Some(mut place) = place else {
+        let now = crew.store.feed_now().await?;
+        look_through(crew, over).await?;
+        return Ok(now);
+    };
+    loop {
+        let page = crew.store.feed_after(place, FEED_PAGE_MAX).await?;
+        let is_cluster = |change: &&Change| {
+            change.kind == Cluster::KIND && matches!(change.subject, Subject::Document { deleted: false, .. })
+        };
+        let clusters: Vec<Uuid> = page.changes.iter().filter(is_cluster).map(|it| it.uuid).collect();
+        let full = page.changes.len() == FEED_PAGE_MAX;
+        ask(crew, clusters, over).await?;
+        place = page.next;
+        if !full || over.is_cancelled() {
+            return Ok(place);
+        }
+    }
+}
+
+async fn look_through<T: Tasks>(crew: &Crew<T>, over: &CancellationToken) -> Result<(), StoreError> {
+    let mut from = None;
+    loop {
+        let selection = Selection { from, limit: PAGE_MAX, ..Selection::default() };
+        let page = crew.store.documents::<Cluster>().list(selection).await?;
+        let imported = page.items.iter().filter(|it| it.document.imported).map(|it| it.uuid).collect();
+        ask(crew, imported, over).await?;
+        from = page.next;
+        if from.is_none() || over.is_cancelled() {
+            return Ok(());
+        }
+    }
+}
+
+/// Asks those imported clusters of which nothing good is known.
+async fn ask<T: Tasks>(
+    crew: &Crew<T>,
+    mut clusters: Vec<Uuid>,
+    over: &CancellationToken,
+) -> Result<(), StoreError> {
+    clusters.sort_unstable();
+    clusters.dedup();
+    if clusters.is_empty() {
+        return Ok(());
+    }
+    let known = crew.store.health(clusters.clone()).await?;
+    clusters.retain(|id| !known.iter().any(|it| it.cluster == *id && it.reachable));
+    for id in clusters {
+        let Some(cluster) = crew.store.documents::<Cluster>().get(id).await? else { continue };
+        if cluster.document.imported
+            && over.run_until_cancelled(look(crew, id, &cluster.document)).await.is_none()
+        {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Asks a cluster whether it is there, and writes what it answered.
+pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) {
+    let answer = crew.tasks.contact(id, cluster).await;
+    let before = crew.store.health(vec![id]).await.ok().and_then(|mut known| known.pop());
+    let (reachable, sample) = match answer {
+        Ok(Contact { version }) => (true, sample(before.as_ref(), Some(version), None)),
+        Err(error) => (false, sample(before.as_ref(), None, Some(error.whole()))),
+    };
+    if before.is_none_or(|it| it.reachable != reachable || it.sample != sample) {
+        write(crew, id, reachable, sample).await;
+    }
+}
+
+/// A manifest met a cluster that does not answer.
+pub(super) async fn unreachable<T>(crew: &Crew<T>, claimed: &Claimed, facts: &super::work::Facts) {
+    if facts.health.as_ref().is_some_and(|it| !it.reachable) {
+        return;
+    }
+    let work = crew.store.work(claimed.hold.work).await.ok().flatten();
+    let waiting = work.and_then(|work| Journal::read(work.checkpoint.as_ref()).waiting);
+    let sample = sample(facts.health.as_ref(), None, waiting.map(|it| it.message));
+    write(crew, claimed.hold.lane, false, sample).await;
+}
+
+/// What is remembered of a look: the version that was last seen stays while a cluster does not answer.
+fn sample(before: Option<&HealthSample>, version: Option<String>, message: Option<String>) -> Value {
+    let mut sample = before.and_then(|it| it.sample.as_object().cloned()).unwrap_or_default();
+    sample.remove("message");
+    sample.extend(version.map(|it| ("version".to_owned(), Value::from(it))));
+    sample.extend(message.map(|it| ("message".to_owned(), Value::from(it))));
+    Value::Object(sample)
+}
+
+async fn write<T>(crew: &Crew<T>, cluster: Uuid, reachable: bool, sample: Value) {
+    // The store sets both times by its own clock.
+    let now = crew.clock.now();
+    let sample = HealthSample { cluster, at: now, reachable, since: now, sample };
+    if let Err(error) = crew.store.health_writer().put(vec![sample]).await {
+        tracing::warn!(cluster.id = %cluster, error = &error as &dyn std::error::Error, "How cluster {cluster} is was not written");
+    }
+}
