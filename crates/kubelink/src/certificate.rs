@@ -1,6 +1,9 @@
 //! Certificates: when one ends, and what a signing request asks for. Pure.
 
 use jiff::Timestamp;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -25,6 +28,45 @@ pub(crate) fn validity(der: &[u8]) -> Option<Validity> {
         not_before: at(certificate.validity().not_before)?,
         not_after: at(certificate.validity().not_after)?,
     })
+}
+
+/// A certificate that a server may show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf {
+    /// When it holds, and whose it is.
+    pub validity: Validity,
+    /// The DNS names that it is for.
+    pub dns_names: Vec<String>,
+    /// The SHA-256 of it in DER, in hex.
+    pub fingerprint: String,
+}
+
+/// Reads a chain of certificates and the private key of the first one, both in PEM, and makes sure that they belong
+/// together. What is wrong is told without quoting either.
+pub fn pair(certificates: &[u8], key: &[u8]) -> Result<Leaf, &'static str> {
+    let chain: Result<Vec<CertificateDer<'static>>, _> =
+        CertificateDer::pem_slice_iter(certificates).collect();
+    let chain = chain.map_err(|_| "the certificate is not PEM")?;
+    let first = chain.first().ok_or("there is no certificate in it")?;
+    let leaf = leaf(first).ok_or("the certificate cannot be read")?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| "the private key is not PEM")?;
+    let key = rustls::crypto::ring::sign::any_supported_type(&key)
+        .map_err(|_| "the private key is of a kind that no server here could use")?;
+    rustls::sign::CertifiedKey::new(chain, key)
+        .keys_match()
+        .map_err(|_| "the private key is not that of the certificate")?;
+    Ok(leaf)
+}
+
+fn leaf(der: &[u8]) -> Option<Leaf> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let names = certificate.subject_alternative_name().ok()?.map(|it| it.value.general_names.as_slice());
+    let dns_names = names.unwrap_or_default().iter().filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        _ => None,
+    });
+    let fingerprint = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(Leaf { validity: validity(der)?, dns_names: dns_names.collect(), fingerprint })
 }
 
 /// What a PKCS#10 request asks for.
@@ -94,6 +136,29 @@ mod tests {
         assert_eq!(found.not_before.to_string(), "2026-01-02T00:00:00Z");
         assert_eq!(found.not_after.to_string(), "2027-03-04T00:00:00Z");
         assert_eq!(validity(b"no certificate"), None);
+    }
+
+    #[test]
+    fn a_certificate_goes_with_its_own_key_only() {
+        let made = |name: &str| {
+            let key = KeyPair::generate().unwrap();
+            let certificate =
+                CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
+            (certificate.pem(), key.serialize_pem())
+        };
+        let ((certificate, key), (_, other)) = (made("web.example"), made("web.example"));
+        let leaf = pair(certificate.as_bytes(), key.as_bytes()).unwrap();
+        assert_eq!(
+            (leaf.dns_names.as_slice(), leaf.fingerprint.len()),
+            (["web.example".to_owned()].as_slice(), 64)
+        );
+        let check = |certificate: &str, key: &str, expect| {
+            assert_eq!(pair(certificate.as_bytes(), key.as_bytes()), Err(expect));
+        };
+        check(&certificate, &other, "the private key is not that of the certificate");
+        check("", &key, "there is no certificate in it");
+        check(&certificate, "", "the private key is not PEM");
+        check(&key, &key, "there is no certificate in it");
     }
 
     #[test]

@@ -135,13 +135,8 @@ impl Link {
         self.inner.timeouts
     }
 
-    /// The error of a request that `verb` made for `target`.
-    pub(crate) fn failed(
-        &self,
-        verb: &'static str,
-        target: impl fmt::Display,
-        error: kube::Error,
-    ) -> LinkError {
+    /// The error of a request that `verb` made for `target`; for requests of the client itself too.
+    pub fn failed(&self, verb: &'static str, target: impl fmt::Display, error: kube::Error) -> LinkError {
         self.error(verb, target, Failure::of(error))
     }
 

@@ -3,4 +3,13 @@
 //! The engine knows names, time limits, error classes and cancellation, and nothing about clouds or clusters. The work that
 //! we know how to do on a cluster is beside it, one module for each subject.
 
+mod cluster;
 pub mod engine;
+pub mod expression;
+pub mod kinds;
+mod problem;
+mod template;
+
+pub use cluster::{ClusterContext, ClusterFacts};
+pub use problem::Problem;
+pub use template::{Given, Names, names_cluster};

@@ -4,3 +4,4 @@
 //! Everything that decides is a pure function of what was read and of a time that is handed in.
 
 pub mod plan;
+pub mod task;

@@ -13,6 +13,7 @@ pub struct StepError {
     code: String,
     message: String,
     retry_after: Option<Duration>,
+    log: Option<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -32,7 +33,14 @@ pub enum StepErrorKind {
 impl StepError {
     /// An error of that kind, in a sentence.
     pub fn new(kind: StepErrorKind, code: impl Into<String>, message: impl Into<String>) -> StepError {
-        StepError { kind, code: code.into(), message: message.into(), retry_after: None, source: None }
+        StepError {
+            kind,
+            code: code.into(),
+            message: message.into(),
+            retry_after: None,
+            log: None,
+            source: None,
+        }
     }
 
     /// An error that trying again cannot mend.
@@ -57,6 +65,18 @@ impl StepError {
     pub fn after(mut self, pause: Option<Duration>) -> StepError {
         self.retry_after = pause;
         self
+    }
+
+    /// The same with the log of what failed, for the history.
+    #[must_use]
+    pub fn with_log(mut self, log: Option<String>) -> StepError {
+        self.log = log;
+        self
+    }
+
+    /// The log of what failed.
+    pub fn log(&self) -> Option<&str> {
+        self.log.as_deref()
     }
 
     /// What may be done about it.

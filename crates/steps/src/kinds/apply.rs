@@ -1,0 +1,61 @@
+//! `kubernetes/apply`: makes objects as they are written, and deletes what an earlier list held.
+
+use kubelink::apply::{Applied, ApplyOptions, Documents, Effect, Force, apply};
+use serde_json::Value;
+
+use super::prune::prune;
+use super::with::With;
+use crate::cluster::ClusterContext;
+use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::problem::Problem;
+
+#[derive(Debug)]
+pub(super) struct Apply {
+    documents: Documents,
+    prune: Option<String>,
+    force: bool,
+}
+
+impl Apply {
+    pub(super) fn read(with: &mut With<'_>) -> Result<Apply, Problem> {
+        let unknown = with.is_template("manifests");
+        let documents = with.raw("manifests").map(|found| match found {
+            // A template for the whole: its value is only known, and only read, when the plan is made.
+            Value::String(_) if unknown => Documents::of(Vec::new()),
+            Value::String(text) => Documents::parse(text),
+            Value::Array(objects) => Documents::of(objects.clone()),
+            Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
+                Documents::of(vec![found.clone()])
+            }
+        });
+        let documents =
+            documents.transpose().map_err(|error| with.problem("manifests", error.to_string()))?;
+        let documents = with.required("manifests", documents)?;
+        let prune = with.selector("prune")?;
+        let force = with.truth("force")?.unwrap_or(false);
+        Ok(Apply { documents, prune, force })
+    }
+
+    pub(super) async fn look(&self, cx: &ClusterContext, step: &StepContext) -> Result<Look, StepError> {
+        let force = if self.force { Force::Yes } else { Force::No };
+        let options = ApplyOptions { force, ..ApplyOptions::default() };
+        let progress = cx.progress(step);
+        let mut done = apply(&cx.link, &self.documents, &options, &progress).await?;
+        if let Some(selector) = &self.prune {
+            let gone = prune(cx, step, selector, &done).await?;
+            done.objects.extend(gone.into_iter().map(|target| (target, Effect::Pruned)));
+        }
+        let log = done.objects.iter().map(|(target, effect)| format!("{target} {effect}\n")).collect();
+        Ok(Look::Done(Outcome { message: Some(summary(&done)), log: Some(log), ..Outcome::default() }))
+    }
+}
+
+/// `2 created, 1 unchanged`.
+fn summary(done: &Applied) -> String {
+    let effects = [Effect::Created, Effect::Configured, Effect::Unchanged, Effect::Pruned];
+    let counted =
+        effects.iter().map(|effect| (done.objects.iter().filter(|(_, it)| it == effect).count(), effect));
+    let told: Vec<String> =
+        counted.filter(|(count, _)| *count > 0).map(|(count, effect)| format!("{count} {effect}")).collect();
+    if told.is_empty() { "there was nothing to apply".to_owned() } else { told.join(", ") }
+}

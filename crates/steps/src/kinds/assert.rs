@@ -1,0 +1,90 @@
+//! `assert`: goes on only if a condition over the cluster's facts holds. A condition that does not hold is terminal.
+
+use kubelink::facts;
+use serde_json::{Map, Value, json};
+
+use super::with::{With, text};
+use crate::cluster::ClusterContext;
+use crate::engine::{Look, Outcome, StepError};
+use crate::expression::{Expression, Said};
+use crate::problem::Problem;
+
+/// What a condition may look at.
+const FACTS: [&str; 4] = ["cluster", "nodes", "operators", "parameters"];
+
+#[derive(Debug)]
+pub(super) struct Assert {
+    that: Expression,
+    message: Option<String>,
+    parameters: Value,
+}
+
+impl Assert {
+    pub(super) fn read(with: &mut With<'_>, parameters: &Map<String, Value>) -> Result<Assert, Problem> {
+        let that = expression(with, "that", &FACTS)?;
+        let message = with.text("message")?;
+        Ok(Assert { that, message, parameters: Value::Object(parameters.clone()) })
+    }
+
+    pub(super) async fn look(&self, cx: &ClusterContext) -> Result<Look, StepError> {
+        let facts = self.facts(cx).await?;
+        let failed = |why: String| {
+            let message = match &self.message {
+                Some(message) => format!("{message} ({why})"),
+                None => why,
+            };
+            Err(StepError::terminal("AssertFailed", message))
+        };
+        match self.that.evaluate(&facts) {
+            Said::Truth(true) => Ok(Look::Done(Outcome::said(format!("it holds that {}", self.that.text())))),
+            Said::Truth(false) => failed(format!("it does not hold that {}", self.that.text())),
+            Said::Unclear(why) | Said::Never(why) => {
+                failed(format!("{} cannot be told: {why}", self.that.text()))
+            }
+        }
+    }
+
+    /// Only what the condition looks at is asked for.
+    async fn facts(&self, cx: &ClusterContext) -> Result<Map<String, Value>, StepError> {
+        let mut found = Map::new();
+        found.insert("parameters".to_owned(), self.parameters.clone());
+        if self.that.uses("cluster") {
+            let mut cluster = cx.cluster.value();
+            if cx.cluster.version.is_none() {
+                cluster["version"] = json!(facts::version(&cx.link).await?);
+            }
+            found.insert("cluster".to_owned(), cluster);
+        }
+        if self.that.uses("nodes") {
+            let nodes = facts::nodes(&cx.link).await?;
+            let nodes = nodes.iter().map(|it| {
+                json!({"name": it.name, "ready": it.ready, "unschedulable": !it.schedulable, "roles": it.roles,
+                    "version": it.kubelet_version})
+            });
+            found.insert("nodes".to_owned(), nodes.collect());
+        }
+        if self.that.uses("operators") {
+            let operators = facts::operators(&cx.link).await?.unwrap_or_default();
+            let operators = operators.iter().map(|it| {
+                json!({"name": it.name, "available": it.available, "progressing": it.progressing, "degraded": it.degraded})
+            });
+            found.insert("operators".to_owned(), operators.collect());
+        }
+        Ok(found)
+    }
+}
+
+/// An expression among the members. A template in it would be text put into a program, and is refused.
+pub(super) fn expression(
+    with: &mut With<'_>,
+    name: &'static str,
+    variables: &[&str],
+) -> Result<Expression, Problem> {
+    let found = with.raw(name).map(text).transpose().map_err(|message| with.problem(name, message))?;
+    let found = with.required(name, found)?;
+    if found.contains("${{") {
+        let why = "an expression names parameters by themselves (parameters.X), not by a template";
+        return Err(with.problem(name, why));
+    }
+    Expression::compile(&found, variables).map_err(|message| with.problem(name, message))
+}

@@ -1,0 +1,56 @@
+//! `kubernetes/delete`: makes sure that objects are gone.
+
+use std::time::Duration;
+
+use kubelink::delete::{DeleteOptions, Deleted, delete, delete_matching};
+
+use super::place::Place;
+use super::with::{Which, With};
+use crate::cluster::ClusterContext;
+use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::problem::Problem;
+
+#[derive(Debug)]
+pub(super) struct Delete {
+    place: Place,
+    which: Which,
+    wait: bool,
+}
+
+impl Delete {
+    pub(super) fn read(with: &mut With<'_>) -> Result<Delete, Problem> {
+        let place = Place::read(with)?;
+        let which = with.which("name")?;
+        let wait = with.truth("wait")?.unwrap_or(true);
+        Ok(Delete { place, which, wait })
+    }
+
+    /// All at once: whoever takes the name of an object that is gone is never deleted for it.
+    pub(super) async fn look(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+        limit: Duration,
+    ) -> Result<Look, StepError> {
+        let options = DeleteOptions { wait: self.wait.then_some(limit), ..DeleteOptions::default() };
+        let progress = cx.progress(step);
+        let message = match &self.which {
+            Which::Named(name) => {
+                let target = self.place.target(&cx.link, name).await?;
+                match delete(&cx.link, &target, &options, &progress).await? {
+                    Deleted::Gone => format!("{target} is gone"),
+                    Deleted::Before => format!("{target} was not there"),
+                    Deleted::Begun => format!("{target} is being deleted"),
+                }
+            }
+            Which::Labelled(selector) => {
+                let (resource, namespace) = self.place.find(&cx.link).await?;
+                let namespace = namespace.as_deref();
+                let gone =
+                    delete_matching(&cx.link, &resource, namespace, selector, &options, &progress).await?;
+                format!("{} deleted of {}", gone.len(), self.place.told(selector))
+            }
+        };
+        Ok(Look::Done(Outcome::said(message)))
+    }
+}

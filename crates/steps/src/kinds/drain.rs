@@ -1,0 +1,153 @@
+//! `node/drain`: empties a node, or each that matches a selector, one after another.
+//!
+//! How far a drain has come is written on the cluster itself: a node that bears this run's cordon and no pods is done. So a
+//! drain that goes on after a crash passes over those in a moment, and nothing has to be remembered between two nodes. It is a
+//! wait, not an action: after each node, and every [`SLICE`] while pods do not go, the work may be handed back.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use kubelink::drain::{DrainError, DrainOptions, Drained, EmptyDir, Unmanaged, Until, drain};
+use kubelink::{Progress, Target};
+use serde_json::{Value, json};
+
+use super::Turn;
+use super::nodes::Nodes;
+use super::with::With;
+use crate::cluster::ClusterContext;
+use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::problem::Problem;
+
+/// For so long a drain waits for pods before it says what holds them and looks anew.
+const SLICE: Duration = Duration::from_secs(30);
+
+/// How to drain.
+#[derive(Debug, Clone, Default)]
+pub struct DrainWays {
+    /// A grace period instead of each pod's own.
+    pub grace: Option<Duration>,
+    /// Whether pods may lose an emptyDir.
+    pub delete_empty_dir: bool,
+    /// Whether pods may go that no controller starts again.
+    pub force: bool,
+    /// Whether it is enough that all evictions are granted.
+    pub skip_wait_for_delete: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Drain {
+    nodes: Nodes,
+    ways: DrainWays,
+    /// The nodes that this very process has emptied in this step.
+    empty: Mutex<BTreeSet<String>>,
+}
+
+impl Drain {
+    pub(super) fn read(with: &mut With<'_>) -> Result<Drain, Problem> {
+        let nodes = Nodes::read(with)?;
+        let ways = DrainWays {
+            grace: with.duration("gracePeriod")?,
+            delete_empty_dir: with.truth("deleteEmptyDir")?.unwrap_or(false),
+            force: with.truth("force")?.unwrap_or(false),
+            skip_wait_for_delete: with.truth("skipWaitForDelete")?.unwrap_or(false),
+        };
+        Ok(Drain { nodes, ways, empty: Mutex::default() })
+    }
+
+    /// Drains the next node.
+    pub(super) async fn look(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+        turn: Turn,
+    ) -> Result<Look, StepError> {
+        let names = self.nodes.names(cx).await?;
+        let next = {
+            let empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
+            names.iter().find(|name| !empty.contains(*name)).cloned()
+        };
+        if let Some(node) = next {
+            match empty_node(cx, step, &node, &self.ways, turn.limit).await? {
+                Emptied::Not(what) => return Ok(Look::Waiting(what)),
+                Emptied::Yes(drained) => step.teller.say(told(&node, &drained)),
+            }
+            self.empty.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
+        }
+        let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = names.iter().filter(|name| empty.contains(*name)).count();
+        if done < names.len() {
+            return Ok(Look::Waiting(format!("{done} of {} nodes are drained", names.len())));
+        }
+        empty.clear();
+        let message = match names.as_slice() {
+            [node] => format!("node {node} is drained"),
+            nodes => format!("{} nodes are drained: {}", nodes.len(), nodes.join(", ")),
+        };
+        Ok(Look::Done(Outcome { message: Some(message), memory: json!({"nodes": names}), log: None }))
+    }
+
+    /// The nodes that this run cordoned take pods again.
+    pub(super) async fn take_back(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+        memory: &Value,
+    ) -> Result<Option<String>, StepError> {
+        self.nodes.take_back(cx, step, memory).await
+    }
+}
+
+/// What became of a node within a time.
+#[derive(Debug)]
+pub enum Emptied {
+    /// It is empty.
+    Yes(Drained),
+    /// Pods are left; which, and what holds them.
+    Not(String),
+}
+
+/// Drains one node for at most `limit` or a slice of time, whichever ends first. The node stays cordoned by this run.
+pub async fn empty_node(
+    cx: &ClusterContext,
+    step: &StepContext,
+    node: &str,
+    ways: &DrainWays,
+    limit: Duration,
+) -> Result<Emptied, StepError> {
+    // Asked first, and not only watched: a cluster that does not answer is known as such at once.
+    let target = Target::of::<k8s_openapi::api::core::v1::Node>(None, node);
+    if cx.link.get(&target).await?.is_none() {
+        return Err(StepError::terminal("NotFound", format!("there is no node {node}")));
+    }
+    let options = DrainOptions {
+        empty_dir: if ways.delete_empty_dir { EmptyDir::Delete } else { EmptyDir::Refuse },
+        unmanaged: if ways.force { Unmanaged::Delete } else { Unmanaged::Refuse },
+        grace: ways.grace,
+        until: if ways.skip_wait_for_delete { Until::Granted } else { Until::Gone },
+        ..DrainOptions::new(cx.holder(step), limit.min(SLICE))
+    };
+    match drain(&cx.link, node, &options, &notes(cx, step), &step.stop).await {
+        Ok(drained) => Ok(Emptied::Yes(drained)),
+        Err(DrainError::Stalled { blockers, .. }) => {
+            let held: Vec<String> = blockers.iter().map(ToString::to_string).collect();
+            Ok(Emptied::Not(format!("node {node}: waits for {}", held.join("; "))))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is said about the node as a whole; each pod's own story would drown it.
+fn notes(cx: &ClusterContext, step: &StepContext) -> Progress {
+    let teller = step.teller.clone();
+    Progress::new(cx.clock.clone(), move |note| {
+        if note.about.starts_with("node ") {
+            teller.say(format!("{}: {}", note.about, note.sentence));
+        }
+    })
+}
+
+fn told(node: &str, drained: &Drained) -> String {
+    let (evicted, left) = (drained.evicted.len(), drained.left.len());
+    format!("node {node} is drained: {evicted} pods evicted, {left} of DaemonSets and the kubelet stay")
+}

@@ -1,0 +1,154 @@
+//! `kubernetes/job`: runs a Job to its end and keeps its log.
+
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::{Job as JobObject, JobSpec};
+use k8s_openapi::api::core::v1::EnvVar;
+use kubelink::job::{JobRequest, clean_up, run_job};
+use serde_json::{Map, Value, json};
+
+use super::failure::still_waiting;
+use super::with::{With, object_name, text};
+use crate::cluster::ClusterContext;
+use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::problem::Problem;
+
+/// How much of a failed Job's log is told with the failure itself.
+const TOLD_MAX: usize = 2048;
+
+#[derive(Debug)]
+pub(super) struct Job {
+    namespace: String,
+    spec: JobSpec,
+}
+
+impl Job {
+    pub(super) fn read(with: &mut With<'_>) -> Result<Job, Problem> {
+        let manifest = with.member("manifest", Job::sample(), |value| Job::of_manifest(value.clone()))?;
+        let (namespace, image) =
+            (with.name("namespace")?, with.text("image")?.filter(|image| !image.is_empty()));
+        let (command, args) = (with.texts("command")?, with.texts("args")?);
+        let env = with.member("env", Vec::new(), env)?;
+        let account = with.name("serviceAccount")?;
+        if let Some(job) = manifest {
+            let either = with.is_template("manifest") || with.is_template("image");
+            return match image {
+                Some(_) if !either => Err(with.problem("image", "manifest and image exclude each other")),
+                _ => Ok(job),
+            };
+        }
+        let namespace = with.required("namespace", namespace)?;
+        let image = with.required("image", image)?;
+        let mut request = JobRequest::of_image("", "", &namespace, &image, &[]);
+        if let Some(pod) = &mut request.spec.template.spec {
+            pod.service_account_name = account;
+            for container in &mut pod.containers {
+                (container.command, container.args, container.env) =
+                    (command.clone(), args.clone(), env.clone());
+            }
+        }
+        Ok(Job { namespace, spec: request.spec })
+    }
+
+    fn sample() -> Job {
+        Job { namespace: "sample".to_owned(), spec: JobSpec::default() }
+    }
+
+    /// A Job as an object, or as text in YAML; its name is ours.
+    fn of_manifest(value: Value) -> Result<Job, String> {
+        let value = match value {
+            Value::String(yaml) => serde_saphyr::from_str(&yaml).map_err(|_| "it is not YAML".to_owned())?,
+            value => value,
+        };
+        let is = |member: &str, wanted: &str| value.get(member).and_then(Value::as_str) == Some(wanted);
+        if !is("apiVersion", "batch/v1") || !is("kind", "Job") {
+            return Err("a Job of batch/v1 is expected".to_owned());
+        }
+        let job: JobObject =
+            serde_json::from_value(value).map_err(|error| format!("it is not a Job: {error}"))?;
+        let namespace = object_name(job.metadata.namespace.unwrap_or_else(|| "default".to_owned()))?;
+        let spec = job.spec.ok_or_else(|| "it has no spec".to_owned())?;
+        Ok(Job { namespace, spec })
+    }
+
+    fn request(&self, cx: &ClusterContext, step: &StepContext) -> JobRequest {
+        JobRequest {
+            run: cx.run(step),
+            title: step.step.clone(),
+            namespace: self.namespace.clone(),
+            spec: self.spec.clone(),
+        }
+    }
+
+    pub(super) async fn look(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+        limit: Duration,
+    ) -> Result<Look, StepError> {
+        let request = self.request(cx, step);
+        let ended = match run_job(&cx.link, &request, limit, &cx.progress(step)).await {
+            Ok(ended) => ended,
+            Err(error) => return still_waiting(error).map(Look::Waiting),
+        };
+        let job = format!("Job {}/{}", self.namespace, ended.name);
+        let (log, missing) = match ended.log {
+            Ok(log) => (Some(log), String::new()),
+            Err(why) => (None, format!("; its log is not there: {why}")),
+        };
+        match ended.result {
+            Ok(()) => {
+                let (message, memory) =
+                    (Some(format!("{job} succeeded{missing}")), json!({"job": ended.name}));
+                Ok(Look::Done(Outcome { message, log, memory }))
+            }
+            Err(why) => {
+                let last =
+                    log.as_deref().map(|log| format!("; its log ends: {}", end_of(log))).unwrap_or_default();
+                let message = format!("{job} failed: {why}{missing}{last}");
+                Err(StepError::terminal("JobFailed", message).with_log(log))
+            }
+        }
+    }
+
+    /// Stops a Job that was under way. One that came to its end has done what it did.
+    pub(super) async fn take_back(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+        memory: &Value,
+    ) -> Result<Option<String>, StepError> {
+        if !memory.is_null() {
+            return Ok(None);
+        }
+        let request = self.request(cx, step);
+        clean_up(&cx.link, &request, &cx.progress(step)).await?;
+        Ok(Some(format!("Job {}/{} stopped", self.namespace, request.name())))
+    }
+}
+
+/// Variables, by name or as Kubernetes lists them.
+fn env(value: &Value) -> Result<Vec<EnvVar>, String> {
+    fn named(members: &Map<String, Value>) -> Result<Vec<EnvVar>, String> {
+        let variable = |(name, value): (&String, &Value)| {
+            let value = match value {
+                Value::Bool(_) | Value::Number(_) => value.to_string(),
+                value => text(value).map_err(|why| format!("{name}: {why}"))?,
+            };
+            Ok(EnvVar { name: name.clone(), value: Some(value), ..EnvVar::default() })
+        };
+        members.iter().map(variable).collect()
+    }
+    match value {
+        Value::Object(members) => named(members),
+        Value::Array(_) => serde_json::from_value(value.clone())
+            .map_err(|error| format!("it is not a list of variables: {error}")),
+        _ => Err("names with their values are expected".to_owned()),
+    }
+}
+
+fn end_of(log: &str) -> &str {
+    let from = log.len().saturating_sub(TOLD_MAX);
+    let from = (from..log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(log.len());
+    log[from..].trim()
+}

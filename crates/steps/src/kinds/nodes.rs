@@ -1,0 +1,113 @@
+//! Nodes that a step names, one or all that match a selector; and the cordons of a run.
+
+use kubelink::Failure;
+use kubelink::cordon::{Uncordoned, cordon, uncordon};
+use kubelink::facts;
+use serde_json::{Value, json};
+
+use super::with::{Which, With};
+use crate::cluster::ClusterContext;
+use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::problem::Problem;
+
+/// Which nodes.
+#[derive(Debug, Clone)]
+pub(crate) struct Nodes(Which);
+
+impl Nodes {
+    pub(super) fn read(with: &mut With<'_>) -> Result<Nodes, Problem> {
+        with.which("node").map(Nodes)
+    }
+
+    /// Their names, in order. A selector that matches nothing is a mistake of whoever wrote it, and terminal.
+    pub(super) async fn names(&self, cx: &ClusterContext) -> Result<Vec<String>, StepError> {
+        match &self.0 {
+            Which::Named(name) => Ok(vec![name.clone()]),
+            Which::Labelled(selector) => {
+                let found = facts::nodes_matching(&cx.link, selector).await?;
+                if found.is_empty() {
+                    return Err(StepError::terminal("NoNodes", format!("no node matches {selector}")));
+                }
+                Ok(found.into_iter().map(|node| node.name).collect())
+            }
+        }
+    }
+
+    /// `node/cordon`: they take no new pods.
+    pub(super) async fn cordon(&self, cx: &ClusterContext, step: &StepContext) -> Result<Look, StepError> {
+        let holder = cx.holder(step);
+        let (mut ours, mut told) = (Vec::new(), Vec::new());
+        for node in self.names(cx).await? {
+            let found = cordon(&cx.link, &node, &holder).await?;
+            told.push(format!("node {node} {found}"));
+            if found.is_ours() {
+                ours.push(node);
+            }
+        }
+        let memory = json!({"nodes": ours});
+        Ok(Look::Done(Outcome { message: Some(told.join(", ")), memory, log: None }))
+    }
+
+    /// `node/uncordon`: they take pods again, if a manifest of ours had cordoned them. The cordons of people stay.
+    pub(super) async fn uncordon(&self, cx: &ClusterContext, step: &StepContext) -> Result<Look, StepError> {
+        let holder = cx.holder(step);
+        let mut told = Vec::new();
+        for node in self.names(cx).await? {
+            let mut found = uncordon(&cx.link, &node, &holder.id).await?;
+            if let Uncordoned::ByOther(Some(other)) = &found
+                && ClusterContext::is_manifest(other)
+            {
+                found = uncordon(&cx.link, &node, other).await?;
+            }
+            told.push(match found {
+                Uncordoned::Now => format!("node {node} takes pods again"),
+                Uncordoned::Before => format!("node {node} takes pods"),
+                Uncordoned::ByOther(Some(other)) => format!("node {node} stays cordoned by {other}"),
+                Uncordoned::ByOther(None) => format!("node {node} stays cordoned by someone else"),
+            });
+        }
+        Ok(Look::Done(Outcome::said(told.join(", "))))
+    }
+
+    /// Undoes the cordons that this run made on them. Whether a cordon is the run's is told by the record on the node.
+    pub(super) async fn take_back(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+        memory: &Value,
+    ) -> Result<Option<String>, StepError> {
+        let remembered = memory.get("nodes").and_then(Value::as_array);
+        let nodes: Vec<String> = match remembered {
+            Some(nodes) => nodes.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            None => match self.names(cx).await {
+                Err(error) if error.code() == "NoNodes" => Vec::new(),
+                names => names?,
+            },
+        };
+        uncordon_ours(cx, step, &nodes).await
+    }
+}
+
+/// Uncordons those of `nodes` that this run cordoned, and says which.
+pub(crate) async fn uncordon_ours(
+    cx: &ClusterContext,
+    step: &StepContext,
+    nodes: &[String],
+) -> Result<Option<String>, StepError> {
+    let holder = cx.holder(step);
+    let mut undone = Vec::new();
+    for node in nodes {
+        match uncordon(&cx.link, node, &holder.id).await {
+            Ok(Uncordoned::Now) => undone.push(node.as_str()),
+            Ok(Uncordoned::Before | Uncordoned::ByOther(_)) => {}
+            // A node that is gone needs no uncordon.
+            Err(error) if matches!(error.failure, Failure::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(match undone.as_slice() {
+        [] => None,
+        [node] => Some(format!("node {node} uncordoned")),
+        nodes => Some(format!("nodes {} uncordoned", nodes.join(", "))),
+    })
+}

@@ -1,0 +1,49 @@
+//! `kubernetes/restart`: restarts a workload's pods, once, and waits for the rollout.
+
+use std::time::Duration;
+
+use kubelink::rollout::{Workload, restart, rollout};
+
+use super::failure::still_waiting;
+use super::with::{With, text};
+use crate::cluster::ClusterContext;
+use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::problem::Problem;
+
+#[derive(Debug)]
+pub(super) struct Restart {
+    workload: Workload,
+    namespace: String,
+    name: String,
+}
+
+impl Restart {
+    pub(super) fn read(with: &mut With<'_>) -> Result<Restart, Problem> {
+        let workload = with.member("kind", Workload::Deployment, |value| {
+            let kind = text(value)?;
+            Workload::of_kind(&kind).ok_or_else(|| {
+                format!("{kind:?} cannot be restarted; there are Deployment, DaemonSet and StatefulSet")
+            })
+        })?;
+        let workload = with.required("kind", workload)?;
+        let namespace = with.name("namespace")?;
+        let namespace = with.required("namespace", namespace)?;
+        let name = with.name("name")?;
+        let name = with.required("name", name)?;
+        Ok(Restart { workload, namespace, name })
+    }
+
+    pub(super) async fn look(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+        limit: Duration,
+    ) -> Result<Look, StepError> {
+        let Restart { workload, namespace, name } = self;
+        restart(&cx.link, *workload, namespace, name, &cx.run(step)).await?;
+        match rollout(&cx.link, *workload, namespace, name, limit, &cx.progress(step)).await {
+            Ok(words) => Ok(Look::Done(Outcome::said(words))),
+            Err(error) => still_waiting(error).map(Look::Waiting),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! A step as it is written, made into a step as the engine walks it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::admin::{StepForm, UndoForm};
+use api::duration::TimeSpan;
+use kubelink::apply::Documents;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::with::Stage;
+use super::{Kind, Turn};
+use crate::cluster::ClusterContext;
+use crate::engine::{Body, Look, Outcome, Retry, STEP_TIME, Step, StepContext, StepError};
+use crate::problem::Problem;
+use crate::template::{self, Given, Names, is_whole_template};
+
+/// So many steps of a task's own may take one step back.
+pub const UNDO_MAX: usize = 10;
+/// A look that found what it waits for missing has waited by itself; the next one follows at once.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Longer than this no step may take.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const ATTEMPTS_MAX: u32 = 20;
+const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// The name of a step: its own, or that of its kind.
+pub fn step_name(form: &StepForm) -> String {
+    if form.name.is_empty() { form.uses.replace('/', "-") } else { form.name.clone() }
+}
+
+/// Refuses a step that could not be carried out whatever the parameters are.
+pub fn check_step(form: &StepForm, place: &str, names: &Names) -> Result<(), Problem> {
+    read(form, place, Stage::Stored, |with, place| {
+        template::check(with, place, names)?;
+        Ok(with.clone())
+    })?;
+    for (at, undo) in undo_of(form, place)? {
+        if undo.undo.is_some() {
+            return Err(Problem::at(
+                format!("{at}.undo"),
+                "what takes a step back cannot be taken back itself",
+            ));
+        }
+        check_step(undo, &at, names)?;
+    }
+    Ok(())
+}
+
+/// Makes a step whose members are all known.
+pub fn build_step(form: &StepForm, place: &str, given: Given<'_>) -> Result<Step<ClusterContext>, Problem> {
+    let built = build(form, place, given)?;
+    let mut undo = Vec::new();
+    for (at, form) in undo_of(form, place)? {
+        undo.push(build(form, &at, given)?);
+    }
+    Ok(assemble(step_name(form), built, undo))
+}
+
+/// A step's work with its bounds.
+#[derive(Debug)]
+struct Built {
+    kind: Kind,
+    timeout: Duration,
+    retry: Retry,
+}
+
+fn build(form: &StepForm, place: &str, given: Given<'_>) -> Result<Built, Problem> {
+    let bounds = bounds(form, place)?;
+    let kind = read_with(form, place, Stage::Planned, given.parameters, |with, place| {
+        template::fill(with, place, given)
+    })?;
+    let timeout = timeout(form, place, &kind)?;
+    Ok(Built { kind, timeout, retry: bounds })
+}
+
+fn read(
+    form: &StepForm,
+    place: &str,
+    stage: Stage,
+    prepare: impl FnOnce(&Value, &str) -> Result<Value, Problem>,
+) -> Result<(), Problem> {
+    bounds(form, place)?;
+    let kind = read_with(form, place, stage, &Map::new(), prepare)?;
+    timeout(form, place, &kind).map(drop)
+}
+
+fn read_with(
+    form: &StepForm,
+    place: &str,
+    stage: Stage,
+    parameters: &Map<String, Value>,
+    prepare: impl FnOnce(&Value, &str) -> Result<Value, Problem>,
+) -> Result<Kind, Problem> {
+    let inside = format!("{place}.with");
+    let with = match &form.with {
+        Value::Null => Value::Object(Map::new()),
+        with => with.clone(),
+    };
+    let with = prepare(&parsed(with, &form.uses, &inside)?, &inside)?;
+    let Value::Object(members) = &with else {
+        return Err(Problem::at(inside, "an object is expected"));
+    };
+    Kind::read(&form.uses, place, members, parameters, stage)
+}
+
+/// Objects that are written as YAML text are read before anything is put into them: a value can never become YAML.
+fn parsed(mut with: Value, uses: &str, inside: &str) -> Result<Value, Problem> {
+    let name = match uses {
+        "kubernetes/apply" => "manifests",
+        "kubernetes/job" => "manifest",
+        _ => return Ok(with),
+    };
+    let Some(Value::String(text)) = with.get(name) else { return Ok(with) };
+    if is_whole_template(text) {
+        return Ok(with);
+    }
+    let place = format!("{inside}.{name}");
+    // Read with the bounds of an apply first; then for the values themselves.
+    if uses == "kubernetes/apply" {
+        Documents::parse(text).map_err(|error| Problem::at(&place, error.to_string()))?;
+    }
+    let values: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|_| Problem::at(&place, "it is not YAML"))?;
+    with[name] = match uses {
+        "kubernetes/apply" => Value::Array(values),
+        _ => match <[Value; 1]>::try_from(values) {
+            Ok([value]) => value,
+            Err(_) => return Err(Problem::at(place, "one Job is expected")),
+        },
+    };
+    Ok(with)
+}
+
+/// The steps that take this one back, with their places.
+fn undo_of<'a>(form: &'a StepForm, place: &str) -> Result<Vec<(String, &'a StepForm)>, Problem> {
+    match &form.undo {
+        None => Ok(Vec::new()),
+        Some(UndoForm::One(one)) => Ok(vec![(format!("{place}.undo"), one)]),
+        Some(UndoForm::Many(many)) if many.len() > UNDO_MAX => {
+            let message =
+                format!("{} steps take this one back, and at most {UNDO_MAX} are accepted", many.len());
+            Err(Problem::at(format!("{place}.undo"), message))
+        }
+        Some(UndoForm::Many(many)) => {
+            Ok(many.iter().enumerate().map(|(index, it)| (format!("{place}.undo[{index}]"), it)).collect())
+        }
+    }
+}
+
+fn bounds(form: &StepForm, place: &str) -> Result<Retry, Problem> {
+    let Some(retry) = &form.retry else { return Ok(Retry::default()) };
+    if retry.attempts == 0 || retry.attempts > ATTEMPTS_MAX {
+        let message = format!("{} attempts are not between 1 and {ATTEMPTS_MAX}", retry.attempts);
+        return Err(Problem::at(format!("{place}.retry.attempts"), message));
+    }
+    let backoff = retry.backoff.map_or(Retry::default().backoff, TimeSpan::duration);
+    if backoff > BACKOFF_MAX {
+        return Err(Problem::at(
+            format!("{place}.retry.backoff"),
+            "a pause between attempts lasts at most 1h",
+        ));
+    }
+    Ok(Retry { attempts: retry.attempts, backoff })
+}
+
+/// How long a step may take. A pause takes as long as it lasts, unless something else was said.
+fn timeout(form: &StepForm, place: &str, kind: &Kind) -> Result<Duration, Problem> {
+    let place = format!("{place}.timeout");
+    let paused = match kind {
+        Kind::Pause(pause) => Some(pause.duration),
+        _ => None,
+    };
+    let Some(timeout) = form.timeout.map(TimeSpan::duration) else {
+        return Ok(paused.map_or(STEP_TIME, |paused| STEP_TIME.max(paused + Duration::from_secs(60))));
+    };
+    if timeout.is_zero() || timeout > TIMEOUT_MAX {
+        return Err(Problem::at(place, "a step may take more than 0s and at most 24h"));
+    }
+    if paused.is_some_and(|paused| paused >= timeout) {
+        return Err(Problem::at(place, "the pause would not end in this time"));
+    }
+    Ok(timeout)
+}
+
+/// A step of the engine from the parts.
+fn assemble(name: String, built: Built, undo: Vec<Built>) -> Step<ClusterContext> {
+    let Built { kind, timeout, retry } = built;
+    let kind = Arc::new(kind);
+    let clock = Arc::new(Stopwatch { timeout, began: Mutex::new(None) });
+    let mut step = match kind.slice() {
+        None => {
+            let kind = kind.clone();
+            Step::action(name, move |cx: Arc<ClusterContext>, step: StepContext| {
+                let kind = kind.clone();
+                async move { to_the_end(&kind, &cx, &step, timeout).await }
+            })
+        }
+        Some(slice) => {
+            let kind = kind.clone();
+            Step::wait(name, timeout, move |cx: Arc<ClusterContext>, step: StepContext| {
+                let (kind, clock) = (kind.clone(), clock.clone());
+                async move { clock.look(&kind, &cx, &step, slice).await }
+            })
+        }
+    };
+    if let Body::Wait { every, .. } = &mut step.body {
+        *every = LOOK_AGAIN;
+    }
+    (step.timeout, step.retry) = (timeout, retry);
+    if !kind.has_take_back() && undo.is_empty() {
+        return step;
+    }
+    let own = if kind.has_take_back() { STEP_TIME } else { Duration::ZERO };
+    let undo_timeout = undo.iter().map(|it| it.timeout).sum::<Duration>() + own;
+    let undo = Arc::new(undo);
+    let mut step = step.undo(move |cx: Arc<ClusterContext>, step: StepContext, memory: Value| {
+        let (kind, undo) = (kind.clone(), undo.clone());
+        async move { take_back(&kind, &undo, &cx, &step, &memory).await }
+    });
+    if let Some(undo) = &mut step.undo {
+        undo.timeout = undo_timeout;
+    }
+    step
+}
+
+/// A little less than what the engine allows, so that it is the step that says what was missing.
+fn within(timeout: Duration) -> Duration {
+    timeout - (timeout / 20).min(Duration::from_secs(1))
+}
+
+/// Looks until it is done. For actions, which are done at the first look, and for what takes a step back.
+async fn to_the_end(
+    kind: &Kind,
+    cx: &ClusterContext,
+    step: &StepContext,
+    timeout: Duration,
+) -> Result<Outcome, StepError> {
+    let clock = Stopwatch { timeout, began: Mutex::new(None) };
+    loop {
+        match clock.look(kind, cx, step, timeout).await? {
+            Look::Done(outcome) => return Ok(outcome),
+            Look::Waiting(what) => step.teller.say(what),
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Takes back what the kind did, and then what the task says.
+async fn take_back(
+    kind: &Kind,
+    undo: &[Built],
+    cx: &ClusterContext,
+    step: &StepContext,
+    memory: &Value,
+) -> Result<Option<String>, StepError> {
+    let mut told: Vec<String> = kind.take_back(cx, step, memory).await?.into_iter().collect();
+    for (index, it) in undo.iter().enumerate() {
+        // A Job or a restart of the undo is not that of the step.
+        let step = StepContext { step: format!("{}-undo-{index}", step.step), ..step.clone() };
+        let mut tries = 1;
+        let outcome = loop {
+            match to_the_end(&it.kind, cx, &step, it.timeout).await {
+                Err(error)
+                    if tries < it.retry.attempts
+                        && error.kind() == crate::engine::StepErrorKind::Transient =>
+                {
+                    tokio::time::sleep(it.retry.backoff * 2u32.saturating_pow(tries - 1)).await;
+                    tries += 1;
+                }
+                end => break end?,
+            }
+        };
+        told.extend(outcome.message);
+    }
+    Ok((!told.is_empty()).then(|| told.join("; ")))
+}
+
+/// Knows when a step began, so that its looks end in time. It starts anew with every end.
+#[derive(Debug)]
+struct Stopwatch {
+    timeout: Duration,
+    began: Mutex<Option<Instant>>,
+}
+
+impl Stopwatch {
+    async fn look(
+        &self,
+        kind: &Kind,
+        cx: &ClusterContext,
+        step: &StepContext,
+        slice: Duration,
+    ) -> Result<Look, StepError> {
+        let began = *self.began().get_or_insert_with(Instant::now);
+        let deadline = began + within(self.timeout);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let turn = Turn { began, limit: slice.min(left) };
+        match kind.look(cx, step, turn).await {
+            Ok(Look::Waiting(what)) if Instant::now() < deadline => Ok(Look::Waiting(what)),
+            Ok(Look::Waiting(what)) => {
+                self.began().take();
+                let timeout = TimeSpan::new(self.timeout);
+                Err(StepError::transient("TimeLimit", format!("it did not end within {timeout}: {what}")))
+            }
+            end => {
+                self.began().take();
+                end
+            }
+        }
+    }
+
+    fn began(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.began.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,30 @@
+//! What is wrong with a task or its parameters, and where.
+
+use std::fmt;
+
+/// What is wrong, in one sentence, and the place, such as `steps[3].with.until`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The member that it is about.
+    pub target: String,
+    /// One sentence.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem at a place.
+    pub fn at(target: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem { target: target.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.target.as_str() {
+            "" => f.write_str(&self.message),
+            target => write!(f, "{target}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}

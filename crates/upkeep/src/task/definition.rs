@@ -1,0 +1,229 @@
+//! One task: what it is called, what it needs, and how a plan is made of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::admin::{RequiresForm, StepForm, TaskForm, TaskSource};
+use api::doc::Task;
+use api::duration::TimeSpan;
+use serde_json::{Map, Value, json};
+use steps::engine::{PLAN_TIME, Plan, Step};
+use steps::kinds::{build_step, step_name};
+use steps::{ClusterContext, ClusterFacts, Given};
+use uuid::Uuid;
+
+use super::builtin;
+use super::parameters::with_defaults;
+use super::{TaskProblem, check_parameters};
+
+/// A task of a certain version. Cheap to clone.
+#[derive(Clone)]
+pub struct Definition {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: Uuid,
+    version: u32,
+    source: TaskSource,
+    /// Its steps are those that are carried out, unless `made` says otherwise.
+    form: TaskForm,
+    made: Made,
+}
+
+/// Where a task's steps come from.
+pub(super) enum Made {
+    /// From its form.
+    Written,
+    /// From code, which shows the names of its steps in the form.
+    Coded(Maker),
+}
+
+/// Makes the steps of a task that is code, from its parameters with their defaults.
+pub(super) type Maker =
+    fn(&Map<String, Value>, &ClusterFacts) -> Result<Vec<Step<ClusterContext>>, TaskProblem>;
+
+impl Definition {
+    pub(super) fn new(id: Uuid, version: u32, source: TaskSource, form: TaskForm, made: Made) -> Definition {
+        let form = TaskForm { id: None, version: None, source: None, reason: None, ..form };
+        Definition { inner: Arc::new(Inner { id, version, source, form, made }) }
+    }
+
+    /// A task as it is stored. Its form was checked when it was stored.
+    pub fn of_document(task: &Task) -> Result<Definition, TaskProblem> {
+        let mut whole = task.definition.clone();
+        if let Some(members) = whole.as_object_mut() {
+            members.insert("name".to_owned(), json!(task.name));
+            members.insert("title".to_owned(), json!(task.title));
+        }
+        let form = super::form::of_value(whole)?;
+        Ok(Definition::new(task.id, task.version, TaskSource::Data, form, Made::Written))
+    }
+
+    /// The task as it is to be stored.
+    pub fn document(&self) -> Task {
+        let mut definition = serde_json::to_value(&self.inner.form).unwrap_or_default();
+        if let Some(members) = definition.as_object_mut() {
+            members.remove("name");
+            members.remove("title");
+        }
+        Task {
+            id: self.inner.id,
+            name: self.inner.form.name.clone(),
+            title: self.inner.form.title.clone(),
+            version: self.inner.version,
+            definition,
+        }
+    }
+
+    /// The same task in another version, as it is given when it is stored.
+    #[must_use]
+    pub fn at_version(&self, version: u32) -> Definition {
+        let Inner { id, source, form, .. } = &*self.inner;
+        Definition::new(*id, version, *source, form.clone(), self.made_again())
+    }
+
+    /// The same task under another id.
+    #[must_use]
+    pub fn with_id(&self, id: Uuid) -> Definition {
+        let Inner { version, source, form, .. } = &*self.inner;
+        Definition::new(id, *version, *source, form.clone(), self.made_again())
+    }
+
+    fn made_again(&self) -> Made {
+        match self.inner.made {
+            Made::Written => Made::Written,
+            Made::Coded(maker) => Made::Coded(maker),
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> Uuid {
+        self.inner.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.form.name
+    }
+
+    /// One line for people.
+    pub fn title(&self) -> &str {
+        &self.inner.form.title
+    }
+
+    /// Raised at each change.
+    pub fn version(&self) -> u32 {
+        self.inner.version
+    }
+
+    /// Whether it is built in or data.
+    pub fn source(&self) -> TaskSource {
+        self.inner.source
+    }
+
+    /// Whether it can disturb what runs in the cluster.
+    pub fn disruptive(&self) -> bool {
+        self.inner.form.disruptive
+    }
+
+    /// How long one attempt may take.
+    pub fn time_limit(&self) -> Duration {
+        self.inner.form.time_limit.map_or(PLAN_TIME, TimeSpan::duration)
+    }
+
+    /// What must be so before it begins.
+    pub fn requires(&self) -> RequiresForm {
+        self.inner.form.requires.clone().unwrap_or_default()
+    }
+
+    /// The JSON schema of its parameters.
+    pub fn schema(&self) -> Option<&Value> {
+        self.inner.form.parameters.as_ref()
+    }
+
+    /// The names of its steps, in order.
+    pub fn step_names(&self) -> Vec<String> {
+        self.inner.form.steps.iter().map(step_name).collect()
+    }
+
+    pub(super) fn steps(&self) -> &[StepForm] {
+        &self.inner.form.steps
+    }
+
+    pub(super) fn is_coded(&self) -> bool {
+        matches!(self.inner.made, Made::Coded(_))
+    }
+
+    /// As the Admin API shows it.
+    pub fn form(&self) -> TaskForm {
+        TaskForm {
+            id: Some(self.inner.id),
+            version: Some(self.inner.version),
+            source: Some(self.inner.source),
+            time_limit: Some(TimeSpan::new(self.time_limit())),
+            ..self.inner.form.clone()
+        }
+    }
+
+    /// What is done on this cluster with these parameters.
+    pub fn plan(
+        &self,
+        parameters: &Map<String, Value>,
+        cluster: &ClusterFacts,
+    ) -> Result<Plan<ClusterContext>, TaskProblem> {
+        check_parameters(self, parameters)?;
+        self.plan_unchecked(parameters, cluster)
+    }
+
+    pub(super) fn plan_unchecked(
+        &self,
+        parameters: &Map<String, Value>,
+        cluster: &ClusterFacts,
+    ) -> Result<Plan<ClusterContext>, TaskProblem> {
+        let parameters = with_defaults(self.schema(), parameters);
+        let steps = match self.inner.made {
+            Made::Coded(maker) => maker(&parameters, cluster)?,
+            Made::Written => {
+                let facts = cluster.value();
+                let given = Given { parameters: &parameters, cluster: &facts };
+                let forms = self.inner.form.steps.iter().enumerate();
+                forms
+                    .map(|(index, form)| build_step(form, &format!("steps[{index}]"), given))
+                    .collect::<Result<_, _>>()?
+            }
+        };
+        Ok(Plan { steps, time_limit: self.time_limit() })
+    }
+
+    /// What a manifest keeps of the task that it began with.
+    pub fn frozen(&self) -> Value {
+        match self.inner.source {
+            TaskSource::Builtin => json!({"builtin": self.inner.id}),
+            TaskSource::Data => json!({"data": self.document()}),
+        }
+    }
+
+    /// The task that a manifest began with. A built-in one is that of this program: its steps are matched by name.
+    pub fn thaw(frozen: &Value) -> Result<Definition, TaskProblem> {
+        if let Some(task) = frozen.get("data") {
+            let task: Task = serde_json::from_value(task.clone())
+                .map_err(|error| TaskProblem::at("", format!("the frozen task cannot be read: {error}")))?;
+            return Definition::of_document(&task);
+        }
+        let id = frozen.get("builtin").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
+        let found = id.and_then(|id| builtin::all().find(|it| it.id() == id));
+        found.ok_or_else(|| TaskProblem::at("", "the frozen task is not one that this program knows"))
+    }
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Definition")
+            .field("id", &self.inner.id)
+            .field("name", &self.inner.form.name)
+            .field("version", &self.inner.version)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! Parameters of tasks: the schema that a task gives, and what a manifest gives. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::doc::ProvisioningState;
+use jsonschema::error::{ValidationError, ValidationErrorKind};
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Map, Value};
+use steps::{ClusterFacts, names_cluster};
+use uuid::Uuid;
+
+use super::TaskProblem;
+use super::definition::Definition;
+
+/// The most parameters that a task may have.
+const PARAMETERS_MAX: usize = 100;
+/// The most that a manifest may give, as JSON in bytes: manifests are read often.
+const PARAMETERS_SIZE_MAX: usize = 256 * 1024;
+/// At most so much of what a validator says is told.
+const MESSAGE_MAX: usize = 300;
+
+/// The names of a task's parameters.
+pub(super) fn names_of(schema: Option<&Value>) -> BTreeSet<String> {
+    let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
+}
+
+/// What was given, with the defaults of what was not.
+pub(super) fn with_defaults(schema: Option<&Value>, given: &Map<String, Value>) -> Map<String, Value> {
+    let mut whole = given.clone();
+    let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        if let Some(default) = property.get("default")
+            && !whole.contains_key(name)
+        {
+            whole.insert(name.clone(), default.clone());
+        }
+    }
+    whole
+}
+
+/// Refuses a schema that is not one of an object, or cannot be used.
+pub(super) fn check_schema(schema: &Value) -> Result<(), TaskProblem> {
+    let refuse = |message: &str| Err(TaskProblem::at("parameters", message));
+    let Some(members) = schema.as_object() else { return refuse("a JSON schema of an object is expected") };
+    match members.get("type").and_then(Value::as_str) {
+        None if members.contains_key("type") => return refuse("the schema's type must be object"),
+        Some(other) if other != "object" => return refuse("the schema's type must be object"),
+        _ => {}
+    }
+    if members.get("properties").is_some_and(|properties| !properties.is_object()) {
+        return Err(TaskProblem::at("parameters.properties", "an object is expected"));
+    }
+    let names = names_of(Some(schema));
+    if names.len() > PARAMETERS_MAX {
+        return refuse(&format!(
+            "there are {} parameters, and at most {PARAMETERS_MAX} are accepted",
+            names.len()
+        ));
+    }
+    let word = |name: &String| {
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') && !name.is_empty()
+    };
+    if let Some(name) = names.iter().find(|name| !word(name)) {
+        let message = "a parameter's name is made of letters, digits, - and _";
+        return Err(TaskProblem::at(format!("parameters.properties.{name}"), message));
+    }
+    let validator = validator(schema)?;
+    // A default that its own schema refuses would make every manifest fail.
+    let defaults = with_defaults(Some(schema), &Map::new());
+    let defaults = Value::Object(defaults);
+    let wrong = validator.iter_errors(&defaults).find(|error| error.instance_path().to_string() != "");
+    match wrong {
+        Some(error) => {
+            let place = place(&error).replacen("parameters", "parameters.properties", 1);
+            Err(TaskProblem::at(place, format!("the default does not fit: {}", told(&error))))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Patterns are those of linear time; nothing outside the schema is fetched.
+fn validator(schema: &Value) -> Result<Validator, TaskProblem> {
+    if let Err(error) = jsonschema::meta::validate(schema) {
+        let place = dotted("parameters", &error.instance_path().to_string());
+        return Err(TaskProblem::at(place, format!("it is not a JSON schema: {}", told(&error))));
+    }
+    let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
+    options
+        .build(schema)
+        .map_err(|error| TaskProblem::at("parameters", format!("it is not a JSON schema: {}", told(&error))))
+}
+
+/// Refuses parameters that a task does not take.
+pub fn check_parameters(task: &Definition, given: &Map<String, Value>) -> Result<(), TaskProblem> {
+    let size = serde_json::to_string(given).map_or(usize::MAX, |text| text.len());
+    if size > PARAMETERS_SIZE_MAX {
+        let message =
+            format!("the parameters have {size} bytes, and at most {PARAMETERS_SIZE_MAX} are accepted");
+        return Err(TaskProblem::at("parameters", message));
+    }
+    let names = names_of(task.schema());
+    let open = task.schema().is_some_and(|schema| {
+        schema.get("additionalProperties").is_some_and(|it| *it != Value::Bool(false))
+            || schema.get("patternProperties").is_some()
+    });
+    if let Some(unknown) = given.keys().find(|name| !open && !names.contains(*name)) {
+        let known = if names.is_empty() {
+            format!("task {} takes none", task.name())
+        } else {
+            format!("task {} takes {}", task.name(), names.into_iter().collect::<Vec<_>>().join(", "))
+        };
+        return Err(TaskProblem::at(
+            format!("parameters.{unknown}"),
+            format!("{unknown} is not known; {known}"),
+        ));
+    }
+    let whole = with_defaults(task.schema(), given);
+    if let Some(schema) = task.schema() {
+        let instance = Value::Object(whole.clone());
+        if let Err(error) = validator(schema)?.validate(&instance) {
+            return Err(TaskProblem::at(place(&error), told(&error)));
+        }
+    }
+    // Where no step waits for the cluster to be known, the plan shows what the schema cannot: a text that is no duration.
+    let plain = task.is_coded()
+        || !task.steps().iter().any(|step| names_cluster(&serde_json::to_value(step).unwrap_or_default()));
+    if plain {
+        task.plan_unchecked(&whole, &sample()).map_err(|problem| {
+            match problem.target.starts_with("parameters") {
+                true => problem,
+                false => TaskProblem::at("parameters", problem.to_string()),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// A cluster that no plan reaches.
+fn sample() -> ClusterFacts {
+    ClusterFacts {
+        uuid: Uuid::nil(),
+        id: String::new(),
+        name: String::new(),
+        location: String::new(),
+        version: None,
+        provisioning_state: ProvisioningState::Succeeded,
+        labels: BTreeMap::new(),
+    }
+}
+
+fn place(error: &ValidationError<'_>) -> String {
+    let place = dotted("parameters", &error.instance_path().to_string());
+    match error.kind() {
+        ValidationErrorKind::Required { property } => match property.as_str() {
+            Some(name) => format!("{place}.{name}"),
+            None => place,
+        },
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => match unexpected.first() {
+            Some(name) => format!("{place}.{name}"),
+            None => place,
+        },
+        _ => place,
+    }
+}
+
+/// A JSON pointer below `root`, as places are written: `parameters.hosts[2].name`.
+fn dotted(root: &str, pointer: &str) -> String {
+    let mut place = root.to_owned();
+    for part in pointer.split('/').skip(1) {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        match part.parse::<usize>() {
+            Ok(index) => place.push_str(&format!("[{index}]")),
+            Err(_) => place.push_str(&format!(".{part}")),
+        }
+    }
+    place
+}
+
+fn told(error: &ValidationError<'_>) -> String {
+    let text = error.to_string().replace('\n', " ");
+    match text.char_indices().nth(MESSAGE_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}

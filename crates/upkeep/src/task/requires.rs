@@ -1,0 +1,159 @@
+//! What must be so on a cluster before a task begins. Pure.
+
+use std::cmp::Ordering;
+
+use api::admin::RequiresForm;
+use api::doc::ProvisioningState;
+use steps::ClusterFacts;
+
+use super::TaskProblem;
+
+/// Refuses requirements that no cluster could meet, or that nobody can understand.
+pub(super) fn check_requires(requires: &RequiresForm) -> Result<(), TaskProblem> {
+    for (index, state) in requires.provisioning_states.iter().enumerate() {
+        let known: Result<ProvisioningState, _> = serde_json::from_value(serde_json::json!(state));
+        if known.is_err() {
+            let message = format!(
+                "{state:?} is not a provisioning state; there are Creating, Updating, AdminUpdating, Deleting, Succeeded and Failed"
+            );
+            return Err(TaskProblem::at(format!("requires.provisioningStates[{index}]"), message));
+        }
+    }
+    let bounds =
+        [("minimumVersion", &requires.minimum_version), ("maximumVersion", &requires.maximum_version)];
+    for (name, bound) in bounds {
+        if let Some(bound) = bound
+            && Version::read(bound).is_none()
+        {
+            let message = format!("{bound:?} is not a version such as 1.31 or v1.31.4");
+            return Err(TaskProblem::at(format!("requires.{name}"), message));
+        }
+    }
+    let bound = |bound: &Option<String>| bound.as_deref().and_then(Version::read);
+    match (bound(&requires.minimum_version), bound(&requires.maximum_version)) {
+        (Some(minimum), Some(maximum)) if maximum.against(&minimum) == Ordering::Less => {
+            Err(TaskProblem::at(
+                "requires.maximumVersion",
+                "it is below minimumVersion, and no cluster could be both",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a cluster is as a task requires it; else why not, in a sentence.
+pub fn requires_met(requires: &RequiresForm, cluster: &ClusterFacts) -> Result<(), String> {
+    let state = serde_json::to_value(cluster.provisioning_state).unwrap_or_default();
+    let state = state.as_str().unwrap_or_default();
+    let states = &requires.provisioning_states;
+    if !states.is_empty() && !states.iter().any(|it| it == state) {
+        return Err(format!("the cluster is {state}, and the task requires {}", states.join(" or ")));
+    }
+    if requires.minimum_version.is_none() && requires.maximum_version.is_none() {
+        return Ok(());
+    }
+    let Some(text) = &cluster.version else {
+        return Err("the cluster's version is not known yet".to_owned());
+    };
+    let Some(version) = Version::read(text) else {
+        return Err(format!("the cluster's version {text} cannot be compared"));
+    };
+    let bound = |bound: &Option<String>| Some((bound.clone()?, Version::read(bound.as_deref()?)?));
+    match (bound(&requires.minimum_version), bound(&requires.maximum_version)) {
+        (Some((minimum, bound)), _) if version.against(&bound) == Ordering::Less => {
+            Err(format!("the cluster has version {text}, and the task requires at least {minimum}"))
+        }
+        (_, Some((maximum, bound))) if version.against(&bound) == Ordering::Greater => {
+            Err(format!("the cluster has version {text}, and the task requires at most {maximum}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A version by its numbers; what follows `-` or `+` does not count.
+struct Version(Vec<u64>);
+
+impl Version {
+    fn read(text: &str) -> Option<Version> {
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let numbers = text.split(['-', '+']).next()?;
+        let numbers: Option<Vec<u64>> = numbers.split('.').map(|number| number.parse().ok()).collect();
+        numbers.filter(|numbers| (1..=4).contains(&numbers.len())).map(Version)
+    }
+
+    /// Compares as far as the bound goes: 1.31.4 is neither below nor above 1.31.
+    fn against(&self, bound: &Version) -> Ordering {
+        let numbers = |version: &Version, at: usize| version.0.get(at).copied().unwrap_or(0);
+        let compared = (0..bound.0.len()).map(|at| numbers(self, at).cmp(&numbers(bound, at)));
+        compared.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn cluster(version: Option<&str>, provisioning_state: ProvisioningState) -> ClusterFacts {
+        ClusterFacts {
+            uuid: uuid::Uuid::nil(),
+            id: "/c".to_owned(),
+            name: "c".to_owned(),
+            location: "here".to_owned(),
+            version: version.map(str::to_owned),
+            provisioning_state,
+            labels: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_held_against_every_requirement() {
+        let check = |states: &[&str],
+                     minimum: Option<&str>,
+                     maximum: Option<&str>,
+                     given: &ClusterFacts,
+                     expect: Option<&str>| {
+            let requires = RequiresForm {
+                provisioning_states: states.iter().map(ToString::to_string).collect(),
+                minimum_version: minimum.map(str::to_owned),
+                maximum_version: maximum.map(str::to_owned),
+            };
+            assert_eq!(requires_met(&requires, given).err().as_deref(), expect);
+        };
+        let it = cluster(Some("v1.37.1"), ProvisioningState::Succeeded);
+        check(&[], None, None, &it, None);
+        check(&["Succeeded"], Some("1.37"), Some("1.37"), &it, None);
+        check(&["Failed"], None, None, &it, Some("the cluster is Succeeded, and the task requires Failed"));
+        check(
+            &[],
+            Some("1.37.2"),
+            None,
+            &it,
+            Some("the cluster has version v1.37.1, and the task requires at least 1.37.2"),
+        );
+        check(
+            &[],
+            None,
+            Some("1.36"),
+            &it,
+            Some("the cluster has version v1.37.1, and the task requires at most 1.36"),
+        );
+        check(&[], Some("1.9"), None, &it, None);
+        let unknown = cluster(None, ProvisioningState::Succeeded);
+        check(&[], Some("1"), None, &unknown, Some("the cluster's version is not known yet"));
+        check(&[], None, None, &unknown, None);
+    }
+
+    #[test]
+    fn requirements_that_nobody_can_meet_are_refused() {
+        let refused = |requires: RequiresForm| check_requires(&requires).unwrap_err().to_string();
+        let states = RequiresForm { provisioning_states: vec!["Done".into()], ..RequiresForm::default() };
+        assert!(refused(states).starts_with("requires.provisioningStates[0]: \"Done\" is not"));
+        let version = RequiresForm { minimum_version: Some("new".into()), ..RequiresForm::default() };
+        assert!(refused(version).starts_with("requires.minimumVersion: \"new\" is not a version"));
+        let (minimum_version, maximum_version) = (Some("1.31".into()), Some("1.30.9".into()));
+        let never = RequiresForm { minimum_version, maximum_version, ..RequiresForm::default() };
+        assert!(refused(never).starts_with("requires.maximumVersion: it is below"));
+    }
+}
