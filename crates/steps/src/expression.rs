@@ -284,7 +284,7 @@ mod tests {
         check("", "is empty");
         check("nodes.all(n, ", "it is not an expression in CEL at line 1");
         check("node.size() > 1", "node is not known; there are cluster, nodes, object");
-        check("nodes.al(n, n.ready)", "is not known");
+        check("nodes.al(n, n.ready)", "there is no function al");
         check("launch(nodes)", "there is no function launch");
         check("nodes.all(n, m.ready)", "m is not known");
         check(&"nodes.all(a, ".repeat(4), "it is not an expression");
