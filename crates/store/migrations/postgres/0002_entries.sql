@@ -14,9 +14,16 @@ create table entries (
   primary key (work, number)
 );
 
--- Puts entries behind those that are there; of a log that is full, what steps say is only counted. Two transactions
--- that tell of the same work at once want the same number: the later one is refused and said again. So numbers are in
--- the order of commits, and a reader misses none. Entries are the last that a transaction writes.
+-- Whoever tells of work holds its row, live or ended: so entries are numbered in the order of commits, a reader that
+-- goes on behind a number misses none, and no entry outlives its work. Most verbs hold it anyway; this is for the others.
+create function lock_told_v2(works_ uuid[]) returns void language plpgsql as $$
+begin
+  perform from work w where w.id = any (works_) order by w.id for no key update;
+  -- A new statement: what ended while we waited for it is here by now.
+  perform from history h where h.id = any (works_) order by h.id for no key update;
+end $$;
+
+-- Puts entries behind those that are there; of a log that is full, what steps say is only counted.
 create function append_v2(works_ uuid[], bodies_ jsonb[], of_steps_ boolean[], now_ bigint) returns void
 language sql volatile as $$
   with given as (
@@ -35,13 +42,11 @@ language sql volatile as $$
   select g.work, g.number, now_, g.body from given g where not (g.of_step and g.number > 5000) order by g.work, g.number
 $$;
 
--- The same, of work that is there, live or ended; it stays until the entry is written.
+-- The same, of work that is there, live or ended.
 create function record_v2(works_ uuid[], bodies_ jsonb[], of_steps_ boolean[]) returns void language plpgsql as $$
 declare
   gone_ uuid;
 begin
-  perform from work w where w.id = any (works_) order by w.id for key share;
-  perform from history h where h.id = any (works_) order by h.id for key share;
   select x.id into gone_ from unnest(works_) as x (id)
   where not exists (select from work w where w.id = x.id) and not exists (select from history h where h.id = x.id) limit 1;
   if found then

@@ -66,7 +66,8 @@ begin
   select array_agg(distinct k) into keys_ from work w cross join unnest(w.budgets) as k where w.id = any (works_);
   done_ := close_v1(works_, 'TimedOut', array_fill(timed_out_v2(now_), array[cardinality(works_)]), now_);
   perform tell_ends_v2(done_, now_);
-  changed_ := coalesce(cardinality(done_), 0);
+  -- What is late behind them is closed when their lanes are settled; it is closed here, to be counted.
+  changed_ := coalesce(cardinality(done_), 0) + (select sum(close_expired_v1(x, now_)) from unnest(lanes_) as x);
   woken_ := 1 | settle_v1(lanes_, now_, false);
   if keys_ is not null then
     woken_ := woken_ | nudge_v1(keys_);

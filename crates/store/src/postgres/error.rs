@@ -2,7 +2,7 @@
 
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::Error;
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use crate::{Etag, StoreError};
@@ -29,12 +29,6 @@ pub(super) fn remedy(error: &Error) -> Remedy {
         &SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE => Remedy::Again,
         // A statement that was prepared before a migration changed what it names.
         &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => Remedy::AgainElsewhere,
-        // Two told of the same work at once: the next number is free by now.
-        &SqlState::UNIQUE_VIOLATION
-            if error.as_db_error().and_then(DbError::constraint) == Some("entries_pkey") =>
-        {
-            Remedy::Again
-        }
         _ if is_unavailable(code) => Remedy::Discard,
         _ => Remedy::None,
     }

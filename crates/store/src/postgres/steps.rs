@@ -1,6 +1,6 @@
 //! The statements of a transaction: its changes by subject, each subject one statement, in the order of locks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use api::audit::AuditEntry;
 use serde_json::{Value, json};
@@ -27,6 +27,7 @@ const ENQUEUE: &str = "select enqueue_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const REVIVE: &str = "select revive_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const DISCARD: &str = "select discard_v2($1)";
 const EXPECT_IDLE: &str = "select expect_idle_v2($1)";
+const LOCK_TOLD: &str = "select lock_told_v2($1)";
 const RECORD: &str = "select record_v2($1, $2, $3)";
 const DOCUMENTS: &str = "select documents_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 const PUT_SECRETS: &str = "select put_secrets_v1($1, $2, $3, $4)";
@@ -167,6 +168,7 @@ impl Sorted {
     pub(super) fn steps(self) -> Vec<Step> {
         let mut steps = Vec::new();
         steps.extend(self.lock_lanes());
+        steps.extend(self.lock_told());
         if !self.idle.is_empty() {
             steps.push(Step { sql: EXPECT_IDLE, values: bound![self.idle], answers: Answers::Nothing });
         }
@@ -241,6 +243,28 @@ impl Sorted {
             steps.push(Step { sql: RECORD, values, answers: Answers::Nothing });
         }
         steps
+    }
+
+    /// Whoever tells of work holds its row; these are told of and not otherwise touched. A row of work comes behind the
+    /// lanes, and all of them come in order: so what is checkpointed is locked with them.
+    fn lock_told(&self) -> Option<Step> {
+        let moved: HashSet<Uuid> = self
+            .completions
+            .iter()
+            .map(|it| it.hold.work)
+            .chain(self.yieldings.iter().map(|it| it.hold.work))
+            .chain(self.withdrawn.iter().map(|it| it.0))
+            .chain(self.expedited.iter().copied())
+            .chain(self.enqueued.iter().chain(&self.revived).map(|it| it.id))
+            .collect();
+        let held: HashSet<Uuid> = self.checkpoints.iter().map(|it| it.0.work).collect();
+        let told = self.recorded.iter().map(|it| it.work).filter(|work| !moved.contains(work));
+        let told: Vec<Uuid> = told.collect();
+        if told.iter().all(|work| held.contains(work)) {
+            return None;
+        }
+        let works: Vec<Uuid> = told.into_iter().chain(held).collect();
+        Some(Step { sql: LOCK_TOLD, values: bound![works], answers: Answers::Nothing })
     }
 
     /// Each verb of the queue locks its lanes in order; several verbs together need them locked in order beforehand.

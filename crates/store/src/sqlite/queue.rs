@@ -303,6 +303,11 @@ impl Session<'_> {
 
     /// The first pending row of a lane, after closing what may no longer begin.
     fn first_pending(&mut self, lane: Uuid) -> Result<Option<First>, StoreError> {
+        Ok(self.close_late(lane)?.0)
+    }
+
+    /// The same, and how many were closed.
+    fn close_late(&mut self, lane: Uuid) -> Result<(Option<First>, usize), StoreError> {
         for closed in 0..=EXPIRE_PER_TOUCH {
             let first = self
                 .connection
@@ -318,16 +323,18 @@ impl Session<'_> {
                 Some(late) if late.is_late(self.now) && closed < EXPIRE_PER_TOUCH => {
                     self.time_out(late.id, &late.kind)?;
                 }
-                first => return Ok(first),
+                first => return Ok((first, closed)),
             }
         }
-        Ok(None)
+        Ok((None, EXPIRE_PER_TOUCH))
     }
 
-    /// Writes a free lane's head as it really is; an owned lane's is written when it is released.
-    pub(super) fn settle(&mut self, lane: Uuid) -> Result<(), StoreError> {
-        let first = self.first_pending(lane)?;
-        self.write_head(lane, first.as_ref())
+    /// Writes a free lane's head as it really is; how many late ones it closed. An owned lane's head is written when it
+    /// is released.
+    pub(super) fn settle(&mut self, lane: Uuid) -> Result<usize, StoreError> {
+        let (first, closed) = self.close_late(lane)?;
+        self.write_head(lane, first.as_ref())?;
+        Ok(closed)
     }
 
     fn write_head(&mut self, lane: Uuid, first: Option<&First>) -> Result<(), StoreError> {
@@ -468,7 +475,7 @@ impl Session<'_> {
     pub(super) fn withdraw(&mut self, work: Uuid, result: &Value) -> Result<(), StoreError> {
         let live = self.pending_or_why(work)?;
         self.end(work, &live.kind, WorkState::Cancelled, result)?;
-        self.settle_if_free(live.lane)
+        self.settle_if_free(live.lane).map(drop)
     }
 
     pub(super) fn withdraw_lane(&mut self, lane: Uuid, result: &Value) -> Result<(), StoreError> {
@@ -485,7 +492,7 @@ impl Session<'_> {
             .prepare_cached("update lanes set cancel = 1 where lane = ?1 and owner is not null")?
             .execute([lane])?;
         WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
-        self.settle_if_free(lane)
+        self.settle_if_free(lane).map(drop)
     }
 
     pub(super) fn expedite(&mut self, work: Uuid) -> Result<(), StoreError> {
@@ -494,7 +501,7 @@ impl Session<'_> {
             .prepare_cached("update work set run_after = 0, due_at = 0, changed = ?2 where id = ?1")?
             .execute(params![work, self.now])?;
         self.feed(&live.kind, work, 0, false)?;
-        self.settle_if_free(live.lane)
+        self.settle_if_free(live.lane).map(drop)
     }
 
     pub(super) fn request_cancel(&mut self, work: Uuid) -> Result<(), StoreError> {
@@ -581,12 +588,12 @@ impl Session<'_> {
             .optional()?)
     }
 
-    pub(super) fn settle_if_free(&mut self, lane: Uuid) -> Result<(), StoreError> {
+    pub(super) fn settle_if_free(&mut self, lane: Uuid) -> Result<usize, StoreError> {
         let owned = self
             .connection
             .prepare_cached("select 1 from lanes where lane = ?1 and owner is not null")?
             .exists([lane])?;
-        if owned { Ok(()) } else { self.settle(lane) }
+        if owned { Ok(0) } else { self.settle(lane) }
     }
 
     pub(super) fn time_out(&mut self, work: Uuid, kind: &str) -> Result<(), StoreError> {

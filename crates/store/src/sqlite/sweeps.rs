@@ -54,8 +54,8 @@ impl Session<'_> {
                 .optional()?;
             if let Some((lane, kind)) = still {
                 self.time_out(*work, &kind)?;
-                self.settle_if_free(lane)?;
-                changed += 1;
+                // Late ones behind it are closed with it.
+                changed += 1 + self.settle_if_free(lane)?;
             }
         }
         Ok(changed)

@@ -339,7 +339,7 @@ fn work_of(manifest: &Manifest, budgets: &[String]) -> NewWork {
         run_before: Some(manifest.run_before),
         priority: manifest.priority,
         budgets: budgets.to_vec(),
-        origin: manifest.created_by_schedule.as_ref().map(ToString::to_string),
+        origin: manifest.created_by_schedule.clone(),
         ..NewWork::new(manifest.id, manifest.cluster, WorkKind::Manifest)
     }
 }

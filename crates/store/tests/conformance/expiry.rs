@@ -46,7 +46,7 @@ on_both_engines! {
         ];
         let good = [manifest(busy), manifest(quiet).before(future(0)), operation(busy).before(past(0))];
         store.enqueue([late.to_vec(), good.to_vec()].concat()).await.unwrap();
-        assert!(expired(store).await > 0);
+        assert_eq!(expired(store).await, late.len());
         assert_eq!(states(store, &late).await, [WorkState::TimedOut; 3]);
         assert_eq!(states(store, &good).await, [WorkState::Pending; 3]);
         assert_eq!(expired(store).await, 0);
@@ -76,6 +76,18 @@ on_both_engines! {
         }
         assert_eq!(changed, late.len());
         assert!((8..=9).contains(&blocks), "30 rows in blocks of 4 took {blocks}");
+    }
+}
+
+on_both_engines! {
+    async fn the_sweep_counts_what_it_closes_in_passing(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let late: Vec<NewWork> = (0..20).map(|n| manifest(lane).after(past(n)).before(past(1000))).collect();
+        store.enqueue(late.clone()).await.unwrap();
+        // Three are looked at; those behind them in the lane go with them.
+        let walk = store.expire(None, 3).await.unwrap();
+        assert_eq!(states(store, &late).await, [WorkState::TimedOut; 20]);
+        assert_eq!(walk.changed, late.len());
     }
 }
 

@@ -32,7 +32,9 @@ mod signals;
 // Documents, the feed, the log.
 mod audit;
 mod documents;
+mod entries;
 mod feed;
+mod manifests;
 mod retention;
 mod secrets;
 mod transfer;

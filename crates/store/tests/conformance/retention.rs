@@ -79,6 +79,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
         assert!(store.feed_after(start, 10).await.is_ok());
         assert_eq!(count(&raw, "documents where deleted_at is not null").await, 1);
         assert_eq!(count(&raw, "history").await, 2);
+        assert_eq!(store.entries(order.id, None, 9).await.unwrap().len(), 1);
 
         // After eight the feed has, but for its newest row; then the tombstone; and the finished operation.
         pass(2 * 24);
@@ -117,7 +118,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
         pass(90 * 24);
         keep_house(&store, &raw, keep).await;
         assert!(store.manifests().view(order.id).await.unwrap().is_none());
-        assert_eq!(count(&raw, "history").await, 0);
+        assert_eq!((count(&raw, "history").await, count(&raw, "entries").await), (0, 0));
         assert_eq!(count(&raw, "audit").await, audited);
         pass(400 * 24);
         keep_house(&store, &raw, keep).await;
@@ -161,6 +162,7 @@ on_both_engines! {
             (left == (0, 0) && is_gone && count(&raw, "feed").await <= 3).then_some(())
         }).await;
         assert!(store.get_many(dead).await.unwrap().is_empty());
+        assert_eq!(count(&raw, "entries").await, 0);
         // What lives, stays: documents, their keys, pending work; and the log verifies.
         assert!(store.get(living.uuid).await.unwrap().is_some());
         assert!(store.collection().create(&Note::fresh().holding("kept"), &by()).await.is_err());

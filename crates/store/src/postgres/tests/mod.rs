@@ -387,7 +387,9 @@ async fn a_store_moves_whole_into_an_empty_one() {
     };
     from.commit(Transaction::new().enqueue(work.clone())).await;
     let claimed = from.claim(WorkKind::Manifest).await.remove(0);
-    from.commit(Transaction::new().checkpoint(claimed.hold, "one", json!({"a": [1]}))).await;
+    let told = api::admin::Entry::new(Timestamp::MIN, api::admin::EntryEvent::Claimed, "me", 1);
+    let checkpoint = Transaction::new().checkpoint(claimed.hold, "one", json!({"a": [1]}));
+    from.commit(checkpoint.record(claimed.hold.work, told)).await;
     let done = from.enqueue(Uuid::new_v4(), WorkKind::Operation).await;
     from.store.complete(vec![ended(&from.claim(WorkKind::Operation).await[0])]).await.unwrap();
     from.all_visible().await;

@@ -1,0 +1,290 @@
+//! What is told of work: written with what it tells of and not otherwise, in order, and never more than fits.
+
+use std::time::Duration;
+
+use api::admin::{Entry, EntryEvent};
+use api::work::{Ending, WorkKind, WorkState};
+use jiff::Timestamp;
+use serde_json::json;
+use store::{
+    Completion, ENTRIES_MAX, ENTRY_BYTES_MAX, Fate, Hold, NewWork, Store, StoreError, Transaction, Yielding,
+};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::bed::Bed;
+use crate::fixture::{Note, by};
+use crate::hands::{Asked as _, claim, done, future, manifest, next, operation, past, work_off};
+
+const MANIFEST: WorkKind = WorkKind::Manifest;
+
+/// An entry of a worker.
+fn told(event: EntryEvent) -> Entry {
+    Entry::new(past(5), event, "worker", 1)
+}
+
+fn saying(event: EntryEvent, message: impl Into<String>) -> Entry {
+    Entry { message: Some(message.into()), ..told(event) }
+}
+
+/// All that was told of a piece of work.
+async fn log(store: &Store, work: Uuid) -> Vec<Entry> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.entries(work, after, 100).await.unwrap();
+        let Some(last) = page.last() else { return all };
+        after = Some(last.0);
+        all.extend(page.into_iter().map(|it| it.1));
+    }
+}
+
+async fn events(store: &Store, work: Uuid) -> Vec<EntryEvent> {
+    log(store, work).await.into_iter().map(|it| it.event).collect()
+}
+
+/// Two ways to the same store: two processes where the engine allows it.
+async fn two(bed: &Bed) -> [Store; 2] {
+    let other = if bed.is_shared() { bed.another().await } else { bed.store.clone() };
+    [bed.store.clone(), other]
+}
+
+on_both_engines! {
+    async fn entries_come_oldest_first_in_pages_as_they_were_told(bed: &Bed) {
+        let (store, work) = (&bed.store, manifest(Uuid::new_v4()));
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        let whole = Entry {
+            step: Some("drain \u{1F6A2}".to_owned()),
+            from: Some(WorkState::Pending),
+            to: Some(WorkState::InProgress),
+            message: Some("a \"log\"\nof lines".to_owned()),
+            duration_ms: Some(17),
+            correlation_id: Some(Uuid::from_u128(9)),
+            ..told(EntryEvent::StepFinished)
+        };
+        let transaction = Transaction::new().record(work.id, told(EntryEvent::Claimed)).record(work.id, whole.clone());
+        store.commit(transaction).await.unwrap();
+        store.commit(Transaction::new().record(work.id, saying(EntryEvent::StepFailed, "no"))).await.unwrap();
+        let first = store.entries(work.id, None, 2).await.unwrap();
+        assert_eq!(first, [(1, told(EntryEvent::Claimed)), (2, whole)]);
+        let rest = store.entries(work.id, Some(2), 2).await.unwrap();
+        assert_eq!(rest, [(3, saying(EntryEvent::StepFailed, "no"))]);
+        assert!(store.entries(work.id, Some(3), 2).await.unwrap().is_empty());
+        assert!(store.entries(Uuid::new_v4(), None, 2).await.unwrap().is_empty());
+    }
+}
+
+on_both_engines! {
+    async fn an_end_is_told_with_the_end_and_at_the_stores_time(bed: &Bed) {
+        let store = &bed.store;
+        let works: Vec<NewWork> = (0..3).map(|_| manifest(Uuid::new_v4())).collect();
+        store.enqueue(works.clone()).await.unwrap();
+        let held = claim(store, MANIFEST, 3).await;
+        let finish = Entry { to: Some(WorkState::Completed), ..told(EntryEvent::Finished) };
+        // One end in a transaction, two in a batch of which one is not ours any more.
+        let end = Completion { entries: vec![told(EntryEvent::StepFinished), finish.clone()], ..done(held[0].hold) };
+        store.commit(Transaction::new().complete(end)).await.unwrap();
+        let batch = [held[1].hold, Hold { fence: held[2].hold.fence - 1, ..held[2].hold }]
+            .map(|hold| Completion { entries: vec![told(EntryEvent::Claimed), finish.clone()], ..done(hold) });
+        assert_eq!(store.complete(batch.to_vec()).await.unwrap(), [Fate::Done, Fate::Lost]);
+        assert_eq!(events(store, held[0].hold.work).await, [EntryEvent::StepFinished, EntryEvent::Finished]);
+        assert_eq!(events(store, held[1].hold.work).await, [EntryEvent::Claimed, EntryEvent::Finished]);
+        assert_eq!(events(store, held[2].hold.work).await, []);
+        // The worker's clock says 1970; when it ended the store knows.
+        let log = log(store, held[1].hold.work).await;
+        let ended = store.work(held[1].hold.work).await.unwrap().unwrap().finished.unwrap();
+        assert_eq!(log[0].time, past(5));
+        assert!(log[1].time >= ended && log[1].time < ended + Duration::from_secs(60), "{} and {ended}", log[1].time);
+    }
+}
+
+on_both_engines! {
+    async fn what_did_not_happen_is_not_told(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let work = manifest(lane);
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        let hold = next(store, MANIFEST).await.unwrap().hold;
+        let stale = Hold { fence: hold.fence - 1, ..hold };
+        let entry = || told(EntryEvent::StepFinished);
+        let lost = [
+            Transaction::new().checkpoint(stale, "s", json!(1)).record(work.id, entry()),
+            Transaction::new().guard(stale).record(work.id, entry()),
+            Transaction::new().complete(Completion { entries: vec![entry()], ..done(stale) }),
+            Transaction::new().hand_back(Yielding { entries: vec![entry()], ..Yielding::new(stale, Duration::ZERO, true) }),
+        ];
+        for transaction in lost {
+            let outcome = store.commit(transaction).await;
+            assert!(matches!(outcome, Err(StoreError::LostLease { .. })), "{outcome:?}");
+        }
+        // Nor what was taken back for any other reason; nor of work that nobody knows, and then nothing else happens either.
+        let taken = Transaction::new().checkpoint(hold, "s", json!(1)).record(work.id, entry()).enqueue(work.clone());
+        assert!(matches!(store.commit(taken).await, Err(StoreError::Exists { .. })));
+        let note = Uuid::now_v7();
+        let unknown = Transaction::new().create(note, &Note::fresh(), &by()).unwrap().record(Uuid::new_v4(), entry());
+        assert!(matches!(store.commit(unknown).await, Err(StoreError::NoSuchWork { .. })));
+        assert!(store.get(note).await.unwrap().is_none());
+        assert_eq!(events(store, work.id).await, []);
+        assert_eq!(store.work(work.id).await.unwrap().unwrap().step, None);
+        // And what did, is.
+        store.commit(Transaction::new().checkpoint(hold, "s", json!(1)).record(work.id, entry())).await.unwrap();
+        assert_eq!(events(store, work.id).await, [EntryEvent::StepFinished]);
+    }
+}
+
+on_both_engines! {
+    async fn work_is_given_back_with_what_it_leaves_for_the_next_holder(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let (one, two) = (manifest(lane).after(past(0)), manifest(lane).after(past(1)));
+        store.enqueue(vec![one.clone(), two.clone()]).await.unwrap();
+        let first = next(store, MANIFEST).await.unwrap();
+        assert_eq!((first.hold.work, first.first, first.taken_over), (one.id, true, false));
+        let parked = Yielding {
+            checkpoint: Some(("wait".to_owned(), json!({ "waiting": "Unreachable" }))),
+            entries: vec![told(EntryEvent::Yielded)],
+            ..Yielding::new(first.hold, Duration::from_secs(3600), false)
+        };
+        store.hand_back(parked.clone()).await.unwrap();
+        assert!(matches!(store.hand_back(parked).await, Err(StoreError::LostLease { .. })), "given back twice");
+        let seen = store.work(one.id).await.unwrap().unwrap();
+        assert_eq!((seen.step.as_deref(), seen.checkpoint), (Some("wait"), Some(json!({ "waiting": "Unreachable" }))));
+        assert_eq!(events(store, one.id).await, [EntryEvent::Yielded]);
+        // No step was begun: another fresh one may go first.
+        let second = next(store, MANIFEST).await.unwrap();
+        assert_eq!(second.hold.work, two.id);
+        // One that was begun keeps its place, and what it had checkpointed unless it leaves something else.
+        store.checkpoint(second.hold, "begun", json!({ "done": 1 })).await.unwrap();
+        store.hand_back(Yielding::new(second.hold, Duration::ZERO, true)).await.unwrap();
+        let again = next(store, MANIFEST).await.unwrap();
+        assert_eq!((again.hold.work, again.first, again.attempt), (two.id, false, 2));
+        assert_eq!((again.step.as_deref(), again.checkpoint), (Some("begun"), Some(json!({ "done": 1 }))));
+        assert!(again.claimed_at >= second.claimed_at);
+        let back = Yielding { checkpoint: Some(("more".to_owned(), json!({ "done": 2 }))), ..Yielding::new(again.hold, Duration::ZERO, true) };
+        store.hand_back(back).await.unwrap();
+        assert_eq!(next(store, MANIFEST).await.unwrap().checkpoint, Some(json!({ "done": 2 })));
+    }
+}
+
+on_both_engines! {
+    async fn who_takes_over_learns_what_the_lost_holder_was_asked(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let work = manifest(lane);
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        let lost = store.claim_for(MANIFEST, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap().remove(0);
+        assert!(!lost.signals.cancel && !lost.signals.preempt);
+        store.commit(Transaction::new().request_cancel(work.id)).await.unwrap();
+        store.enqueue(vec![operation(lane)]).await.unwrap();
+        let taken = store.take_over(MANIFEST, 1, Uuid::new_v4()).await.unwrap().remove(0);
+        assert!(taken.taken_over && !taken.first && taken.signals.cancel && taken.signals.preempt, "{taken:?}");
+        assert!(taken.claimed_at >= lost.claimed_at);
+    }
+}
+
+on_both_engines! {
+    async fn ends_that_nobody_held_are_told_by_the_store(bed: &Bed) {
+        let store = &bed.store;
+        let [touched, swept, withdrawn] = [(); 3].map(|()| Uuid::new_v4());
+        let late = manifest(touched).after(past(0)).before(past(9));
+        let asleep = manifest(swept).after(future(0)).before(past(9));
+        let forgotten = manifest(withdrawn).after(future(0));
+        store.enqueue(vec![late.clone(), asleep.clone(), forgotten.clone()]).await.unwrap();
+        assert!(work_off(store, MANIFEST).await.is_empty());
+        assert_eq!(store.expire(None, 100).await.unwrap().changed, 1);
+        store.commit(Transaction::new().withdraw_lane(withdrawn, json!({ "message": "gone" }))).await.unwrap();
+        for (work, state, message) in [
+            (late.id, WorkState::TimedOut, "timed out at "),
+            (asleep.id, WorkState::TimedOut, "timed out at "),
+            (forgotten.id, WorkState::Cancelled, "gone"),
+        ] {
+            let log = log(store, work).await;
+            let view = store.work(work).await.unwrap().unwrap();
+            assert_eq!(log.len(), 1, "{log:?}");
+            assert_eq!((log[0].event, log[0].from, log[0].to), (EntryEvent::Finished, Some(WorkState::Pending), Some(state)));
+            assert!(log[0].message.as_ref().unwrap().starts_with(message), "{log:?}");
+            assert_eq!(Some(log[0].time), view.finished);
+            if state == WorkState::TimedOut {
+                let result = view.result.unwrap();
+                let at = result["message"].as_str().unwrap().strip_prefix("timed out at ").unwrap().to_owned();
+                assert_eq!(at.parse::<Timestamp>().unwrap().as_second(), view.finished.unwrap().as_second());
+                assert_eq!(result["code"], "TimedOut");
+            }
+        }
+    }
+}
+
+on_both_engines! {
+    async fn a_log_that_is_full_leaves_out_steps_and_counts_them(bed: &Bed) {
+        let (store, work, other) = (&bed.store, manifest(Uuid::new_v4()), manifest(Uuid::new_v4()));
+        store.enqueue(vec![work.clone(), other.clone()]).await.unwrap();
+        let steps = |count: i64| (0..count).fold(Transaction::new(), |it, _| it.record(work.id, told(EntryEvent::StepStarted)));
+        for _ in 0..5 {
+            store.commit(steps(ENTRIES_MAX / 5 - 1)).await.unwrap();
+        }
+        store.commit(steps(5)).await.unwrap();
+        assert_eq!(store.entries_dropped(work.id).await.unwrap(), 0);
+        for _ in 0..2 {
+            store.commit(steps(3).record(other.id, told(EntryEvent::StepFinished))).await.unwrap();
+        }
+        assert_eq!(store.entries_dropped(work.id).await.unwrap(), 6);
+        let kept = [EntryEvent::Claimed, EntryEvent::Yielded, EntryEvent::TakenOver, EntryEvent::CancelRequested, EntryEvent::Finished];
+        for event in kept {
+            store.commit(steps(1).record(work.id, told(event))).await.unwrap();
+        }
+        let log = events(store, work.id).await;
+        assert_eq!(log.len(), usize::try_from(ENTRIES_MAX).unwrap() + kept.len());
+        assert_eq!(log[log.len() - kept.len()..], kept);
+        assert_eq!(store.entries_dropped(work.id).await.unwrap(), 11);
+        assert_eq!((events(store, other.id).await.len(), store.entries_dropped(other.id).await.unwrap()), (2, 0));
+    }
+}
+
+on_both_engines! {
+    async fn an_entry_that_is_too_long_is_cut_with_a_notice(bed: &Bed) {
+        let (store, work) = (&bed.store, manifest(Uuid::new_v4()));
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        let long = "a\0\u{1}ö".repeat(ENTRY_BYTES_MAX);
+        store.commit(Transaction::new().record(work.id, saying(EntryEvent::StepFinished, &long))).await.unwrap();
+        let message = log(store, work.id).await.remove(0).message.unwrap();
+        assert!(message.len() < ENTRY_BYTES_MAX && message.starts_with("a\u{FFFD}\u{1}ö"), "{}", message.len());
+        assert!(message.ends_with(&format!("… (cut: it had {} bytes)", long.len())));
+    }
+}
+
+on_both_engines! {
+    async fn all_who_tell_of_the_same_work_at_once_are_heard(bed: &Bed) {
+        let work = manifest(Uuid::new_v4());
+        bed.store.enqueue(vec![work.clone()]).await.unwrap();
+        let hold = next(&bed.store, MANIFEST).await.unwrap().hold;
+        let mut tellers = JoinSet::new();
+        for (teller, store) in two(bed).await.into_iter().enumerate() {
+            for number in 0..40 {
+                let (store, work) = (store.clone(), work.id);
+                tellers.spawn(async move {
+                    let entry = saying(EntryEvent::StepStarted, format!("{teller}-{number}"));
+                    // Holders and others, in turn.
+                    let transaction = match number % 3 {
+                        0 => Transaction::new().checkpoint(hold, "s", json!(number)),
+                        1 => Transaction::new().request_cancel(work),
+                        _ => Transaction::new(),
+                    };
+                    store.commit(transaction.record(work, entry)).await.unwrap();
+                });
+            }
+        }
+        // Whoever reads meanwhile, each page from where the last one ended, misses nothing.
+        let (mut read, mut after) = (Vec::new(), None);
+        while read.len() < 80 {
+            let page = bed.store.entries(work.id, after, 7).await.unwrap();
+            after = page.last().map_or(after, |it| Some(it.0));
+            read.extend(page.into_iter().map(|it| it.1.message.unwrap()));
+            assert!(!tellers.is_empty() || after.is_some());
+            tokio::task::yield_now().await;
+        }
+        tellers.join_all().await;
+        assert_eq!(after, Some(80), "numbers have no gaps");
+        read.sort();
+        read.dedup();
+        assert_eq!(read.len(), 80);
+        let end = Completion::new(hold, Ending::Completed, json!({}));
+        bed.store.complete(vec![Completion { entries: vec![told(EntryEvent::Finished)], ..end }]).await.unwrap();
+        assert_eq!(events(&bed.store, work.id).await.last(), Some(&EntryEvent::Finished));
+    }
+}
