@@ -6,6 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::audit::AuditCommand;
+use crate::commands::{
+    BudgetCommand, ClusterCommand, ContextCommand, EventsCommand, ManifestCommand, PlanCommand,
+    ScheduleCommand, TaskCommand, WhyCommand,
+};
 use crate::config::Flag;
 use crate::sim::SimCommand;
 use crate::store::StoreCommand;
@@ -27,6 +31,30 @@ pub(crate) enum Command {
     Up(UpFlags),
     /// Run simulated clusters, for kubectl and for trying things out
     Sim(SimCommand),
+    /// What can be done to a cluster: list, write, test and run tasks
+    #[command(subcommand, visible_alias = "tasks")]
+    Task(TaskCommand),
+    /// Work orders: ask for them, follow them, end them
+    #[command(subcommand, visible_alias = "manifests")]
+    Manifest(ManifestCommand),
+    /// Rules that make manifests
+    #[command(subcommand, visible_alias = "schedules")]
+    Schedule(ScheduleCommand),
+    /// The clusters that are looked after
+    #[command(subcommand, visible_alias = "clusters")]
+    Cluster(ClusterCommand),
+    /// How much may run at once
+    #[command(subcommand, visible_alias = "budgets")]
+    Budget(BudgetCommand),
+    /// What will run where and when
+    Plan(PlanCommand),
+    /// Why a manifest waits: all that stands in its way
+    Why(WhyCommand),
+    /// What happens, as it happens
+    Events(EventsCommand),
+    /// Which server commands speak with
+    #[command(subcommand, visible_alias = "contexts")]
+    Context(ContextCommand),
     /// Look after the store: check, migrate, back up, move, change its key
     #[command(subcommand)]
     Store(StoreCommand),
@@ -42,7 +70,7 @@ pub(crate) enum Command {
         #[arg(short, long, value_enum, default_value_t)]
         output: VersionOutput,
     },
-    /// Write a completion script for a shell to standard output
+    /// Write a script that lets a shell complete commands and names, such as: source <(shipshape completion bash)
     Completion {
         /// The shell
         shell: Shell,
@@ -94,7 +122,7 @@ pub(crate) struct SettingFlags {
     pub(crate) config: Option<PathBuf>,
     /// Where this process keeps what it makes itself
     #[arg(long, global = true, value_name = "DIR")]
-    data_dir: Option<String>,
+    pub(crate) data_dir: Option<String>,
     /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
@@ -123,12 +151,7 @@ impl Cli {
         let of_all = &self.settings;
         let health = match &self.command {
             Command::Up(flags) => flags.health.as_ref(),
-            Command::Sim(_)
-            | Command::Store(_)
-            | Command::Audit(_)
-            | Command::Config(_)
-            | Command::Version { .. }
-            | Command::Completion { .. } => None,
+            _ => None,
         };
         let named = [
             ("--data-dir", "data_dir", of_all.data_dir.as_ref()),

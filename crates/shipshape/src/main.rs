@@ -3,7 +3,10 @@
 mod admin;
 mod audit;
 mod cli;
+mod commands;
 mod config;
+#[cfg_attr(not(test), allow(dead_code, reason = "up publishes its context when it has a door"))]
+mod contexts;
 mod metrics;
 mod opening;
 mod output;
@@ -18,12 +21,17 @@ mod version;
 
 use std::future::Future;
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser as _};
+use clap_complete::env::{CompleteEnv, Shells};
 
+use anyhow::Context as _;
+use clap_complete::Shell;
 use cli::{Cli, Command, ConfigCommand, ConfigOutput, VersionOutput};
+use commands::{Desk, complete};
 use config::{ConfigErrors, Environment, Loaded};
 use process::Process;
 use supervisor::Fault;
@@ -37,6 +45,14 @@ const BAD_USAGE: u8 = 2;
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
+    // A shell that completes a word asks by a variable; it is answered before anything else.
+    let here = std::env::current_dir().ok();
+    let completing = CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE);
+    match completing.try_complete(std::env::args_os(), here.as_deref()) {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => {}
+        Err(error) => return usage(&error),
+    }
     let environment = Environment::of_process();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -50,6 +66,7 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
     let load = || config::load(cli.settings.config.as_deref(), environment, &cli.flags());
+    let desk = Desk::new(environment, cli.settings.data_dir.as_ref().map(PathBuf::from));
     match &cli.command {
         Command::Up(_) => serve(load()?, environment, up::run),
         Command::Sim(command) if command.runs() => {
@@ -67,13 +84,29 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         }
         Command::Version { output: VersionOutput::Text } => output::show(&Version::current().to_text()),
         Command::Version { output: VersionOutput::Json } => output::show(&Version::current().to_json()?),
-        Command::Completion { shell } => {
-            // Into memory first: the generator panics on an output that has been closed.
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "shipshape", &mut script);
-            output::show(&String::from_utf8_lossy(&script))
-        }
+        Command::Task(command) => ask(commands::task(command, &desk)),
+        Command::Manifest(command) => ask(commands::manifest(command, &desk)),
+        Command::Schedule(command) => ask(commands::schedule(command, &desk)),
+        Command::Cluster(command) => ask(commands::cluster(command, &desk)),
+        Command::Budget(command) => ask(commands::budget(command, &desk)),
+        Command::Plan(command) => ask(commands::plan(command, &desk)),
+        Command::Why(command) => ask(commands::why(command, &desk)),
+        Command::Events(command) => ask(commands::events(command, &desk)),
+        Command::Context(command) => commands::context(command, &desk),
+        Command::Completion { shell } => output::show(&completion(*shell)?),
     }
+}
+
+/// The script that lets a shell ask this executable for completions, names on the server included.
+fn completion(shell: Shell) -> anyhow::Result<String> {
+    let shells = Shells::builtins();
+    let completer =
+        shells.completer(&shell.to_string()).context("the shell is one of those that are known")?;
+    let executable = std::env::current_exe().context("this executable has no path")?;
+    let mut script = Vec::new();
+    let executable = executable.to_string_lossy();
+    completer.write_registration(complete::VARIABLE, "shipshape", "shipshape", &executable, &mut script)?;
+    Ok(String::from_utf8_lossy(&script).into_owned())
 }
 
 /// Runs a command that asks and ends.

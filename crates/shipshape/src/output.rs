@@ -23,6 +23,17 @@ pub(crate) fn complain(sentence: &str) {
     let _ = writeln!(io::stderr().lock(), "error: {line}");
 }
 
+/// Writes one line to standard error that is no error.
+pub(crate) fn note(sentence: &str) {
+    let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Writes one line to standard error, its spaces as they are.
+pub(crate) fn note_as_is(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
 /// Rows in columns, as kubectl sets them: each as wide as its widest cell, three spaces between.
 pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     // What people typed may hold line breaks or escape sequences; a terminal must not obey them.

@@ -10,6 +10,9 @@ pub(super) const PREFIX: &str = "SHIPSHAPE_";
 /// Names the configuration file; not a setting itself.
 pub(super) const CONFIG_FILE: &str = "SHIPSHAPE_CONFIG";
 
+/// What begins like a setting and is none: which file, which server, and a shell that wants words completed.
+const NOT_SETTINGS: [&str; 3] = [CONFIG_FILE, "SHIPSHAPE_CONTEXT", "SHIPSHAPE_COMPLETE"];
+
 /// A copy of the environment variables.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
@@ -28,13 +31,18 @@ impl Environment {
     }
 
     /// A variable that is set and not empty.
-    pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
+    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+    }
+
+    /// A variable that is set, not empty, and text.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        self.get(name).and_then(OsStr::to_str).map(str::to_owned)
     }
 
     /// The base directory `variable` names, else `fallback` in the home directory.
     /// Relative ones are ignored, as the XDG specification demands.
-    pub(super) fn base_dir(&self, variable: &str, fallback: &str) -> Option<PathBuf> {
+    pub(crate) fn base_dir(&self, variable: &str, fallback: &str) -> Option<PathBuf> {
         let absolute = |name: &str| self.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
         absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(fallback)))
     }
@@ -44,7 +52,7 @@ impl Environment {
         self.variables.iter().filter_map(|(name, value)| {
             let name = name.to_string_lossy();
             let ours = name.starts_with(PREFIX)
-                && name != CONFIG_FILE
+                && !NOT_SETTINGS.contains(&name.as_ref())
                 && !name.starts_with("SHIPSHAPE_TEST_")
                 && !is_service_link(&name, value);
             ours.then(|| (name.into_owned(), value.as_os_str()))
@@ -69,13 +77,13 @@ fn is_service_link(name: &str, value: &OsStr) -> bool {
 #[cfg(test)]
 impl Environment {
     /// An environment of just these variables.
-    pub(super) fn of(variables: &[(&str, &str)]) -> Environment {
+    pub(crate) fn of(variables: &[(&str, &str)]) -> Environment {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         Environment { variables }
     }
 
     /// The same with one more, which need not be UTF-8.
-    pub(super) fn with_os(mut self, name: &str, value: &OsStr) -> Environment {
+    pub(crate) fn with_os(mut self, name: &str, value: &OsStr) -> Environment {
         self.variables.insert(name.into(), value.to_owned());
         self
     }
@@ -99,6 +107,7 @@ mod tests {
         check("SHIPSHAPE_FRONTEND_PORT_8443_TCP_ADDR", "10.0.0.1", false);
         check("SHIPSHAPE_TEST_POSTGRES", "anything", false);
         check("SHIPSHAPE_CONFIG", "/etc/shipshape.toml", false);
+        check("SHIPSHAPE_CONTEXT", "harbour", false);
         check("SHIPSHAPE_HEALTH_PORT", "8446", true);
         check("SHIPSHAPE_STORE_URL", "sqlite:x", true);
         check("shipshape_store_url", "sqlite:x", false);

@@ -1,0 +1,208 @@
+//! From what people type to what the server knows: names, whole ids, and the beginnings of ids.
+
+use anyhow::{Context as _, bail};
+use api::admin::{AdminCluster, ManifestForm, ScheduleForm, TaskForm};
+use client::{Answer, Client};
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use uuid::Uuid;
+
+/// The shortest beginning of an id that is taken for one.
+const PREFIX_MIN: usize = 8;
+
+/// How many clusters are asked at the same time.
+const AT_ONCE: usize = 8;
+
+/// The cluster that is called so: by its name, its resource id, or its uuid or the beginning of it.
+pub(super) async fn cluster(client: &Client, text: &str) -> anyhow::Result<AdminCluster> {
+    let text = text.strip_prefix("cluster/").unwrap_or(text);
+    if text.starts_with('/') {
+        return Ok(client.cluster(text).await?.value);
+    }
+    let clusters = client.clusters().all().await?;
+    one_cluster(clusters, text)
+}
+
+fn one_cluster(clusters: Vec<AdminCluster>, text: &str) -> anyhow::Result<AdminCluster> {
+    let names: Vec<String> = clusters.iter().map(|it| it.name.clone()).collect();
+    let meant = |it: &AdminCluster| {
+        it.name.eq_ignore_ascii_case(text) || is_beginning(text, &it.properties.uuid.to_string())
+    };
+    let mut found: Vec<AdminCluster> = clusters.into_iter().filter(meant).collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(cluster), true) => Ok(cluster),
+        (Some(cluster), false) => {
+            let ids: Vec<&str> = found.iter().chain([&cluster]).map(|it| it.id.as_str()).collect();
+            bail!("{} clusters are called {text:?}; name one by its id: {}", ids.len(), ids.join(", "))
+        }
+        (None, _) => bail!("there is no cluster {text:?}; {}", remedy("cluster", text, &names)),
+    }
+}
+
+/// The task that is called so: by its name, its id, or the beginning of its id.
+pub(super) async fn task(client: &Client, text: &str) -> anyhow::Result<TaskForm> {
+    let text = text.strip_prefix("task/").unwrap_or(text);
+    match client.task(text).await {
+        Ok(Answer { value, .. }) => return Ok(value),
+        Err(error) if !error.is_not_found() => return Err(error.into()),
+        Err(_) => {}
+    }
+    let tasks = client.tasks().all().await?;
+    let names: Vec<String> = tasks.iter().map(|it| it.name.clone()).collect();
+    let meant = |it: &TaskForm| it.id.is_some_and(|id| is_beginning(text, &id.to_string()));
+    let mut found: Vec<TaskForm> = tasks.into_iter().filter(meant).collect();
+    match (found.pop(), found.len()) {
+        (Some(task), 0) => Ok(task),
+        (Some(_), more) => bail!("{} tasks have ids that begin with {text}; write more of it", more + 1),
+        (None, _) => bail!("there is no task {text:?}; {}", remedy("task", text, &names)),
+    }
+}
+
+/// The schedule that is called so: by its id or the beginning of it.
+pub(super) async fn schedule(client: &Client, text: &str) -> anyhow::Result<Answer<ScheduleForm>> {
+    let text = text.strip_prefix("schedule/").unwrap_or(text);
+    match client.schedule(text).await {
+        Ok(answer) => return Ok(answer),
+        Err(error) if !error.is_not_found() => return Err(error.into()),
+        Err(_) => {}
+    }
+    let ids: Vec<String> = client.schedules().all().await?.into_iter().map(|it| it.id).collect();
+    let found: Vec<&String> = ids.iter().filter(|id| is_beginning(text, id)).collect();
+    match found.as_slice() {
+        [id] => Ok(client.schedule(id).await?),
+        [] => bail!("there is no schedule {text:?}; {}", remedy("schedule", text, &ids)),
+        several => bail!("{} schedules have ids that begin with {text}; write more of it", several.len()),
+    }
+}
+
+/// The manifest with that id, or one that begins so, with its cluster's id in it. Without a cluster's name every cluster is
+/// asked.
+pub(super) async fn manifest(
+    client: &Client,
+    text: &str,
+    of: Option<&str>,
+) -> anyhow::Result<(String, ManifestForm)> {
+    let text = text.strip_prefix("manifest/").unwrap_or(text).to_ascii_lowercase();
+    let looks_like_one = text.len() >= PREFIX_MIN
+        && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+        && text.len() <= 36;
+    if !looks_like_one {
+        bail!(
+            "{text:?} is no manifest's id; write it whole, or at least {PREFIX_MIN} characters of it (`shipshape manifest list` shows them)"
+        );
+    }
+    let clusters = match of {
+        Some(name) => vec![cluster(client, name).await?.id],
+        None => client.clusters().all().await?.into_iter().map(|it| it.id).collect(),
+    };
+    let whole = Uuid::parse_str(&text).ok().filter(|_| text.len() == 36);
+    let searches = clusters.into_iter().map(|cluster| {
+        let text = &text;
+        async move {
+            let found = match whole {
+                Some(id) => match client.manifest(&cluster, id).await {
+                    Ok(answer) => vec![answer.value],
+                    Err(error) if error.is_not_found() => Vec::new(),
+                    Err(error) => return Err(error),
+                },
+                None => {
+                    let all = client.manifests(&cluster).all().await?;
+                    all.into_iter().filter(|it| it.id.to_string().starts_with(text)).collect()
+                }
+            };
+            Ok(found.into_iter().map(|it| (cluster.clone(), it)).collect::<Vec<_>>())
+        }
+    });
+    let mut searches = stream::iter(searches).buffer_unordered(AT_ONCE);
+    let mut found = Vec::new();
+    while let Some(some) = searches.next().await {
+        found.extend(some?);
+        if whole.is_some() && !found.is_empty() {
+            break;
+        }
+    }
+    match found.len() {
+        0 => bail!("there is no manifest {text}; `shipshape manifest list` shows those that there are"),
+        1 => {
+            let (cluster, mut form) = found.pop().context("there is one")?;
+            form.cluster_resource_id = Some(cluster.clone());
+            Ok((cluster, form))
+        }
+        many => bail!("{many} manifests have ids that begin with {text}; write more of it"),
+    }
+}
+
+/// The manifests of these clusters, with their clusters' ids in them, newest first.
+pub(super) async fn manifests_of(
+    client: &Client,
+    clusters: Vec<String>,
+) -> anyhow::Result<Vec<ManifestForm>> {
+    let lists = clusters.into_iter().map(|cluster| async move {
+        let mut forms = client.manifests(&cluster).all().await?;
+        forms.iter_mut().for_each(|form| form.cluster_resource_id = Some(cluster.clone()));
+        Ok::<_, client::ClientError>(forms)
+    });
+    let mut lists = stream::iter(lists).buffer_unordered(AT_ONCE);
+    let mut all = Vec::new();
+    while let Some(forms) = lists.next().await {
+        match forms {
+            Ok(forms) => all.extend(forms),
+            // Forgotten between the list of clusters and this one.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    all.sort_by(|a, b| b.created_at.cmp(&a.created_at).then(b.id.cmp(&a.id)));
+    Ok(all)
+}
+
+/// The last part of a resource id, by which people know a cluster.
+pub(super) fn short_name(resource_id: &str) -> &str {
+    resource_id.rsplit('/').next().unwrap_or(resource_id)
+}
+
+fn is_beginning(text: &str, id: &str) -> bool {
+    text.len() >= PREFIX_MIN && id.starts_with(&text.to_ascii_lowercase())
+}
+
+fn remedy(kind: &str, wanted: &str, known: &[String]) -> String {
+    let near = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(&wanted.to_lowercase(), &name.to_lowercase()), name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.chars().count().max(3) / 2);
+    match near {
+        Some((_, name)) => format!("did you mean {name}?"),
+        None => format!("`shipshape {kind} list` shows those that there are"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fleet() -> Vec<AdminCluster> {
+        let one = |number: u128, id: &str| {
+            serde_json::from_value(serde_json::json!({
+                "id": id, "name": short_name(id), "type": "t", "location": "l",
+                "properties": {
+                    "uuid": Uuid::from_u128(number << 96), "provisioningState": "Succeeded",
+                    "createdAt": "2026-01-01T00:00:00Z",
+                },
+            }))
+            .unwrap()
+        };
+        vec![one(1, "/s/1/web"), one(2, "/s/2/web"), one(3, "/s/1/db")]
+    }
+
+    #[test]
+    fn a_cluster_is_found_by_name_or_the_beginning_of_its_uuid() {
+        assert_eq!(one_cluster(fleet(), "DB").unwrap().id, "/s/1/db");
+        assert_eq!(one_cluster(fleet(), "00000002").unwrap().id, "/s/2/web");
+        let say = |text: &str| one_cluster(fleet(), text).unwrap_err().to_string();
+        assert!(say("web").starts_with("2 clusters are called \"web\"; name one by its id: /s/1/web, "));
+        assert_eq!(say("dbb"), "there is no cluster \"dbb\"; did you mean db?");
+        assert!(say("elsewhere").ends_with("`shipshape cluster list` shows those that there are"));
+        assert!(say("0000").starts_with("there is no cluster"), "too short to be an id");
+    }
+}

@@ -1,0 +1,137 @@
+//! Things in rows and columns, and one thing as a list of facts.
+
+use jiff::Timestamp;
+
+use super::age::age;
+
+/// The name of a column, and whether only `-o wide` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Column(pub(super) &'static str, pub(super) Width);
+
+/// When a column is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    Always,
+    Wide,
+}
+
+/// How and when things are looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View {
+    pub(super) now: Timestamp,
+    pub(super) wide: bool,
+}
+
+impl View {
+    /// A time: its age, or itself when there is room.
+    pub(super) fn time(&self, time: Timestamp) -> String {
+        if self.wide { absolute(time) } else { age(time, self.now) }
+    }
+
+    /// A time that may not have come.
+    pub(super) fn maybe(&self, time: Option<Timestamp>) -> String {
+        time.map(|time| self.time(time)).unwrap_or_default()
+    }
+
+    /// Unix seconds.
+    pub(super) fn unix(&self, seconds: i64) -> String {
+        Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |time| self.time(time))
+    }
+}
+
+/// A time to the second, in UTC.
+pub(super) fn absolute(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A time with how far away it is, for descriptions.
+pub(super) fn both(time: Timestamp, now: Timestamp) -> String {
+    let age = age(time, now);
+    match age.starts_with("in ") {
+        true => format!("{} ({age})", absolute(time)),
+        false => format!("{} ({age} ago)", absolute(time)),
+    }
+}
+
+/// A word as it is on the wire.
+pub(super) fn word(word: impl serde::Serialize) -> String {
+    serde_json::to_value(word).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Rows in columns, as kubectl sets them: each as wide as its widest cell, three spaces between.
+pub(super) fn rows(columns: &[Column], rows: &[Vec<String>], view: &View, heading: bool) -> String {
+    let shown: Vec<usize> =
+        (0..columns.len()).filter(|at| view.wide || columns[*at].1 == Width::Always).collect();
+    let head = shown.iter().map(|at| columns[*at].0.to_owned()).collect();
+    let body = rows.iter().map(|row| shown.iter().map(|at| tame(row.get(*at))).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(head).chain(body).collect();
+    let widths: Vec<usize> = (0..shown.len())
+        .map(|at| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for line in &lines[usize::from(!heading)..] {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        text += cells.collect::<Vec<_>>().join("   ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Facts under each other, their values in one column. Those without a value are left out.
+pub(super) fn facts(facts: &[(&str, String)]) -> String {
+    let facts: Vec<_> = facts.iter().filter(|(_, value)| !value.is_empty()).collect();
+    let width = facts.iter().map(|(name, _)| name.chars().count() + 1).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, value) in facts {
+        let name = format!("{name}:");
+        let mut lines = value.lines().map(|line| tame(Some(&line.to_owned())));
+        text += &format!("{name:width$}  {}\n", lines.next().unwrap_or_default());
+        for line in lines {
+            text += &format!("{:width$}  {line}\n", "");
+        }
+    }
+    text
+}
+
+/// What people typed may hold line breaks or escape sequences; a terminal must not obey them.
+pub(super) fn tame(cell: Option<&String>) -> String {
+    let cell = cell.map(String::as_str).unwrap_or_default();
+    cell.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 3] =
+        [Column("NAME", Width::Always), Column("WHY", Width::Wide), Column("AGE", Width::Always)];
+
+    fn view(wide: bool) -> View {
+        View { now: "2026-01-01T00:00:00Z".parse().unwrap(), wide }
+    }
+
+    #[test]
+    fn columns_are_aligned_and_the_wide_ones_only_shown_when_asked() {
+        let given = [["a", "x\ny", "5m"], ["bcdef", "", "1h"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(rows(&COLUMNS, &given, &view(false), true), "NAME    AGE\na       5m\nbcdef   1h\n");
+        assert_eq!(
+            rows(&COLUMNS, &given, &view(true), true),
+            "NAME    WHY   AGE\na       x\u{FFFD}y   5m\nbcdef         1h\n"
+        );
+        assert_eq!(rows(&COLUMNS, &given[1..], &view(false), false), "bcdef   1h\n");
+    }
+
+    #[test]
+    fn times_are_ages_unless_there_is_room() {
+        let time: Timestamp = "2025-12-31T23:55:00Z".parse().unwrap();
+        assert_eq!(view(false).time(time), "5m");
+        assert_eq!(view(true).time(time), "2025-12-31T23:55:00Z");
+        assert_eq!(both(time, view(false).now), "2025-12-31T23:55:00Z (5m ago)");
+    }
+
+    #[test]
+    fn facts_without_a_value_are_left_out_and_long_ones_stay_in_their_column() {
+        let given = [("Name", "a".to_owned()), ("Reason", String::new()), ("Labels", "x=1\ny=2".to_owned())];
+        assert_eq!(facts(&given), "Name:    a\nLabels:  x=1\n         y=2\n");
+    }
+}

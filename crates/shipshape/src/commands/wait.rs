@@ -1,0 +1,287 @@
+//! `--wait`: a manifest's progress as it happens, and its end.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use anyhow::bail;
+use api::admin::{Entry, EntryEvent, ManifestForm, Phase};
+use api::duration::TimeSpan;
+use api::work::WorkState;
+use client::Client;
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::age::{age, took};
+use super::find::short_name;
+use super::form::Output;
+use super::{Desk, table};
+use crate::output;
+
+/// How often the server is asked.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A server that restarts is back sooner; one that stays away longer is not waited for.
+const AWAY_MAX: Duration = Duration::from_secs(300);
+
+/// Waits for the end of each of them, in turn; an error unless all are Completed.
+pub(super) async fn for_all(
+    client: &Client,
+    desk: &Desk<'_>,
+    manifests: &[ManifestForm],
+    timeout: Option<TimeSpan>,
+    form: Output,
+) -> anyhow::Result<()> {
+    let limit = timeout.map(|timeout| Instant::now() + timeout.duration());
+    let mut failed = Vec::new();
+    for manifest in manifests {
+        let ended = until_end(client, desk, manifest, limit).await?;
+        if form.is_for_people() {
+            output::show(&format!("manifest/{} {}\n", ended.id, ending(&ended)))?;
+        } else {
+            form.one(desk, &ended)?;
+        }
+        if ended.state != WorkState::Completed {
+            failed.push(format!("manifest {} ended {}", ended.id, ending(&ended)));
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => bail!("{}", failed.join("; ")),
+    }
+}
+
+/// Waits for the end of one that was asked to end; an error unless it is Cancelled.
+pub(super) async fn for_end(
+    client: &Client,
+    desk: &Desk<'_>,
+    manifest: &ManifestForm,
+    form: Output,
+) -> anyhow::Result<()> {
+    let ended = until_end(client, desk, manifest, None).await?;
+    if form.is_for_people() {
+        output::show(&format!("manifest/{} {}\n", ended.id, ending(&ended)))?;
+    }
+    match ended.state {
+        WorkState::Cancelled => Ok(()),
+        _ => bail!("it was too late to cancel manifest {}: it ended {}", ended.id, ending(&ended)),
+    }
+}
+
+async fn until_end(
+    client: &Client,
+    desk: &Desk<'_>,
+    manifest: &ManifestForm,
+    limit: Option<Instant>,
+) -> anyhow::Result<ManifestForm> {
+    let cluster = manifest.cluster_resource_id.clone().unwrap_or_default();
+    let progress = Progress::new(short_name(&cluster));
+    let mut told = 0;
+    let mut known: Option<ManifestForm> = None;
+    let mut away: Option<Instant> = None;
+    loop {
+        match look(client, &cluster, manifest, known.as_ref(), told).await {
+            Ok((mut form, entries)) => {
+                if away.take().is_some() {
+                    progress.line("the server answers again");
+                }
+                told += entries.len();
+                entries.iter().filter_map(line).for_each(|text| progress.line(&text));
+                progress.show(&status(&form, desk.now()));
+                if form.state.is_terminal() {
+                    form.cluster_resource_id = Some(cluster);
+                    return Ok(form);
+                }
+                known = Some(form);
+            }
+            // The work goes on without us, and perhaps the server is only being restarted.
+            Err(error) if error.may_pass() => {
+                let since = *away.get_or_insert_with(|| {
+                    progress.line(&format!("{error}; still waiting"));
+                    Instant::now()
+                });
+                if since.elapsed() > AWAY_MAX {
+                    return Err(error.into());
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if limit.is_some_and(|limit| Instant::now() >= limit) {
+            bail!(
+                "manifest {} has not ended in time; it goes on, and `shipshape manifest show {}` or `shipshape why {}` tells how it stands",
+                manifest.id,
+                manifest.id,
+                manifest.id
+            );
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// How the manifest stands, and what has happened beyond the `told` entries that are known.
+async fn look(
+    client: &Client,
+    cluster: &str,
+    manifest: &ManifestForm,
+    known: Option<&ManifestForm>,
+    told: usize,
+) -> Result<(ManifestForm, Vec<Entry>), client::ClientError> {
+    let form = client.manifest(cluster, manifest.id).await?.value;
+    if known == Some(&form) {
+        return Ok((form, Vec::new()));
+    }
+    let entries = client.history(cluster, manifest.id).all().await?;
+    Ok((form, entries.into_iter().skip(told).collect()))
+}
+
+/// How it stands, in one line that is written over.
+fn status(form: &ManifestForm, now: Timestamp) -> String {
+    let step = form.step.as_ref().map(|step| {
+        let message = if step.message.is_empty() { String::new() } else { format!(": {}", step.message) };
+        format!("step {} of {}, {}{message} ({})", step.index, step.of, step.name, age(step.since, now))
+    });
+    match form.phase {
+        Phase::Queued => match form.status_text.is_empty() {
+            true => format!("queued, due {}", due(form, now)),
+            false => format!("queued: {}", form.status_text),
+        },
+        Phase::Waiting => format!("waiting: {}", form.status_text),
+        Phase::Running => step.unwrap_or_else(|| "running".to_owned()),
+        Phase::Cancelling => format!("cancelling; {}", step.unwrap_or_default()),
+        Phase::Undoing => format!("undoing; {}", step.unwrap_or_default()),
+        Phase::Finished => form.state.as_str().to_owned(),
+    }
+}
+
+fn due(form: &ManifestForm, now: Timestamp) -> String {
+    match Timestamp::from_second(form.run_after) {
+        Ok(time) if time > now => age(time, now),
+        _ => "now".to_owned(),
+    }
+}
+
+/// How it ended.
+fn ending(form: &ManifestForm) -> String {
+    let state = form.state.as_str();
+    let took = match (form.started_at, form.finished_at) {
+        (Some(start), Some(end)) => {
+            let span = end.duration_since(start).unsigned_abs();
+            format!(" in {}", took(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+        }
+        _ => String::new(),
+    };
+    match form.status_text.is_empty() {
+        true => format!("{state}{took}"),
+        false => format!("{state}{took}: {}", form.status_text),
+    }
+}
+
+/// What happened, in one line; nothing for what the reader did himself.
+fn line(entry: &Entry) -> Option<String> {
+    let step = entry.step.as_deref().unwrap_or("?");
+    let message = entry.message.as_deref().and_then(|it| it.lines().next()).unwrap_or_default();
+    let with = |text: String| if message.is_empty() { text } else { format!("{text}: {message}") };
+    let took = entry.duration_ms.map(|it| format!(" in {}", took(it))).unwrap_or_default();
+    let text = match entry.event {
+        EntryEvent::Created | EntryEvent::Finished => return None,
+        EntryEvent::Claimed => format!("attempt {} began", entry.attempt),
+        EntryEvent::StepStarted => format!("step {step} began"),
+        EntryEvent::StepFinished => with(format!("step {step} done{took}")),
+        EntryEvent::StepFailed => with(format!("step {step} failed{took}")),
+        EntryEvent::Retried => with("another attempt follows".to_owned()),
+        EntryEvent::Yielded => with("handed back".to_owned()),
+        EntryEvent::TakenOver => with("taken over from a lost worker".to_owned()),
+        EntryEvent::CancelRequested => with(format!("{} asked for its end", entry.actor)),
+        EntryEvent::Undone => with(format!("undone {step}")),
+        EntryEvent::Expedited => with(format!("{} made it the next", entry.actor)),
+        EntryEvent::Revived => with("wanted again".to_owned()),
+    };
+    Some(format!("{}  {text}", entry.time.strftime("%H:%M:%S")))
+}
+
+/// Lines on standard error; on a terminal also one that is written over.
+struct Progress {
+    bar: Option<ProgressBar>,
+    cluster: String,
+}
+
+impl Progress {
+    fn new(cluster: &str) -> Progress {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        Progress { bar, cluster: cluster.to_owned() }
+    }
+
+    fn line(&self, text: &str) {
+        let text = table::tame(Some(&format!("{}  {text}", self.cluster)));
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => output::note_as_is(&text),
+        }
+    }
+
+    fn show(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(table::tame(Some(&format!("{}  {text}", self.cluster))));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(event: EntryEvent) -> Entry {
+        let mut entry = Entry::new("2026-01-01T04:05:06Z".parse().unwrap(), event, "me", 2);
+        entry.step = Some("drain".to_owned());
+        entry
+    }
+
+    #[test]
+    fn what_happened_is_one_line() {
+        assert_eq!(line(&entry(EntryEvent::StepStarted)).unwrap(), "04:05:06  step drain began");
+        let mut failed = entry(EntryEvent::StepFailed);
+        failed.message = Some("no\nroom".to_owned());
+        failed.duration_ms = Some(1_250);
+        assert_eq!(line(&failed).unwrap(), "04:05:06  step drain failed in 1.2s: no");
+        assert_eq!(line(&entry(EntryEvent::Claimed)).unwrap(), "04:05:06  attempt 2 began");
+        assert_eq!(line(&entry(EntryEvent::Created)), None);
+    }
+
+    #[test]
+    fn how_it_stands_names_the_step_and_what_is_waited_for() {
+        let form: ManifestForm = serde_json::from_value(serde_json::json!({
+            "id": uuid::Uuid::nil(), "state": "InProgress", "statusText": "", "maintenanceTaskID": uuid::Uuid::nil(),
+            "runAfter": 0, "runBefore": 0, "phase": "running", "attempt": 1, "maxAttempts": 5,
+            "createdAt": "2026-01-01T00:00:00Z", "createdBy": "me",
+            "step": { "name": "drain", "index": 2, "of": 3, "since": "2026-01-01T00:00:00Z", "message": "web-1 is still there" },
+        }))
+        .unwrap();
+        let now = "2026-01-01T00:00:30Z".parse().unwrap();
+        assert_eq!(status(&form, now), "step 2 of 3, drain: web-1 is still there (30s)");
+        let mut queued = form.clone();
+        queued.phase = Phase::Queued;
+        queued.run_after = 1_767_225_660;
+        assert_eq!(status(&queued, now), "queued, due in 30s");
+        let mut ended = form;
+        ended.state = WorkState::Failed;
+        ended.status_text = "no such node".to_owned();
+        ended.started_at = Some("2026-01-01T00:00:00Z".parse().unwrap());
+        ended.finished_at = Some("2026-01-01T00:00:12Z".parse().unwrap());
+        assert_eq!(ending(&ended), "Failed in 12.0s: no such node");
+    }
+}

@@ -1,0 +1,127 @@
+//! One context, as a file.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use api::secret::Secret;
+use client::{Credential, Pem};
+use serde::{Deserialize, Serialize};
+
+/// A server and how to speak with it. Paths count from the file's own directory.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ContextFile {
+    /// Its address.
+    pub(crate) server: String,
+    /// The authority to check it against, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) authority: Option<String>,
+    /// The same, in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) authority_file: Option<PathBuf>,
+    /// Our certificate, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<String>,
+    /// The same, in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate_file: Option<PathBuf>,
+    /// Our key, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    /// The same, in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// A bearer token instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+    /// The same, in a file, read for each command: such tokens change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+impl ContextFile {
+    /// A server that asks for nothing.
+    pub(crate) fn open(server: String) -> ContextFile {
+        ContextFile {
+            server,
+            authority: None,
+            authority_file: None,
+            certificate: None,
+            certificate_file: None,
+            key: None,
+            key_file: None,
+            token: None,
+            token_file: None,
+        }
+    }
+
+    /// Reads one.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<ContextFile> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
+        // Without the parser's own display, which repeats the line: it may be the key's.
+        toml::from_str(&text).map_err(|error| anyhow::anyhow!("{name}: is no context: {}", error.message()))
+    }
+
+    /// Writes it, for its owner only; whoever reads meanwhile reads the old or the new one.
+    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let text = toml::to_string(self).context("a context has no form that TOML lacks")?;
+        write_whole(path, &text)
+    }
+
+    /// As the client takes it.
+    pub(crate) fn context(&self, path: &Path) -> client::Context {
+        let place = path.parent().unwrap_or(Path::new("."));
+        let pem = |inline: &Option<String>, file: &Option<PathBuf>| match (inline, file) {
+            (Some(text), _) => Some(Pem::Inline(text.clone())),
+            (None, Some(file)) => Some(Pem::File(place.join(file))),
+            (None, None) => None,
+        };
+        let token = self.token.clone().or_else(|| {
+            self.token_file.as_ref().and_then(|file| std::fs::read_to_string(place.join(file)).ok())
+        });
+        let certificate = pem(&self.certificate, &self.certificate_file);
+        let credential = match (certificate, pem(&self.key, &self.key_file), token) {
+            (Some(certificate), Some(key), _) => Credential::Certificate { certificate, key },
+            (_, _, Some(token)) => Credential::Token(Secret::new(token.trim().to_owned())),
+            _ => Credential::None,
+        };
+        client::Context {
+            server: self.server.clone(),
+            authority: pem(&self.authority, &self.authority_file),
+            credential,
+        }
+    }
+
+    /// How it shows who we are, in a word.
+    pub(crate) fn credential_kind(&self) -> &'static str {
+        let has = |inline: &Option<String>, file: &Option<PathBuf>| inline.is_some() || file.is_some();
+        if has(&self.certificate, &self.certificate_file) {
+            "certificate"
+        } else if has(&self.token, &self.token_file) {
+            "token"
+        } else {
+            "none"
+        }
+    }
+}
+
+/// Puts a new file in the place of the old one in a single step.
+pub(super) fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+    let part = path.with_extension("toml.new");
+    let written = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&part)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&part, path));
+    written.with_context(|| format!("{}: cannot be written", path.display()))
+}
