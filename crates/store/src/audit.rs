@@ -340,3 +340,47 @@ impl Chain {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use api::clock::SystemClock;
+
+    use super::*;
+    use crate::{Keyring, Location, Options};
+
+    /// The first key of the chain stays, whoever else made one at the same time.
+    async fn the_first_key_is_kept(store: &Store) {
+        let second = store.seal(Uuid::nil(), CHAIN_KEY, b"made by another at the same time").unwrap();
+        let first = Chain::ensure(store).await.unwrap();
+        store.commit(Transaction::new().with(Write::EnsureSecret(second))).await.unwrap();
+        assert_eq!(Chain::ensure(store).await.unwrap().key, first.key);
+        // Many at once find one.
+        let chains = futures_util::future::join_all((0..8).map(|_| Chain::ensure(store))).await;
+        assert!(chains.into_iter().all(|chain| chain.unwrap().key == first.key));
+    }
+
+    #[tokio::test]
+    async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_sqlite() {
+        let location = Location::Sqlite(":memory:".into());
+        let options = Options {
+            writing: crate::Writing::Inline,
+            ..Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock))
+        };
+        the_first_key_is_kept(&Store::open(options).await.unwrap()).await;
+    }
+
+    #[tokio::test]
+    async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_postgresql() {
+        let Some(server) = testbed::postgres::shared() else {
+            return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+        };
+        let database = server.database().unwrap();
+        let location = database.url().parse().unwrap();
+        let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+        let store = Store::open(options).await.unwrap();
+        the_first_key_is_kept(&store).await;
+        store.close().await;
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use api::admin::{Entry, EntryEvent};
 use api::doc::Verb;
 use api::secret::Secret;
 use api::work::{Ending, WorkKind, WorkState};
@@ -35,6 +36,13 @@ struct Moved {
     rows: usize,
 }
 
+fn said(event: EntryEvent) -> Entry {
+    Entry {
+        message: Some("a \u{1F6A2} log".to_owned()),
+        ..Entry::new(jiff::Timestamp::UNIX_EPOCH, event, "me", 1)
+    }
+}
+
 /// Fills a store with something of everything, and exports it.
 async fn export(store: &Store, keyring: Keyring) -> Moved {
     let mut notes = Vec::new();
@@ -61,15 +69,21 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
     for (lane, work) in lanes.iter().zip(&works) {
         let budgets = vec!["fleet".to_owned()];
         store
-            .enqueue(vec![NewWork { budgets, ..NewWork::new(*work, *lane, WorkKind::Manifest) }])
+            .enqueue(vec![NewWork {
+                budgets,
+                origin: Some("weekly".to_owned()),
+                ..NewWork::new(*work, *lane, WorkKind::Manifest)
+            }])
             .await
             .unwrap();
     }
     let claimed = store.claim(WorkKind::Manifest, 10, Uuid::new_v4()).await.unwrap();
     let hold = |work: Uuid| claimed.iter().find(|it| it.hold.work == work).unwrap().hold;
-    store.checkpoint(hold(works[0]), "step one", json!({ "n": [1, null, "x"] })).await.unwrap();
+    let step = Transaction::new().checkpoint(hold(works[0]), "step one", json!({ "n": [1, null, "x"] }));
+    store.commit(step.record(works[0], said(EntryEvent::StepFinished))).await.unwrap();
     store.hand_back(Yielding::new(hold(works[1]), Duration::from_secs(3600), true)).await.unwrap();
     let ending = Completion::new(hold(works[2]), Ending::Failed, json!({ "message": "no" }));
+    let ending = Completion { entries: vec![said(EntryEvent::Finished)], ..ending };
     store.complete(vec![ending]).await.unwrap();
     let sample = HealthSample {
         cluster: imported,
@@ -118,6 +132,11 @@ async fn arrived(store: &Store, moved: &Moved) {
     assert_eq!((budgets[0].key.as_str(), budgets[0].limit, budgets[0].used), ("fleet", 5, 0));
     let ended = store.work(moved.ended).await.unwrap().unwrap();
     assert_eq!((ended.state, ended.result.unwrap()), (WorkState::Failed, json!({ "message": "no" })));
+    assert_eq!((ended.origin.as_deref(), ended.budgets), (Some("weekly"), vec!["fleet".to_owned()]));
+    let told = store.entries(moved.ended, None, 9).await.unwrap();
+    assert_eq!(told.iter().map(|it| (it.0, it.1.event)).collect::<Vec<_>>(), [(1, EntryEvent::Finished)]);
+    assert_eq!(store.entries(moved.running, None, 9).await.unwrap(), [(1, said(EntryEvent::StepFinished))]);
+    assert_eq!(store.pending_of("weekly", None, 9).await.unwrap().len(), 2);
 
     // Whoever ran it is not here: it is pending, and goes on behind its last step, under a newer fence.
     let running = store.work(moved.running).await.unwrap().unwrap();

@@ -285,6 +285,42 @@ on_both_engines! {
 }
 
 on_both_engines! {
+    async fn a_cluster_is_forgotten_or_worked_on_but_never_both(bed: &Bed) {
+        let store = &bed.store;
+        let other = if bed.is_shared() { bed.another().await } else { store.clone() };
+        let mut forgotten = 0;
+        for round in 0..100 {
+            let mine = Cluster { imported: true, ..cluster(&format!("c{round}")) };
+            let (uuid, ..) = store.clusters().import(&mine, &Secret::new(b"x".to_vec()), &by()).await.unwrap();
+            let order = manifest(uuid);
+            store.manifests().create(&[(order.clone(), vec![])], &by()).await.unwrap();
+            let read = store.clusters().get(uuid).await.unwrap().unwrap();
+            let (clusters, me) = (store.clusters(), by());
+            let (outcome, claimed) =
+                tokio::join!(clusters.forget(&read, &me), other.claim(WorkKind::Manifest, 1, Uuid::new_v4()));
+            let claimed = claimed.unwrap();
+            match outcome {
+                Ok(()) => {
+                    assert!(claimed.is_empty(), "round {round}: forgotten while it was worked on");
+                    assert_eq!(store.work(order.id).await.unwrap().unwrap().state, WorkState::Cancelled);
+                    forgotten += 1;
+                }
+                Err(StoreError::WrongState { work, .. }) => {
+                    assert_eq!((work, claimed[0].hold.work), (order.id, order.id), "round {round}");
+                    assert!(store.clusters().get(uuid).await.unwrap().is_some());
+                    let signals = store.checkpoint(claimed[0].hold, "s", json!({})).await.unwrap();
+                    assert!(!signals.cancel, "round {round}: refused, and asked to stop all the same");
+                    store.complete(vec![Completion::new(claimed[0].hold, Ending::Completed, json!({}))]).await.unwrap();
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        // Whoever comes first; with one writer that is the one who asked first.
+        assert!(forgotten > 0);
+    }
+}
+
+on_both_engines! {
     async fn manifests_are_created_together_listed_expedited_and_cancelled(bed: &Bed) {
         let (store, lane) = (&bed.store, Uuid::now_v7());
         let at = |second: i64| Manifest { run_after: Timestamp::from_second(second).unwrap(), ..manifest(lane) };

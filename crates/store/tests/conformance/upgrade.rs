@@ -3,15 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use api::work::{Ending, WorkKind};
+use api::admin::{Entry, EntryEvent};
+use api::doc::{Document as _, Manifest};
+use api::work::{Ending, WorkKind, WorkState};
 use serde_json::json;
-use store::{Completion, FeedError, NewWork, OpenError, Store, Transaction};
+use sha2::{Digest as _, Sha256};
+use store::{
+    Completion, Ensured, Fate, FeedError, Migrate, NewWork, OpenError, Options, Store, Transaction, Yielding,
+};
 use uuid::Uuid;
 
 use crate::bed::{Bed, block_on};
-use crate::fixture::{Folder, Note, assert_sound, by, close, eventually, written};
-use crate::raw::Raw;
+use crate::fixture::{Folder, Note, assert_sound, by, close, counter, eventually, manifest, written};
+use crate::raw::{self, Raw};
 
 /// What the next release may do to the schema while this one runs: new columns that may be empty, new tables, new
 /// indexes; and it says so.
@@ -50,9 +56,37 @@ async fn uses_everything(store: &Store) {
         .hold;
     store.checkpoint(hold, "one", json!({})).await.unwrap();
     store.renew(me, vec![lane]).await.unwrap();
-    store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+    let entry = |event| Entry::new(jiff::Timestamp::UNIX_EPOCH, event, "me", 1);
+    let back =
+        Yielding { entries: vec![entry(EntryEvent::Yielded)], ..Yielding::new(hold, Duration::ZERO, true) };
+    store.hand_back(back).await.unwrap();
+    let lost = store.claim_for(WorkKind::Manifest, 50, me, Duration::ZERO).await.unwrap();
+    assert!(lost.iter().any(|it| it.hold.work == hold.work));
+    let taken = store.take_over(WorkKind::Manifest, 50, me).await.unwrap();
+    let hold = taken.iter().find(|it| it.hold.lane == lane).unwrap().hold;
+    let end = Completion::new(hold, Ending::Completed, json!({}));
+    store.complete(vec![Completion { entries: vec![entry(EntryEvent::Finished)], ..end }]).await.unwrap();
+    assert_eq!(store.entries(hold.work, None, 9).await.unwrap().len(), 2);
     store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
     assert_eq!(store.works(works.to_vec()).await.unwrap().len(), 2);
+    let origin = Uuid::new_v4().to_string();
+    let slot = Manifest {
+        created_by_schedule: Some(origin.clone()),
+        run_after: "2190-01-01T00:00:00Z".parse().unwrap(),
+        ..manifest(lane)
+    };
+    let slots = [(slot.clone(), vec!["fleet".to_owned()])];
+    let superseded = json!({ "code": "Superseded" });
+    assert_eq!(store.manifests().ensure(&slots, &by()).await.unwrap(), [Ensured::Created]);
+    assert_eq!(store.manifests().withdraw(&[slot.id], superseded, &by()).await.unwrap(), [slot.id]);
+    assert_eq!(store.manifests().ensure(&slots, &by()).await.unwrap(), [Ensured::Revived]);
+    assert_eq!(store.pending_of(&origin, None, 9).await.unwrap().len(), 1);
+    assert!(store.live(WorkKind::Manifest, None, 1000).await.unwrap().iter().any(|it| it.id == slot.id));
+    assert!(store.queue(WorkKind::Manifest).await.unwrap().pending > 0);
+    assert_eq!(store.lanes(vec![lane]).await.unwrap().len(), 1);
+    store.leases("").await.unwrap();
+    let read = store.manifests().get(slot.id).await.unwrap().unwrap();
+    store.manifests().delete(&read, &by()).await.unwrap();
     eventually("the changes are told", async || {
         let page = store.feed_after(start, 1000).await.unwrap_or_else(|error| match error {
             FeedError::Gone { .. } => panic!("the position is gone"),
@@ -108,6 +142,176 @@ fn an_older_release_goes_on_behind_a_newer_one_on_sqlite() {
         Raw::to(&folder.options.location).await.execute(more).await;
         let refusal = Store::open(folder.options.clone()).await.unwrap_err();
         assert!(matches!(refusal, OpenError::TooNew { found: 4, known: 2, .. }), "{refusal}");
+    });
+}
+
+/// The schema of the first release, and what it had written: a note, a manifest that waits, one that runs, one that has
+/// ended. Uuids are their numbers.
+async fn of_the_first_release(raw: &Raw, engine: &str) {
+    let files = migrations(engine);
+    let sql: String = ["keel", "queue", "sweeps", "records"]
+        .iter()
+        .filter_map(|part| files.get(&format!("0001_{part}.sql")))
+        .map(String::as_str)
+        .collect();
+    let checksum: String = Sha256::digest(sql.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    if engine == "sqlite" {
+        raw.execute("pragma journal_mode = wal; pragma application_id = 1399353459").await;
+    }
+    raw.execute("create table schema (number bigint not null primary key, name text not null, checksum text not null, applied bigint not null)").await;
+    raw.execute(&sql).await;
+    raw.execute(&format!(
+        "insert into schema (number, name, checksum, applied) values (1, 'keel', '{checksum}', 0)"
+    ))
+    .await;
+    raw.execute("insert into meta (key, value) values ('generation', '1'), ('feed_floor', '0-0'), ('store_id', 'old')").await;
+    let id = |number: u128| raw.uuid(Uuid::from_u128(number));
+    let note = serde_json::to_string(&Note::at("old").saying("kept")).unwrap();
+    let mut sql = format!(
+        "insert into documents (uuid, id, kind, parent, etag, generation, body, created, changed)
+           values ({}, '/notes/old', 'note', '/shelf', 3, 1, '{note}', 5, 6);
+         insert into feed (kind, uuid, etag, deleted, at) values ('note', {}, 3, false, 6);",
+        id(1),
+        id(1)
+    );
+    for number in 2..=4 {
+        let order = Manifest { id: Uuid::from_u128(number), ..manifest(Uuid::from_u128(number + 100)) };
+        let body = serde_json::to_string(&order).unwrap();
+        sql += &format!(
+            "insert into documents (uuid, id, kind, parent, etag, generation, body, created, changed)
+               values ({}, '{}', 'manifest', '{}', 1, 1, '{body}', 5, 5);",
+            id(number),
+            order.path(),
+            order.scope()
+        );
+    }
+    sql += &format!(
+        "insert into work (id, lane, kind, class, run_after, due_at, priority, state, created, changed)
+           values ({}, {}, 'manifest', 2, 7, 7, 3, 'Pending', 5, 5);
+         insert into work (id, lane, kind, class, run_after, due_at, priority, state, attempt, step, checkpoint, fence, owner, created, changed, started)
+           values ({}, {}, 'manifest', 1, 7, 7, 0, 'InProgress', 1, 'half', '[1]', 4, {}, 5, 5, 6);
+         insert into lanes (lane, head_kind, head_class, head_at, head_priority) values ({}, 'manifest', 2, 7, 3);
+         insert into lanes (lane, owner, lease_until, fence, running, running_kind) values ({}, {}, 8, 4, {}, 'manifest');
+         insert into history (id, lane, kind, class, run_after, priority, state, attempt, fence, result, created, started, finished)
+           values ({}, {}, 'manifest', 2, 7, 0, 'Failed', 2, 9, '{{\"message\": \"no\"}}', 5, 6, 7);",
+        id(2), id(102), id(3), id(103), id(99), id(102), id(103), id(99), id(3), id(4), id(104)
+    );
+    raw.execute(&sql).await;
+}
+
+/// What the first release had written is there and goes on.
+async fn goes_on(store: &Store) {
+    assert_sound(store).await;
+    let uuid = Uuid::from_u128;
+    let note = store.documents::<Note>().get(uuid(1)).await.unwrap().unwrap();
+    assert_eq!((note.document.text.as_str(), counter(note.etag)), ("kept", 3));
+    let ended = store.work(uuid(4)).await.unwrap().unwrap();
+    assert_eq!((ended.state, ended.attempt, ended.fence), (WorkState::Failed, 2, 9));
+    assert_eq!((ended.origin, ended.budgets, ended.result), (None, vec![], Some(json!({ "message": "no" }))));
+    assert!(store.entries(uuid(4), None, 9).await.unwrap().is_empty());
+    // Who held what ran is gone; whoever takes it over goes on behind its last step.
+    let me = Uuid::new_v4();
+    let taken = store.take_over(WorkKind::Manifest, 9, me).await.unwrap();
+    assert_eq!((taken[0].hold.work, taken[0].step.as_deref(), taken[0].attempt), (uuid(3), Some("half"), 2));
+    let waited = store.claim(WorkKind::Manifest, 9, me).await.unwrap();
+    assert_eq!((waited[0].hold.work, waited[0].first), (uuid(2), true));
+    let told = Entry::new(jiff::Timestamp::UNIX_EPOCH, EntryEvent::Finished, "me", 1);
+    for hold in [taken[0].hold, waited[0].hold] {
+        let end =
+            Completion { entries: vec![told.clone()], ..Completion::new(hold, Ending::Completed, json!({})) };
+        assert_eq!(store.complete(vec![end]).await.unwrap(), [Fate::Done]);
+        assert_eq!(store.entries(hold.work, None, 9).await.unwrap().len(), 1);
+    }
+    let again = Manifest { id: uuid(4), ..manifest(uuid(104)) };
+    assert_eq!(store.manifests().ensure(&[(again, vec![])], &by()).await.unwrap(), [Ensured::Existed]);
+    uses_everything(store).await;
+}
+
+#[test]
+fn a_file_of_the_first_release_is_brought_up_with_all_that_is_in_it() {
+    block_on(async {
+        let folder = Folder::new();
+        of_the_first_release(&Raw::to(&folder.options.location).await, "sqlite").await;
+        let never = Options { migrate: Migrate::Never, ..folder.options.clone() };
+        let refusal = Store::open(never).await.unwrap_err();
+        assert!(matches!(refusal, OpenError::TooOld { found: 1, needed: 2, .. }), "{refusal}");
+        let store = folder.open().await;
+        goes_on(&store).await;
+        close(store).await;
+        // The way back: the file as it was.
+        let copy = raw::open(&folder.file("store.db.before-migration-2"));
+        let numbers: i64 = copy.query_row("select max(number) from schema", [], |row| row.get(0)).unwrap();
+        assert_eq!(numbers, 1);
+        let rows: i64 = copy.query_row("select count(*) from documents", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 4);
+    });
+}
+
+#[test]
+fn a_database_of_the_first_release_is_brought_up_with_all_that_is_in_it() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let raw = Raw::of(&bed).await;
+        raw.execute("drop schema public cascade; create schema public").await;
+        of_the_first_release(&raw, "postgres").await;
+        let store = Store::open(bed.options.clone()).await.unwrap();
+        goes_on(&store).await;
+        store.close().await;
+    });
+}
+
+/// What a process of the first release says to the server, after the second one has migrated it.
+#[test]
+fn the_first_release_goes_on_beside_the_second_on_postgresql() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let (store, raw) = (&bed.store, Raw::of(&bed).await);
+        let uuid = Uuid::from_u128;
+        let id = |number: u128| raw.uuid(uuid(number));
+        for number in 1..=3 {
+            raw.execute(&format!(
+                "select enqueue_v1(array[{}], array[{}], array['manifest'], array[2], array[7::bigint], array[null::bigint], array[0], array['[\"b\"]'::jsonb])",
+                id(number), id(number + 100)
+            ))
+            .await;
+        }
+        let claimed = raw
+            .rows(&format!(
+                "select work_, lane_, fence_, attempt_ from claim_v1('manifest', 2, {}, 60000000)",
+                id(9)
+            ))
+            .await;
+        assert_eq!(claimed.len(), 2);
+        let [one, two] = [&claimed[0], &claimed[1]];
+        raw.execute(&format!("select * from checkpoint_v1(array['{}'::uuid], array[{}], array[{}::bigint], array['s'], array['1'::jsonb])", one[0], id(9), one[2])).await;
+        raw.execute(&format!("select * from complete_v1(array['{}'::uuid], array['{}'::uuid], array[{}], array[{}::bigint], array['Completed'], array['{{}}'::jsonb], true)", one[0], one[1], id(9), one[2])).await;
+        raw.execute(&format!("select yield_v1(array['{}'::uuid], array['{}'::uuid], array[{}], array[{}::bigint], array[0::bigint], array[true])", two[0], two[1], id(9), two[2])).await;
+        // The second release sees what the first one did, and its budgets; and the other way round.
+        let ended = store.work(one[0].parse().unwrap()).await.unwrap().unwrap();
+        assert_eq!(
+            (ended.state, ended.step.as_deref(), ended.budgets),
+            (WorkState::Completed, Some("s"), vec!["b".to_owned()])
+        );
+        let me = Uuid::new_v4();
+        let held = store.claim_for(WorkKind::Manifest, 9, me, Duration::ZERO).await.unwrap();
+        assert_eq!(held.len(), 2);
+        assert_eq!(
+            raw.rows(&format!("select work_ from take_over_v1('manifest', 9, {}, 0)", id(9))).await.len(),
+            2
+        );
+        assert_eq!(store.take_over(WorkKind::Manifest, 9, me).await.unwrap().len(), 2);
+        // Late work that the first release sweeps is told all the same.
+        let late = NewWork {
+            run_before: Some(jiff::Timestamp::UNIX_EPOCH),
+            ..NewWork::new(uuid(50), uuid(150), WorkKind::Manifest)
+        };
+        store.enqueue(vec![late]).await.unwrap();
+        raw.execute("select * from expire_v1(null, 100)").await;
+        assert_eq!(store.entries(uuid(50), None, 9).await.unwrap().len(), 1);
+        // What it removes leaves with what was told of it.
+        raw.execute("select trim_history_v1('manifest', -1000000, 100, '{}', '{}')").await;
+        assert!(store.entries(uuid(50), None, 9).await.unwrap().is_empty());
+        assert_sound(store).await;
     });
 }
 
