@@ -10,6 +10,7 @@ pub mod kube;
 pub mod parts;
 pub mod postgres;
 pub mod process;
+pub mod promtool;
 pub mod scratch;
 pub mod tmpfs;
 

@@ -26,6 +26,8 @@ pub const POSTGRESQL: &str = "postgresql";
 pub const KUBERNETES: &str = "kubernetes";
 /// A kube-controller-manager and a kube-scheduler beside them, which other people's builds may lack.
 pub const KUBERNETES_CONTROLLERS: &str = "kubernetes-controllers";
+/// Prometheus's tool that checks alerts; see [`crate::promtool`].
+pub const PROMTOOL: &str = "promtool";
 /// The right to mount a small tmpfs; see [`crate::tmpfs`].
 pub const SMALL_DISK: &str = "small-disk";
 /// systemd's own reader of calendar expressions, on PATH; a program by its name, see [`is_there`].
