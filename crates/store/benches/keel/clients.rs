@@ -37,6 +37,7 @@ where
 pub(crate) struct Writers {
     store: Store,
     notes: Arc<Vec<Mutex<Versioned<Note>>>>,
+    audited: bool,
 }
 
 impl Writers {
@@ -49,10 +50,15 @@ impl Writers {
                 store.documents::<Note>().get(uuid).await?.context("a document that was just created")?;
             notes.push(Mutex::new(note));
         }
-        Ok(Writers { store, notes: Arc::new(notes) })
+        Ok(Writers { store, notes: Arc::new(notes), audited: true })
     }
 
-    /// Changes per second; each with its feed row and its audit entry, since there are none without.
+    /// The same, changing what is known of the documents: without audit records.
+    pub(crate) fn observing(&self) -> Writers {
+        Writers { audited: false, ..self.clone() }
+    }
+
+    /// Changes per second; each with its feed row and, unless they only observe, its audit record.
     pub(crate) async fn rate(&self, slice: Duration) -> anyhow::Result<f64> {
         rate(self.notes.len(), slice, |number, end| {
             let writers = self.clone();
@@ -69,7 +75,10 @@ impl Writers {
         let mut written = Vec::new();
         while Instant::now() < end {
             wanted.count += 1;
-            let transaction = Transaction::new().update(&note, &wanted, Wish::Same, &by)?;
+            let transaction = match self.audited {
+                true => Transaction::new().update(&note, &wanted, Wish::Same, &by)?,
+                false => Transaction::new().observe(&note, &wanted)?,
+            };
             let committed = self.store.commit(transaction).await?;
             note.etag = committed.etag(note.uuid).context("the etag of what was changed")?;
             written.push((note.uuid, note.etag));

@@ -11,6 +11,8 @@ pub(crate) enum Goal {
     AtLeast(f64),
     /// The measured time, as a multiple of the floor's.
     AtMost(f64),
+    /// A rate that is worth knowing, whatever it is.
+    Shown,
 }
 
 /// One line.
@@ -26,6 +28,8 @@ pub(crate) struct Row {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
+    /// There is no goal.
+    Shown,
     Pass,
     Miss,
     /// A promise was broken, which no slow machine excuses.
@@ -36,12 +40,14 @@ impl Row {
     /// Rates beside each other, or times.
     pub(crate) fn compared(what: impl Into<String>, pairs: &Pairs, goal: Goal) -> Row {
         let ratio = pairs.ratio();
-        let (reached, says) = match goal {
-            Goal::AtLeast(least) => (ratio >= least, format!("at least {least:.2}")),
-            Goal::AtMost(most) => (ratio <= most, format!("at most {most:.1} x")),
+        let judge = |reached| if reached { Verdict::Pass } else { Verdict::Miss };
+        let (verdict, says) = match goal {
+            Goal::AtLeast(least) => (judge(ratio >= least), format!("at least {least:.2}")),
+            Goal::AtMost(most) => (judge(ratio <= most), format!("at most {most:.1} x")),
+            Goal::Shown => (Verdict::Shown, String::new()),
         };
         let show = |value: f64| match goal {
-            Goal::AtLeast(_) => format!("{}/s", thousands(value)),
+            Goal::AtLeast(_) | Goal::Shown => format!("{}/s", thousands(value)),
             Goal::AtMost(_) => millis(value),
         };
         Row {
@@ -50,7 +56,7 @@ impl Row {
             floor: show(pairs.floor()),
             ratio: format!("{ratio:.2}"),
             goal: says,
-            verdict: if reached { Verdict::Pass } else { Verdict::Miss },
+            verdict,
         }
     }
 
@@ -94,8 +100,9 @@ impl Table {
     }
 
     pub(crate) fn add(&mut self, row: Row) {
-        self.goals += 1;
+        self.goals += usize::from(row.verdict != Verdict::Shown);
         let verdict = match row.verdict {
+            Verdict::Shown => "",
             Verdict::Pass => {
                 self.reached += 1;
                 "pass"

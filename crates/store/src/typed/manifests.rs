@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{By, Documents, PageToken, Selection, Versioned};
+use super::{By, Documents, PageToken, Selection, Versioned, Wish, change};
 use crate::StoreError;
 use crate::store::Store;
-use crate::transaction::{DocumentUpdate, Transaction, Write};
+use crate::transaction::{Transaction, Write};
 use crate::work::{NewWork, WorkView};
 
 /// So many manifests are made, brought back or withdrawn in one transaction.
@@ -321,15 +321,9 @@ fn revived(
     let audit = by.entry("manifest.revive", &wanted.path(), Some(&read.raw), Some(&body));
     let transaction =
         transaction.with(Write::Revive(work_of(wanted, budgets))).record(wanted.id, entry).audit(audit);
-    Ok(match body == read.raw {
-        true => transaction,
-        false => transaction.with(Write::Update(DocumentUpdate {
-            uuid: read.uuid,
-            etag: read.etag,
-            body,
-            desired: true,
-            unique_keys: None,
-        })),
+    Ok(match change(read, wanted, Wish::Changed)? {
+        Some(update) => transaction.with(Write::Update(update)),
+        None => transaction,
     })
 }
 

@@ -156,27 +156,19 @@ impl Transaction {
         wish: Wish,
         by: &By,
     ) -> Result<Transaction, StoreError> {
-        let body = read.body_of(wanted)?;
-        if body == read.raw {
-            return Ok(self);
-        }
-        if wanted.path() != read.document.path() || wanted.scope() != read.document.scope() {
-            let (from, to) = (read.document.path(), wanted.path());
-            return Err(StoreError::invalid(format!(
-                "{} {from} cannot become {to}: a path does not change",
-                T::KIND
-            )));
-        }
-        let entry = by.entry(&format!("{}.update", T::KIND), &wanted.path(), Some(&read.raw), Some(&body));
-        let keys = wanted.unique_keys();
-        let update = DocumentUpdate {
-            uuid: read.uuid,
-            etag: read.etag,
-            body,
-            desired: wish == Wish::Changed,
-            unique_keys: (keys != read.document.unique_keys()).then_some(keys),
-        };
+        let Some(update) = change(read, wanted, wish)? else { return Ok(self) };
+        let (before, after) = (Some(&read.raw), Some(&update.body));
+        let entry = by.entry(&format!("{}.update", T::KIND), &wanted.path(), before, after);
         Ok(self.with(Write::Update(update)).audit(entry))
+    }
+
+    /// Changes what is known of a document, never what is wanted of it: a status, written by the service that watches
+    /// over it. Nobody decided it, so the audit log says nothing; the feed does.
+    pub fn observe<T: Document>(self, read: &Versioned<T>, seen: &T) -> Result<Transaction, StoreError> {
+        Ok(match change(read, seen, Wish::Same)? {
+            Some(update) => self.with(Write::Update(update)),
+            None => self,
+        })
     }
 
     /// Deletes a document as it was read, and says so in the audit log.
@@ -184,6 +176,33 @@ impl Transaction {
         let entry = by.entry(&format!("{}.delete", T::KIND), &read.document.path(), Some(&read.raw), None);
         self.delete(read.uuid, read.etag).audit(entry)
     }
+}
+
+/// What makes a document be `wanted`; nothing when it is.
+fn change<T: Document>(
+    read: &Versioned<T>,
+    wanted: &T,
+    wish: Wish,
+) -> Result<Option<DocumentUpdate>, StoreError> {
+    let body = read.body_of(wanted)?;
+    if body == read.raw {
+        return Ok(None);
+    }
+    if wanted.path() != read.document.path() || wanted.scope() != read.document.scope() {
+        let (from, to) = (read.document.path(), wanted.path());
+        return Err(StoreError::invalid(format!(
+            "{} {from} cannot become {to}: a path does not change",
+            T::KIND
+        )));
+    }
+    let keys = wanted.unique_keys();
+    Ok(Some(DocumentUpdate {
+        uuid: read.uuid,
+        etag: read.etag,
+        body,
+        desired: wish == Wish::Changed,
+        unique_keys: (keys != read.document.unique_keys()).then_some(keys),
+    }))
 }
 
 /// A page of a list, and where the next one begins.
