@@ -13,6 +13,12 @@ use serde_json::{Map, Value};
 
 /// The longest expression, in bytes.
 pub const LENGTH_MAX: usize = 4096;
+/// How deep brackets may be nested.
+const DEPTH_MAX: u32 = 16;
+/// How deep the tree may be that is evaluated, on the stack of whoever asks.
+const TREE_MAX: u32 = 48;
+/// The parser recurses far deeper than what it parses; this is enough for what the limits above let through.
+const STACK_BYTES: usize = 64 << 20;
 /// How deep loops (`all`, `exists`, `map`, `filter`) may be nested.
 const LOOPS_MAX: u32 = 3;
 /// So many turns of loops at most: a second's work.
@@ -52,6 +58,19 @@ impl Expression {
                 text.len()
             ));
         }
+        if brackets(text) > DEPTH_MAX {
+            return Err(format!("its brackets are nested more than {DEPTH_MAX} deep"));
+        }
+        // On a stack of its own, for a hostile text must not be able to end the process.
+        std::thread::scope(|scope| {
+            let work = || Expression::parse(text, variables);
+            let worker = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+            let parsed = worker.map_err(|_| "there is no room to read it in".to_owned())?.join();
+            parsed.map_err(|_| "it is not an expression in CEL".to_owned())?
+        })
+    }
+
+    fn parse(text: &str, variables: &[&str]) -> Result<Expression, String> {
         let program = Program::compile(text).map_err(|errors| {
             let first = errors.errors.first();
             let place =
@@ -97,6 +116,20 @@ impl Expression {
     }
 }
 
+/// How deep brackets are nested; those in texts count too, which is no loss.
+fn brackets(text: &str) -> u32 {
+    let (mut depth, mut deepest) = (0_u32, 0);
+    for c in text.chars() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
 /// An error may hold whole objects.
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(200) {
@@ -138,6 +171,7 @@ fn to_cel(value: &Value) -> cel::Value {
 struct Survey<'a> {
     known: &'a [&'a str],
     bound: Vec<String>,
+    tree: u32,
     used: BTreeSet<String>,
     loops: u32,
     literal: u64,
@@ -145,6 +179,17 @@ struct Survey<'a> {
 
 impl Survey<'_> {
     fn visit(&mut self, at: &IdedExpr, depth: u32) -> Result<(), String> {
+        // A loop is several levels of the tree that it is made into.
+        if self.tree > TREE_MAX {
+            return Err(format!("it is nested more than {TREE_MAX} deep; make it of shorter parts"));
+        }
+        self.tree += 1;
+        let found = self.look(at, depth);
+        self.tree -= 1;
+        found
+    }
+
+    fn look(&mut self, at: &IdedExpr, depth: u32) -> Result<(), String> {
         match &at.expr {
             Expr::Unspecified | Expr::Literal(_) => Ok(()),
             Expr::Ident(name) => self.named(name),
@@ -291,7 +336,25 @@ mod tests {
         let deep = "nodes.all(a, nodes.all(b, nodes.all(c, nodes.all(d, true))))";
         check(deep, "nested more than 3 deep");
         check(&format!("[{}] == []", "1,".repeat(3000)), "has 6008 bytes");
-        check(&format!("{}1{} == 1", "(".repeat(1500), ")".repeat(1500)), "it is not an expression");
+        check(
+            &format!("{}1{} == 1", "(".repeat(1500), ")".repeat(1500)),
+            "its brackets are nested more than 16",
+        );
+        check(&format!("1{} > 0", " + 1".repeat(1000)), "it is nested more than 48 deep");
+        check(&format!("cluster{}", ".a".repeat(2000)), "it is nested more than 48 deep");
+    }
+
+    #[test]
+    fn the_deepest_that_is_taken_can_be_evaluated_on_a_small_stack() {
+        let sum = format!("1{} > 0", " + 1".repeat(45));
+        let nested = format!("{}1 > 0{}", "(true && ".repeat(15), ")".repeat(15));
+        let many = vec!["size(nodes) == 0"; 200].join(" && ");
+        let not = format!("{}true", "!".repeat(4000));
+        for text in [sum, nested, many, not] {
+            let evaluate = move || said(&text, json!({"nodes": []}));
+            let worker = std::thread::Builder::new().stack_size(2 << 20).spawn(evaluate).unwrap();
+            assert_eq!(worker.join().unwrap(), Said::Truth(true));
+        }
     }
 
     #[test]

@@ -94,6 +94,29 @@ pub(crate) fn is_whole_template(text: &str) -> bool {
     matches!(pieces(text).as_deref(), Ok([Piece::Template(_)]))
 }
 
+/// The value with a sample in the place of each template, no two of them the same: for checks of its shape.
+pub(crate) fn sampled(value: &Value, count: &mut u32) -> Value {
+    match value {
+        Value::String(text) => {
+            let sample = |piece: Piece<'_>| match piece {
+                Piece::Text(text) => text.to_owned(),
+                Piece::Template(_) => {
+                    *count += 1;
+                    format!("sample{count}")
+                }
+            };
+            Value::String(
+                pieces(text).map_or_else(|_| text.clone(), |pieces| pieces.into_iter().map(sample).collect()),
+            )
+        }
+        Value::Array(items) => items.iter().map(|item| sampled(item, count)).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| (name.clone(), sampled(value, count))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
 /// Refuses templates that are not well formed or name what is not there.
 pub(crate) fn check(value: &Value, place: &str, names: &Names) -> Result<(), Problem> {
     match value {

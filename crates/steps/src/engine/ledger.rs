@@ -245,9 +245,10 @@ pub(super) fn account(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// An error with all beneath it.
+/// An error with all beneath it, and the log of what failed.
 pub(super) fn complaint(error: &StepError) -> Option<String> {
-    Some(error.whole())
+    let log = error.log().map(str::to_owned);
+    account(&Outcome { log, ..Outcome::said(error.whole()) })
 }
 
 /// A text that can be stored: without NUL, and with only its end when it is too long.

@@ -8,6 +8,7 @@ use super::with::With;
 use crate::cluster::ClusterContext;
 use crate::engine::{Look, Outcome, StepContext, StepError};
 use crate::problem::Problem;
+use crate::template::sampled;
 
 #[derive(Debug)]
 pub(super) struct Apply {
@@ -23,6 +24,10 @@ impl Apply {
             // A template for the whole: its value is only known, and only read, when the plan is made.
             Value::String(_) if unknown => Documents::of(Vec::new()),
             Value::String(text) => Documents::parse(text),
+            Value::Array(objects) if unknown => {
+                let mut count = 0;
+                Documents::of(objects.iter().map(|object| sampled(object, &mut count)).collect())
+            }
             Value::Array(objects) => Documents::of(objects.clone()),
             Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
                 Documents::of(vec![found.clone()])

@@ -2,7 +2,7 @@
 //!
 //! How far a drain has come is written on the cluster itself: a node that bears this run's cordon and no pods is done. So a
 //! drain that goes on after a crash passes over those in a moment, and nothing has to be remembered between two nodes. It is a
-//! wait, not an action: after each node, and every [`SLICE`] while pods do not go, the work may be handed back.
+//! wait, not an action: the work may be handed back while pods do not go, for a customer's operation or a shutdown.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

@@ -78,7 +78,7 @@ fn code(failure: &Failure) -> &'static str {
 }
 
 /// What a verb waited for when its time was over; any other failure stays one.
-pub(super) fn still_waiting(error: LinkError) -> Result<String, StepError> {
+pub fn still_waiting(error: LinkError) -> Result<String, StepError> {
     match &error.failure {
         Failure::TimeLimit { waiting_for, .. } => Ok(format!("{}: waits for {waiting_for}", error.target)),
         _ => Err(error.into()),

@@ -1,7 +1,7 @@
 //! Label selectors as text, checked before a cluster is asked. Pure.
 
 /// Refuses what is not a label selector, or would select everything.
-pub(crate) fn check_selector(text: &str) -> Result<(), String> {
+pub fn check_selector(text: &str) -> Result<(), String> {
     let parts =
         split(text).ok_or_else(|| format!("{text:?} is not a label selector: its brackets do not match"))?;
     if parts.iter().all(|part| part.trim().is_empty()) {

@@ -22,7 +22,7 @@ mod delete;
 mod drain;
 mod failure;
 mod job;
-pub(crate) mod labels;
+mod labels;
 mod nodes;
 mod patch;
 mod pause;
@@ -34,6 +34,8 @@ mod wait;
 mod with;
 
 pub use drain::{DrainWays, Emptied, empty_node};
+pub use failure::still_waiting;
+pub use labels::check_selector;
 pub use step::{UNDO_MAX, build_step, check_step, step_name};
 
 use std::time::Duration;
@@ -45,6 +47,11 @@ use crate::cluster::ClusterContext;
 use crate::engine::{Look, StepContext, StepError};
 use crate::problem::Problem;
 use with::{Stage, With};
+
+/// Refuses what cannot be the name of an object, or would lead a request elsewhere.
+pub fn check_name(name: &str) -> Result<String, String> {
+    with::object_name(name.to_owned())
+}
 
 /// The names of all kinds.
 pub const KINDS: [&str; 11] = [
@@ -134,11 +141,11 @@ impl Kind {
         }
     }
 
-    /// How long one look may take, of the time that the step has left: a wait is cut into pieces, after each of which the
-    /// work may be handed back.
+    /// How long one look of a wait may take, after which the cluster is asked anew, so that one that no longer answers is
+    /// noticed; `None` for actions.
     fn slice(&self) -> Option<Duration> {
         match self {
-            Kind::Pause(_) | Kind::Wait(_) | Kind::Restart(_) | Kind::Job(_) => Some(Duration::from_secs(5)),
+            Kind::Pause(_) | Kind::Wait(_) | Kind::Restart(_) | Kind::Job(_) => Some(Duration::from_secs(20)),
             Kind::Drain(_) => Some(Duration::from_secs(30)),
             Kind::Assert(_)
             | Kind::Apply(_)

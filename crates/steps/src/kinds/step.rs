@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use api::admin::{StepForm, UndoForm};
 use api::duration::TimeSpan;
-use kubelink::apply::Documents;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -117,12 +116,11 @@ fn parsed(mut with: Value, uses: &str, inside: &str) -> Result<Value, Problem> {
         return Ok(with);
     }
     let place = format!("{inside}.{name}");
-    // Read with the bounds of an apply first; then for the values themselves.
-    if uses == "kubernetes/apply" {
-        Documents::parse(text).map_err(|error| Problem::at(&place, error.to_string()))?;
-    }
-    let values: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|_| Problem::at(&place, "it is not YAML"))?;
+    // The parser's words quote the text, which may hold a Secret: only the place is told.
+    let values: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
+        let at = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
+        Problem::at(&place, format!("it is not YAML{}", at.unwrap_or_default()))
+    })?;
     with[name] = match uses {
         "kubernetes/apply" => Value::Array(values),
         _ => match <[Value; 1]>::try_from(values) {

@@ -1,7 +1,11 @@
 //! The tasks that are part of Shipshape, one file each. Their ids never change.
 
 mod apply_manifests;
+mod approve_node_csrs;
+mod cluster_health;
+pub mod cycle_nodes;
 mod restart_workload;
+mod rotate_tls_secret;
 mod run_job;
 
 use api::admin::{StepForm, TaskForm, TaskSource};
@@ -26,7 +30,16 @@ struct Told {
 
 /// All of them, by name.
 pub fn all() -> impl Iterator<Item = Definition> {
-    [apply_manifests::task, restart_workload::task, run_job::task].into_iter().map(|task| task())
+    let all: [fn() -> Definition; 7] = [
+        apply_manifests::task,
+        approve_node_csrs::task,
+        cluster_health::task,
+        cycle_nodes::task,
+        restart_workload::task,
+        rotate_tls_secret::task,
+        run_job::task,
+    ];
+    all.into_iter().map(|task| task())
 }
 
 /// A task whose steps are of the same kinds as those of tasks as data.
@@ -61,4 +74,37 @@ fn form(told: Told, steps: Vec<StepForm>) -> TaskForm {
 
 fn step(name: &str, uses: &str, with: Value, timeout: Option<TimeSpan>) -> StepForm {
     StepForm { name: name.to_owned(), uses: uses.to_owned(), with, timeout, retry: None, undo: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_built_in_task_has_an_id_a_name_and_a_sound_schema() {
+        let ids: BTreeSet<Uuid> = all().map(|it| it.id()).collect();
+        let names: Vec<String> = all().map(|it| it.name().to_owned()).collect();
+        assert_eq!((ids.len(), names.len()), (7, 7));
+        assert!(names.is_sorted(), "{names:?}");
+        for task in all() {
+            let schema = task.schema().expect("every one has a schema");
+            crate::task::parameters::check_schema(schema)
+                .unwrap_or_else(|problem| panic!("{}: {problem}", task.name()));
+            assert_eq!(Definition::thaw(&task.frozen()).unwrap().id(), task.id());
+        }
+    }
+
+    #[test]
+    fn the_tasks_of_the_reference_are_not_known_yet() {
+        let catalogue = crate::task::Catalogue::builtin();
+        for id in [
+            "9b741734-6505-447f-8510-85eb0ae561a2",
+            "082978ce-3700-4972-835f-53d48658d291",
+            "888fc221-b059-49db-bd02-22ad86cccd6b",
+        ] {
+            assert!(catalogue.find(id).is_none(), "{id}");
+        }
+    }
 }

@@ -117,7 +117,7 @@ fn what_is_wrong_with_a_step_is_told_with_its_place() {
     );
     check(
         json!({"uses": "kubernetes/apply", "with": {"manifests": "a: [b"}}),
-        "steps[1].with.manifests: the documents are not YAML at line",
+        "steps[1].with.manifests: it is not YAML at line",
     );
     check(
         json!({"uses": "kubernetes/patch", "with": {"apiVersion": "v1", "kind": "Pod", "name": "x", "patch": {}, "type": "magic"}}),
