@@ -36,7 +36,7 @@ pub use entries::{ENTRIES_MAX, ENTRY_BYTES_MAX};
 pub use error::StoreError;
 pub use feed::{Change, FEED_PAGE_MAX, FeedError, FeedPage, Position, Subject};
 pub use keyring::{KeyFileError, Keyring, Sealed};
-pub use open::{Location, Migrate, OpenError, Options, Schema, Writing};
+pub use open::{Disturbance, Location, Migrate, Moment, OpenError, Options, Schema, Writing};
 pub use records::{HealthSample, Retention};
 pub use rotate::Rotation;
 pub use store::{AuditWriter, HealthWriter, Reader, Store};

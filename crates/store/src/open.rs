@@ -1,12 +1,15 @@
 //! How a store is opened, and every reason why it is not. Each reason is one sentence that names what is wrong and
 //! what would do; whatever is refused is left untouched.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use api::clock::SharedClock;
 use api::secret::Secret;
 
+use crate::StoreError;
 use crate::keyring::{KeyFileError, Keyring};
 
 /// Where the store is.
@@ -57,6 +60,38 @@ pub enum Writing {
     Inline,
 }
 
+/// For simulations: asked at every write of an inline store, which also lets other tasks run before and after it.
+#[derive(Clone)]
+pub struct Disturbance(Arc<dyn Fn(Moment) -> Result<(), StoreError> + Send + Sync>);
+
+/// When a write is disturbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Nothing is written yet; an error keeps it so.
+    Before,
+    /// It is written; an error is an answer that was lost.
+    After,
+}
+
+impl Disturbance {
+    /// Asks `disturb` at every write.
+    pub fn new(disturb: impl Fn(Moment) -> Result<(), StoreError> + Send + Sync + 'static) -> Disturbance {
+        Disturbance(Arc::new(disturb))
+    }
+
+    pub(crate) async fn at(&self, moment: Moment) -> Result<(), StoreError> {
+        let disturbed = (self.0)(moment);
+        tokio::task::yield_now().await;
+        disturbed
+    }
+}
+
+impl fmt::Debug for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Disturbance")
+    }
+}
+
 /// What is needed to open a store.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -70,6 +105,8 @@ pub struct Options {
     pub migrate: Migrate,
     /// How SQLite writes.
     pub writing: Writing,
+    /// What goes wrong with inline writes.
+    pub disturbance: Option<Disturbance>,
     /// PostgreSQL: the password, when it is not in the URL.
     pub password: Option<Secret<String>>,
     /// PostgreSQL: the certificates by which its server is known; the system's when absent.
@@ -87,6 +124,7 @@ impl Options {
             clock,
             migrate: Migrate::default(),
             writing: Writing::default(),
+            disturbance: None,
             password: None,
             ca_file: None,
             connections: 8,

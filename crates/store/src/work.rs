@@ -177,8 +177,12 @@ pub struct Yielding {
     pub attempt_spent: bool,
     /// The step and what it leaves for the next holder; what was checkpointed before stays when absent. Unlike
     /// [`Transaction::checkpoint`](crate::Transaction::checkpoint) it does not make fresh work begun: who gives work back
-    /// before its first step leaves its place in the lane as it was.
+    /// before its first step leaves its place in the lane as it was, and (unless the attempt is spent) may still be too late
+    /// to begin.
     pub checkpoint: Option<(String, Value)>,
+    /// Refused when somebody has asked for the work's end meanwhile: a wish that was accepted must not be lost with the
+    /// hand-back. Not set by who has taken the wish up and left that in the checkpoint.
+    pub unless_cancelled: bool,
     /// What is told of it, in order; written with the hand-back or not at all.
     pub entries: Vec<Entry>,
 }
@@ -186,7 +190,7 @@ pub struct Yielding {
 impl Yielding {
     /// A hand-back that leaves the checkpoint as it is and of which nothing is told.
     pub fn new(hold: Hold, rest: Duration, attempt_spent: bool) -> Yielding {
-        Yielding { hold, rest, attempt_spent, checkpoint: None, entries: Vec::new() }
+        Yielding { hold, rest, attempt_spent, checkpoint: None, unless_cancelled: false, entries: Vec::new() }
     }
 }
 

@@ -8,14 +8,15 @@ use api::doc::{Cluster, Document as _};
 use serde_json::Value;
 use steps::engine::Journal;
 use store::{
-    Change, Claimed, FEED_PAGE_MAX, FeedError, HealthSample, PAGE_MAX, Position, Selection, StoreError,
-    Subject, Topic,
+    Change, FEED_PAGE_MAX, FeedError, HealthSample, PAGE_MAX, Position, Selection, StoreError, Subject,
+    Topic, Yielding,
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::crew::Crew;
+use super::work::Facts;
 use super::{Contact, Tasks};
 
 /// Between two looks at the feed when no wake-up came.
@@ -122,15 +123,14 @@ pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) 
     }
 }
 
-/// A manifest met a cluster that does not answer.
-pub(super) async fn unreachable<T>(crew: &Crew<T>, claimed: &Claimed, facts: &super::work::Facts) {
+/// A manifest met a cluster that does not answer, and was given back for that.
+pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &Facts, yielding: &Yielding) {
     if facts.health.as_ref().is_some_and(|it| !it.reachable) {
         return;
     }
-    let work = crew.store.work(claimed.hold.work).await.ok().flatten();
-    let waiting = work.and_then(|work| Journal::read(work.checkpoint.as_ref()).waiting);
-    let sample = sample(facts.health.as_ref(), None, waiting.map(|it| it.message));
-    write(crew, claimed.hold.lane, false, sample).await;
+    let journal = Journal::read(yielding.checkpoint.as_ref().map(|(_, data)| data));
+    let sample = sample(facts.health.as_ref(), None, journal.waiting.map(|it| it.message));
+    write(crew, yielding.hold.lane, false, sample).await;
 }
 
 /// What is remembered of a look: the version that was last seen stays while a cluster does not answer.

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use steps::engine::{
     ATTEMPTS_MAX, Control, Ended, Journal, Order, Refusal, StepError, WaitingCode, refuse, run,
 };
-use store::{Claimed, Completion, Fate, HealthSample, Yielding};
+use store::{Claimed, Completion, Fate, HealthSample, Hold, StoreError, Yielding};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -34,45 +34,64 @@ pub(super) struct Facts {
 }
 
 /// Works one manifest and writes how that ended. The lane is let go whatever happens.
-pub(super) async fn one<T: Tasks>(crew: Arc<Crew<T>>, claimed: Claimed, control: Control, facts: Facts) {
-    let _held = Letting { crew: &crew, claimed: &claimed };
-    let begun = Instant::now();
+pub(super) async fn one<T: Tasks>(crew: Arc<Crew<T>>, mut claimed: Claimed, control: Control, facts: Facts) {
+    let _held = Letting { crew: &crew, hold: claimed.hold };
     let _running = crew.metrics.running();
-    let (task, ended) = walk(&crew, &claimed, &control, &facts).await;
-    match ended {
-        Ended::Finished(completion) => {
-            let (ending, code) = (completion.ending, code_of(&completion));
-            match write_end(&crew, &control, completion).await {
-                Some(Fate::Done) => {
-                    crew.metrics.ended(&task, ending, claimed.attempt, begun.elapsed());
-                    after_end(&crew, &facts, ending, &code, begun.elapsed()).await;
+    let begun = Instant::now();
+    loop {
+        let (task, ended) = walk(&crew, &claimed, &control, &facts).await;
+        match ended {
+            Ended::Finished(completion) => {
+                let (ending, code) = (completion.ending, code_of(&completion));
+                match write_end(&crew, &control, completion).await {
+                    Some(Fate::Done) => {
+                        crew.metrics.ended(&task, ending, claimed.attempt, begun.elapsed());
+                        after_end(&crew, &facts, ending, &code, begun.elapsed()).await;
+                    }
+                    Some(Fate::Lost) | None => drop(crew.metrics.lost.inc()),
                 }
-                Some(Fate::Lost) | None => drop(crew.metrics.lost.inc()),
             }
-        }
-        Ended::HandedBack { yielding, why } => {
-            if hand_back(&crew, &control, yielding).await {
-                crew.metrics.handed_back(why);
-                if why == WaitingCode::Unreachable {
-                    scout::unreachable(&crew, &claimed, &facts).await;
+            Ended::HandedBack { yielding, why } => match hand_back(&crew, &control, &yielding).await {
+                Written::Done => {
+                    crew.metrics.handed_back(why);
+                    if why == WaitingCode::Unreachable {
+                        scout::unreachable(&crew, &facts, &yielding).await;
+                    }
                 }
-            } else {
-                crew.metrics.lost.inc();
-            }
+                Written::Refused => {
+                    // Somebody asked for its end before it was given back: it goes on, from what it would have left, to
+                    // that end.
+                    control.cancel.cancel();
+                    claimed.checkpoint = yielding.checkpoint.map(|(_, data)| data);
+                    continue;
+                }
+                Written::Lost => drop(crew.metrics.lost.inc()),
+            },
+            Ended::Lost => drop(crew.metrics.lost.inc()),
         }
-        Ended::Lost => drop(crew.metrics.lost.inc()),
+        return;
     }
+}
+
+/// What became of a hand-back.
+enum Written {
+    /// It is written.
+    Done,
+    /// Somebody has asked for the work's end meanwhile; nothing is written.
+    Refused,
+    /// The work is not ours any more.
+    Lost,
 }
 
 /// Lets the lane go when the run is over, also when it is dropped.
 struct Letting<'a, T> {
     crew: &'a Crew<T>,
-    claimed: &'a Claimed,
+    hold: Hold,
 }
 
 impl<T> Drop for Letting<'_, T> {
     fn drop(&mut self) {
-        self.crew.holds.release(self.claimed.hold);
+        self.crew.holds.release(self.hold);
     }
 }
 
@@ -111,6 +130,10 @@ async fn walk<T: Tasks>(
     let panicked = |_| Err(StepError::terminal("Panic", "making the task's plan panicked"));
     let Ready { task, version, definition, plan, context } = match ready.unwrap_or_else(panicked) {
         Ok(ready) => ready,
+        // Nothing of it can be run, and nobody wants it any more.
+        Err(_) if control.cancel.is_cancelled() => {
+            return (unknown(), refused(journal, gone("Cancelled", "cancelled")));
+        }
         Err(error) => return (unknown(), refused(journal, Refusal::Error(error))),
     };
     let mut journal = journal;
@@ -143,21 +166,22 @@ async fn write_end<T>(crew: &Crew<T>, control: &Control, completion: Completion)
     }
 }
 
-/// Writes a hand-back, again and again while the store does not answer; whether it is written.
-async fn hand_back<T>(crew: &Crew<T>, control: &Control, yielding: Yielding) -> bool {
+/// Writes a hand-back, again and again while the store does not answer.
+async fn hand_back<T>(crew: &Crew<T>, control: &Control, yielding: &Yielding) -> Written {
     let mut pause = PAUSE;
     loop {
         let written = tokio::select! {
             biased;
-            () = control.lost.cancelled() => return false,
+            () = control.lost.cancelled() => return Written::Lost,
             written = crew.store.hand_back(yielding.clone()) => written,
         };
         match written {
-            Ok(()) => return true,
+            Ok(()) => return Written::Done,
+            Err(StoreError::WrongState { .. }) => return Written::Refused,
             Err(error) if error.class() == Class::Transient => {
                 tracing::info!(work.id = %yielding.hold.work, error = %error, "A hand-back is said again");
             }
-            Err(_) => return false,
+            Err(_) => return Written::Lost,
         }
         sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);

@@ -209,7 +209,14 @@ impl<'a> Ledger<'a> {
         });
         self.tell(Entry { duration_ms: Some(duration), ..entry });
         let checkpoint = Some((self.place(), self.journal.write()));
-        Yielding { checkpoint, entries: self.unsaid, ..Yielding::new(self.hold, rest, spent) }
+        // Work that is being undone has taken a wish for its end up, or needs none.
+        let unless_cancelled = !self.journal.is_undoing();
+        Yielding {
+            checkpoint,
+            unless_cancelled,
+            entries: self.unsaid,
+            ..Yielding::new(self.hold, rest, spent)
+        }
     }
 
     /// The name under which the checkpoint is kept.

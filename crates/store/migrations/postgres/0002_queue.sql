@@ -382,10 +382,11 @@ begin
   from moved m order by m.lane;
 end $$;
 
--- As yield_v1, with what is left for the next holder; null leaves what was checkpointed. It makes nothing begun.
+-- As yield_v1, with what is left for the next holder; null leaves what was checkpointed. It makes nothing begun, and what
+-- took no effect may still be too late to begin. Where a wish for the work's end must not be lost it is refused.
 create function yield_v2(
   works_ uuid[], lanes_ uuid[], owners_ uuid[], fences_ bigint[], rests_us_ bigint[], spent_ boolean[],
-  steps_ text[], datas_ jsonb[]
+  steps_ text[], datas_ jsonb[], uncancelled_ boolean[]
 ) returns integer language plpgsql as $$
 declare
   own_   bigint[] := own_v1(works_, lanes_, owners_, fences_);
@@ -399,11 +400,17 @@ begin
   if found then
     raise exception 'lease lost' using errcode = 'SH001', detail = lost_;
   end if;
+  select c.work into lost_ from unnest(works_, lanes_, uncancelled_) as c (work, lane, uncancelled)
+  join lanes l on l.lane = c.lane where c.uncancelled and l.cancel limit 1;
+  if found then
+    perform refuse_v1(lost_, 'uncancelled');
+  end if;
   select array_agg(k) into keys_ from work w cross join unnest(w.held) as k where w.id = any (works_);
   with rested as (
     update work w
     set state = 'Pending', due_at = now_ + c.rest, attempt = w.attempt - case when c.spent then 0 else 1 end,
         owner = null, held = null, changed = now_,
+        started = case when w.class = 2 and not c.spent then null else w.started end,
         step = coalesce(c.step, w.step), checkpoint = coalesce(c.data, w.checkpoint)
     from unnest(works_, rests_us_, spent_, steps_, datas_) as c (work, rest, spent, step, data)
     where w.id = c.work

@@ -110,6 +110,7 @@ fn refusal(error: &Error) -> Option<StoreError> {
             wanted: match db.hint() {
                 Some("InProgress") => "InProgress",
                 Some("ended") => "ended",
+                Some("uncancelled") => "uncancelled",
                 Some("Superseded") => "Superseded",
                 _ => "Pending",
             },

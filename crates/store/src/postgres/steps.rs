@@ -18,7 +18,7 @@ use crate::{Etag, StoreError};
 const LOCK_LANES: &str = "select lock_lanes_v1($1, $2, $3)";
 const CHECKPOINT: &str = "select * from checkpoint_v1($1, $2, $3, $4, $5)";
 pub(super) const COMPLETE: &str = "select done_, woken_ from complete_v1($1, $2, $3, $4, $5, $6, $7)";
-const YIELD: &str = "select yield_v2($1, $2, $3, $4, $5, $6, $7, $8)";
+const YIELD: &str = "select yield_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const WITHDRAW: &str = "select withdraw_v1($1, $2)";
 const WITHDRAW_LANES: &str = "select withdraw_lanes_v1($1, $2)";
 const EXPEDITE: &str = "select expedite_v1($1)";
@@ -191,9 +191,10 @@ impl Sorted {
             let (works, lanes, owners, fences) = holds(self.yieldings.iter().map(|it| it.hold));
             let rests: Vec<i64> = self.yieldings.iter().map(|it| micros(it.rest)).collect();
             let spent: Vec<bool> = self.yieldings.iter().map(|it| it.attempt_spent).collect();
+            let uncancelled: Vec<bool> = self.yieldings.iter().map(|it| it.unless_cancelled).collect();
             let (names, datas): (Vec<Option<String>>, Vec<Option<Value>>) =
                 self.yieldings.into_iter().map(|it| it.checkpoint.unzip()).unzip();
-            let values = bound![works, lanes, owners, fences, rests, spent, names, datas];
+            let values = bound![works, lanes, owners, fences, rests, spent, names, datas, uncancelled];
             steps.push(Step { sql: YIELD, values, answers: Answers::Woken(0) });
         }
         for (sql, targets) in [(WITHDRAW, self.withdrawn), (WITHDRAW_LANES, self.withdrawn_lanes)] {

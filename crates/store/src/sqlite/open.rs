@@ -68,7 +68,7 @@ impl Sqlite {
         let readers = readers(path, 2)?;
         let bells = Bells::default();
         // Nothing can be written through it: SQLite itself refuses on a read-only connection.
-        let writer = Writer::inline(connection, options.clock.clone(), bells.clone());
+        let writer = Writer::inline(connection, options, bells.clone());
         let shared = Shared {
             path: path.clone(),
             writer,
@@ -115,7 +115,7 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
     let bells = Bells::default();
     let (writer, readers) = match options.writing {
         Writing::Inline => (
-            Writer::inline(connection, options.clock.clone(), bells.clone()),
+            Writer::inline(connection, options, bells.clone()),
             Readers { free: Mutex::default(), permits: Semaphore::new(0) },
         ),
         Writing::Grouped => {

@@ -421,9 +421,14 @@ impl Session<'_> {
     pub(super) fn hand_back(&mut self, yielding: &Yielding) -> Result<(), StoreError> {
         let hold = yielding.hold;
         let live = self.held_by(hold)?.ok_or(StoreError::LostLease { work: hold.work })?;
+        if yielding.unless_cancelled && self.guard(hold)?.cancel {
+            return Err(StoreError::WrongState { work: hold.work, state: live.state, wanted: "uncancelled" });
+        }
+        // What took no effect may still be too late to begin.
         self.connection
             .prepare_cached(
                 "update work set state = 'Pending', due_at = ?2, attempt = attempt - ?3, owner = null, held = null, changed = ?4,
+                   started = case when class = 2 and ?3 = 1 then null else started end,
                    step = coalesce(?5, step), checkpoint = coalesce(?6, checkpoint)
                  where id = ?1",
             )?

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::fold::Folder;
 use crate::StoreError;
+use crate::open::{Disturbance, Moment, Options};
 use crate::wake::{Bells, Topics};
 
 /// So many jobs may wait; beyond that callers wait to hand theirs in.
@@ -64,6 +65,7 @@ pub(super) struct Inline {
     connection: Mutex<Connection>,
     clock: SharedClock,
     bells: Bells,
+    disturbance: Option<Disturbance>,
 }
 
 impl std::fmt::Debug for Grouped {
@@ -97,8 +99,9 @@ impl Writer {
     }
 
     /// Writes on the caller's thread.
-    pub(super) fn inline(connection: Connection, clock: SharedClock, bells: Bells) -> Writer {
-        Writer::Inline(Arc::new(Inline { connection: Mutex::new(connection), clock, bells }))
+    pub(super) fn inline(connection: Connection, options: &Options, bells: Bells) -> Writer {
+        let (clock, disturbance) = (options.clock.clone(), options.disturbance.clone());
+        Writer::Inline(Arc::new(Inline { connection: Mutex::new(connection), clock, bells, disturbance }))
     }
 
     /// Runs `work` in a transaction and returns when it is on disk.
@@ -109,7 +112,13 @@ impl Writer {
     {
         match self {
             Writer::Grouped(grouped) => grouped.write(work).await,
-            Writer::Inline(inline) => inline.write(work),
+            Writer::Inline(inline) => {
+                let Some(disturbance) = &inline.disturbance else { return inline.write(work) };
+                disturbance.at(Moment::Before).await?;
+                let written = inline.write(work);
+                disturbance.at(Moment::After).await?;
+                written
+            }
         }
     }
 

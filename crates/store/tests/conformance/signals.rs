@@ -144,3 +144,40 @@ on_both_engines! {
         assert_eq!(taken, [theirs[0].hold.lane], "a renewed lease is not taken over");
     }
 }
+
+on_both_engines! {
+    async fn a_hand_back_does_not_lose_a_wish_for_the_end(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let work = manifest(lane).after(past(0));
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        store.commit(Transaction::new().request_cancel(work.id)).await.unwrap();
+        let yielding = Yielding { unless_cancelled: true, ..Yielding::new(hold, Duration::ZERO, false) };
+        let refused = store.hand_back(yielding.clone()).await;
+        assert!(matches!(refused, Err(StoreError::WrongState { wanted: "uncancelled", .. })), "{refused:?}");
+        assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::InProgress);
+        store.hand_back(Yielding { unless_cancelled: false, ..yielding }).await.unwrap();
+        assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::Pending);
+        finish(store, next(store, WorkKind::Manifest).await.unwrap().hold).await;
+    }
+}
+
+on_both_engines! {
+    async fn work_that_was_given_back_before_it_took_effect_may_still_be_too_late_to_begin(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let work = manifest(lane).after(past(0));
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        let claimed = next(store, WorkKind::Manifest).await.unwrap();
+        assert!(claimed.first);
+        store.hand_back(Yielding::new(claimed.hold, Duration::ZERO, false)).await.unwrap();
+        assert_eq!(store.work(work.id).await.unwrap().unwrap().started, None);
+        let claimed = next(store, WorkKind::Manifest).await.unwrap();
+        assert!(claimed.first, "nothing of it was begun");
+        store.checkpoint(claimed.hold, "a", json!({})).await.unwrap();
+        store.hand_back(Yielding::new(claimed.hold, Duration::ZERO, false)).await.unwrap();
+        assert!(store.work(work.id).await.unwrap().unwrap().started.is_some());
+        let claimed = next(store, WorkKind::Manifest).await.unwrap();
+        assert!(!claimed.first);
+        finish(store, claimed.hold).await;
+    }
+}
