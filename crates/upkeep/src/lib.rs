@@ -4,4 +4,5 @@
 //! Everything that decides is a pure function of what was read and of a time that is handed in.
 
 pub mod plan;
+pub mod schedule;
 pub mod task;

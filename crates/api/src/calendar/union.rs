@@ -117,6 +117,15 @@ impl Calendars {
         })
     }
 
+    /// Whether a moment lies at this instant only because the zone's clocks skip its local time.
+    pub fn is_moved_to(&self, instant: Timestamp) -> bool {
+        let local = self.zone.time_zone().to_datetime(instant);
+        let names = |calendar: &Calendar| calendar.local_at_or_after(local) == Some(local);
+        let before = instant.checked_sub(jiff::SignedDuration::from_nanos(1));
+        before.is_ok_and(|before| self.next_after(before) == Some(instant))
+            && !self.calendars.iter().any(names)
+    }
+
     /// The shortest time between two moments that follow each other, from `from` on; none when there are not two.
     ///
     /// By the local clock: a daily calendar's interval is 24 hours in every zone, though one day of the year has 23.

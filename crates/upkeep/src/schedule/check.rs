@@ -1,0 +1,266 @@
+//! From what somebody sent to a schedule that can be stored, or to a sentence that says why not.
+
+use std::time::Duration;
+
+use api::admin::{ScheduleForm, ScheduleStatus};
+use api::calendar::Calendars;
+use api::doc::{MissedPolicy, Schedule, ScheduleState, SpreadBy};
+use api::duration::TimeSpan;
+use api::selector::Selectors;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::rule::{START_WITHIN, calendars_refused};
+
+/// More periods ahead of time are no use: each is a manifest for every cluster.
+pub const LOOK_FORWARD_MAX: i64 = 100;
+
+/// An id is a path segment and an index key.
+const ID_BYTES_MAX: usize = 100;
+
+/// Limits that a schedule must keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Two periods may not be closer.
+    ///
+    /// Five minutes: MIMO's finest list is every quarter of an hour, but its `*` for minutes means every minute, which
+    /// nobody who wrote it has meant, and which makes a manifest for every cluster each time.
+    pub shortest_interval: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { shortest_interval: Duration::from_secs(300) }
+    }
+}
+
+/// Why a schedule is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The code for the answer.
+    pub code: RefusalCode,
+    /// The member that it is about, as `selectors[2].values`.
+    pub target: String,
+    /// One sentence.
+    pub message: String,
+}
+
+/// The code of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalCode {
+    /// The member is not as it must be.
+    InvalidParameter,
+    /// The member cannot be changed.
+    PropertyChangeNotAllowed,
+}
+
+impl RefusalCode {
+    /// The code on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RefusalCode::InvalidParameter => "InvalidParameter",
+            RefusalCode::PropertyChangeNotAllowed => "PropertyChangeNotAllowed",
+        }
+    }
+}
+
+impl Refusal {
+    /// The member is not as it must be.
+    pub fn invalid(target: impl Into<String>, message: impl Into<String>) -> Refusal {
+        Refusal { code: RefusalCode::InvalidParameter, target: target.into(), message: message.into() }
+    }
+}
+
+/// Finds a task by id or name and looks whether the parameters are such as it takes; the task's id.
+pub type FindTask<'a> = &'a (dyn Fn(&str, &Map<String, Value>) -> Result<Uuid, Refusal> + Sync);
+
+/// What a schedule is checked against.
+#[derive(Clone, Copy)]
+pub struct Check<'a> {
+    /// The present.
+    pub now: Timestamp,
+    /// What it must keep.
+    pub limits: Limits,
+    /// The id of a schedule that is sent without one.
+    pub new_id: Uuid,
+    /// The schedule of that id that is there.
+    pub stored: Option<&'a Schedule>,
+    /// The catalogue of tasks.
+    pub task: FindTask<'a>,
+}
+
+/// The schedule that a form describes, to be stored.
+pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, Refusal> {
+    let id = id(form, check)?;
+    let state = match form.state.as_str() {
+        "Enabled" => ScheduleState::Enabled,
+        "Disabled" => ScheduleState::Disabled,
+        other => return Err(word("state", other, "Enabled or Disabled")),
+    };
+    if form.maintenance_task_id.is_empty() {
+        return Err(Refusal::invalid("maintenanceTaskID", "maintenanceTaskID must be provided"));
+    }
+    let task_id = (check.task)(&form.maintenance_task_id, &form.parameters)?;
+    if check.stored.is_some_and(|stored| stored.task_id != task_id) {
+        return Err(Refusal {
+            code: RefusalCode::PropertyChangeNotAllowed,
+            target: "maintenanceTaskID".to_owned(),
+            message: "the task of a schedule cannot be changed; make another schedule".to_owned(),
+        });
+    }
+    let calendars = calendars(form)?;
+    // One that is disabled may have had its day; one that could never fire is a mistake all the same.
+    let from = if state == ScheduleState::Enabled { check.now } else { Timestamp::UNIX_EPOCH };
+    let when = if form.calendars.len() > 1 { "calendars" } else { "schedule" };
+    if calendars.next_after(from).is_none() {
+        return Err(Refusal::invalid(
+            when,
+            "the calendar never fires; it names no date that is still to come",
+        ));
+    }
+    let interval = calendars.shortest_interval(from);
+    if let Some(interval) = interval.filter(|interval| *interval < check.limits.shortest_interval) {
+        let (least, found) = (TimeSpan::new(check.limits.shortest_interval), TimeSpan::new(interval));
+        let message =
+            format!("the calendar fires {found} after it has fired; at least {least} must lie between");
+        return Err(Refusal::invalid(when, message));
+    }
+    Selectors::parse(&form.selectors).map_err(|error| Refusal::invalid(error.place(), error.to_string()))?;
+    Ok(Schedule {
+        id,
+        state,
+        task_id,
+        time_zone: calendars.zone().name().to_owned(),
+        calendars: texts(form),
+        look_forward_count: look_forward(form.look_forward_count)?,
+        schedule_across: across(&form.schedule_across, interval)?.to_string(),
+        spread_by: match form.spread_by.as_str() {
+            "" | "cluster" => SpreadBy::Cluster,
+            "schedule" => SpreadBy::Schedule,
+            other => return Err(word("spreadBy", other, "cluster or schedule")),
+        },
+        start_within: start_within(&form.start_within)?.map(|span| span.to_string()),
+        missed_policy: match form.missed_policy.as_str() {
+            "" | "skip" => MissedPolicy::Skip,
+            "runOnce" => MissedPolicy::RunOnce,
+            other => return Err(word("missedPolicy", other, "skip or runOnce")),
+        },
+        priority: form.priority,
+        selectors: form.selectors.clone(),
+        parameters: form.parameters.clone(),
+    })
+}
+
+/// A stored schedule as it is shown.
+pub fn form(schedule: &Schedule, status: Option<ScheduleStatus>) -> ScheduleForm {
+    let one = schedule.calendars.len() == 1;
+    let state = match schedule.state {
+        ScheduleState::Enabled => "Enabled",
+        ScheduleState::Disabled => "Disabled",
+    };
+    ScheduleForm {
+        id: schedule.id.clone(),
+        state: state.to_owned(),
+        maintenance_task_id: schedule.task_id.to_string(),
+        schedule: if one { schedule.calendars[0].clone() } else { String::new() },
+        calendars: if one { Vec::new() } else { schedule.calendars.clone() },
+        time_zone: schedule.time_zone.clone(),
+        look_forward_count: schedule.look_forward_count.into(),
+        schedule_across: schedule.schedule_across.clone(),
+        spread_by: match schedule.spread_by {
+            SpreadBy::Cluster => "cluster".to_owned(),
+            SpreadBy::Schedule => "schedule".to_owned(),
+        },
+        start_within: schedule.start_within.clone().unwrap_or_else(|| START_WITHIN.to_string()),
+        missed_policy: match schedule.missed_policy {
+            MissedPolicy::Skip => "skip".to_owned(),
+            MissedPolicy::RunOnce => "runOnce".to_owned(),
+        },
+        priority: schedule.priority,
+        selectors: schedule.selectors.clone(),
+        parameters: schedule.parameters.clone(),
+        status,
+        reason: None,
+    }
+}
+
+fn word(target: &str, found: &str, accepted: &str) -> Refusal {
+    let found: String = found.chars().take(60).collect();
+    Refusal::invalid(target, format!("{target} is {found:?}; it must be {accepted}"))
+}
+
+fn id(form: &ScheduleForm, check: &Check<'_>) -> Result<String, Refusal> {
+    let id = form.id.as_str();
+    if id.is_empty() {
+        return Ok(check.new_id.to_string());
+    }
+    let is_fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+    if id.len() > ID_BYTES_MAX || !id.bytes().all(is_fine) || id.starts_with('.') {
+        let message = format!(
+            "id must have at most {ID_BYTES_MAX} characters, which are lower-case letters, digits, -, _ and . (no . in front)"
+        );
+        return Err(Refusal::invalid("id", message));
+    }
+    Ok(id.to_owned())
+}
+
+/// The expressions, in whichever of the two members they were sent.
+fn texts(form: &ScheduleForm) -> Vec<String> {
+    if form.calendars.is_empty() { vec![form.schedule.clone()] } else { form.calendars.clone() }
+}
+
+fn calendars(form: &ScheduleForm) -> Result<Calendars, Refusal> {
+    if form.schedule.is_empty() && form.calendars.is_empty() {
+        return Err(Refusal::invalid("schedule", "schedule (or calendars) must be provided"));
+    }
+    let both = !form.schedule.is_empty() && !form.calendars.is_empty();
+    if both && form.calendars != [form.schedule.as_str()] {
+        return Err(Refusal::invalid("calendars", "give schedule or calendars, not both"));
+    }
+    let zone = Some(form.time_zone.as_str()).filter(|zone| !zone.is_empty());
+    let texts = texts(form);
+    Calendars::parse(&texts, zone).map_err(|error| calendars_refused(error, texts.len()))
+}
+
+fn look_forward(count: i64) -> Result<u32, Refusal> {
+    match u32::try_from(count) {
+        Ok(found) if count <= LOOK_FORWARD_MAX => Ok(found),
+        _ => {
+            let message = format!("lookForwardCount is {count}; it must be between 0 and {LOOK_FORWARD_MAX}");
+            Err(Refusal::invalid("lookForwardCount", message))
+        }
+    }
+}
+
+fn across(text: &str, interval: Option<Duration>) -> Result<TimeSpan, Refusal> {
+    let target = "scheduleAcross";
+    if text.is_empty() {
+        return Ok(TimeSpan::default());
+    }
+    let across: TimeSpan =
+        text.parse().map_err(|error| Refusal::invalid(target, format!("{target}: {error}")))?;
+    match interval.map(TimeSpan::new) {
+        // The clusters of a period would still be waiting when the next begins.
+        Some(interval) if across > interval => {
+            let message =
+                format!("{target} is {across}, longer than the calendar's shortest interval, {interval}");
+            Err(Refusal::invalid(target, message))
+        }
+        _ => Ok(across),
+    }
+}
+
+fn start_within(text: &str) -> Result<Option<TimeSpan>, Refusal> {
+    let target = "startWithin";
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let span: TimeSpan =
+        text.parse().map_err(|error| Refusal::invalid(target, format!("{target}: {error}")))?;
+    if span < TimeSpan::seconds(1) || span > TimeSpan::days(366) {
+        return Err(Refusal::invalid(target, format!("{target} is {span}; it must be between 1s and 366d")));
+    }
+    Ok(Some(span))
+}

@@ -1,0 +1,71 @@
+use super::super::{Changes, Known, Slot, Window, decide};
+use super::{at, member, rule, schedule};
+use jiff::{Timestamp, ToSpan};
+use uuid::Uuid;
+
+const NOW: &str = "2026-03-01T12:00:00Z";
+
+fn slot() -> Slot {
+    let rule = rule(&schedule());
+    rule.wanted(&rule.horizon(at(NOW)), &member("cluster1"))[0]
+}
+
+fn fresh(slot: &Slot) -> Window {
+    Window {
+        run_after: slot.run_after,
+        run_before: slot.run_before,
+        priority: slot.priority,
+        parameters: slot.parameters,
+    }
+}
+
+fn check(known: &[(Uuid, Known)], wanted: &[Slot], create: &[Uuid], withdraw: &[Uuid]) {
+    let Changes { create: found, withdraw: gone } = decide(known, wanted, at(NOW));
+    let found: Vec<Uuid> = found.iter().map(|slot| slot.id).collect();
+    assert_eq!((found.as_slice(), gone.as_slice()), (create, withdraw), "{known:?}");
+}
+
+#[test]
+fn what_is_missing_is_made_and_what_is_there_is_left() {
+    let slot = slot();
+    let id = slot.id;
+    check(&[], &[slot], &[id], &[]);
+    check(&[(id, Known::Fresh(fresh(&slot)))], &[slot], &[], &[]);
+    // Begun, ended, cancelled by a person.
+    check(&[(id, Known::Taken)], &[slot], &[], &[]);
+    check(&[(id, Known::Superseded)], &[slot], &[id], &[]);
+}
+
+#[test]
+fn what_is_only_kept_is_never_made_but_comes_back() {
+    let slot = Slot { made: false, ..slot() };
+    check(&[], &[slot], &[], &[]);
+    check(&[(slot.id, Known::Fresh(fresh(&slot)))], &[slot], &[], &[]);
+    check(&[(slot.id, Known::Superseded)], &[slot], &[slot.id], &[]);
+}
+
+#[test]
+fn what_is_no_longer_wanted_is_withdrawn_unless_it_has_begun_or_is_about_to_time_out() {
+    let slot = slot();
+    let other = Uuid::from_u128(9);
+    let window = fresh(&slot);
+    check(&[(slot.id, Known::Fresh(window)), (other, Known::Fresh(window))], &[slot], &[], &[other]);
+    check(&[(other, Known::Taken), (slot.id, Known::Superseded)], &[], &[], &[]);
+    check(&[(other, Known::Fresh(Window { run_before: at(NOW), ..window }))], &[], &[], &[]);
+}
+
+#[test]
+fn what_is_wanted_otherwise_is_withdrawn_and_brought_back() {
+    let slot = slot();
+    let window = fresh(&slot);
+    let replaced = |window: Window| {
+        check(&[(slot.id, Known::Fresh(window))], &[slot], &[slot.id], &[slot.id]);
+    };
+    replaced(Window { run_after: window.run_after + 1.second(), ..window });
+    replaced(Window { run_before: window.run_before + 1.second(), ..window });
+    replaced(Window { priority: 3, ..window });
+    replaced(Window { parameters: window.parameters ^ 1, ..window });
+    // What a person made the next of its cluster stays so.
+    let expedited = Window { run_after: Timestamp::UNIX_EPOCH, ..window };
+    check(&[(slot.id, Known::Fresh(expedited))], &[slot], &[], &[]);
+}
