@@ -18,7 +18,7 @@ pub use billing::Billing;
 pub use cluster::{Cluster, ProvisioningState};
 pub use manifest::Manifest;
 pub use operation::{Operation, OperationError, Verb};
-pub use schedule::{MissedPolicy, Schedule, ScheduleState, SpreadBy};
+pub use schedule::{MissedPolicy, Schedule, ScheduleOutlook, ScheduleState, SpreadBy};
 pub use subscription::{Subscription, SubscriptionState};
 pub use task::Task;
 pub use task_stats::TaskStats;

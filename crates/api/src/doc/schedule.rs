@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::Document;
+use crate::admin::ScheduleStatus;
 
 /// Which task runs when on which clusters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +91,39 @@ impl Document for Schedule {
 
     fn path(&self) -> String {
         format!("/maintenanceschedules/{}", self.id.to_lowercase())
+    }
+
+    fn scope(&self) -> String {
+        "/".to_owned()
+    }
+}
+
+/// How a schedule fares. A document of its own, written by the scheduler: in the schedule's it would raise the etag by
+/// which those who edit the schedule tell that nobody else has, and the time since which it is as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleOutlook {
+    /// The schedule's id.
+    pub schedule: String,
+    /// What is told of it.
+    pub status: ScheduleStatus,
+    /// Whether what a deleted schedule has made is to stay.
+    #[serde(default)]
+    pub keep_pending: bool,
+}
+
+impl ScheduleOutlook {
+    /// The path of the outlook of a schedule.
+    pub fn path_of(schedule: &str) -> String {
+        format!("/maintenanceschedules/{}/outlook", schedule.to_lowercase())
+    }
+}
+
+impl Document for ScheduleOutlook {
+    const KIND: &'static str = "outlook";
+
+    fn path(&self) -> String {
+        ScheduleOutlook::path_of(&self.schedule)
     }
 
     fn scope(&self) -> String {

@@ -106,7 +106,7 @@ fn refusals_name_the_member_and_say_one_sentence() {
     refused("maintenanceTaskID", "maintenanceTaskID must be provided", &|it| it.maintenance_task_id.clear());
     refused("maintenanceTaskID", "there is no task x", &|it| it.maintenance_task_id = "x".into());
     refused("parameters.bad", "the task has no such parameter", &|it| {
-        drop(it.parameters.insert("bad".into(), json!(1)))
+        drop(it.parameters.insert("bad".into(), json!(1)));
     });
     refused("schedule", "schedule (or calendars) must be provided", &|it| it.schedule.clear());
     refused("schedule", "\"every day\" is no calendar", &|it| it.schedule = "every day".into());
@@ -123,10 +123,10 @@ fn refusals_name_the_member_and_say_one_sentence() {
     refused("timeZone", "\"Mars\" is no time zone", &|it| it.time_zone = "Mars".into());
     refused("lookForwardCount", "lookForwardCount is -1", &|it| it.look_forward_count = -1);
     refused("lookForwardCount", "lookForwardCount is 101", &|it| {
-        it.look_forward_count = LOOK_FORWARD_MAX + 1
+        it.look_forward_count = LOOK_FORWARD_MAX + 1;
     });
     refused("scheduleAcross", "scheduleAcross: \"-1h\" is not a duration: it must not be negative", &|it| {
-        it.schedule_across = "-1h".into()
+        it.schedule_across = "-1h".into();
     });
     refused(
         "scheduleAcross",
@@ -134,17 +134,17 @@ fn refusals_name_the_member_and_say_one_sentence() {
         &|it| it.schedule_across = "168h1s".into(),
     );
     refused("scheduleAcross", "scheduleAcross: \"soon\" is not a duration", &|it| {
-        it.schedule_across = "soon".into()
+        it.schedule_across = "soon".into();
     });
     refused("startWithin", "startWithin is 0s; it must be between 1s and 366d", &|it| {
-        it.start_within = "0s".into()
+        it.start_within = "0s".into();
     });
     refused("startWithin", "startWithin: \"1\" is not a duration", &|it| it.start_within = "1".into());
     refused("missedPolicy", "missedPolicy is \"runAll\"; it must be skip or runOnce", &|it| {
-        it.missed_policy = "runAll".into()
+        it.missed_policy = "runAll".into();
     });
     refused("spreadBy", "spreadBy is \"task\"; it must be cluster or schedule", &|it| {
-        it.spread_by = "task".into()
+        it.spread_by = "task".into();
     });
     refused("selectors", "there must be at least one selector", &|it| it.selectors.clear());
     refused("selectors[0].key", "\"x\" is no key", &|it| it.selectors[0]["key"] = json!("x"));

@@ -41,10 +41,10 @@ fn a_preview_warns_of_what_its_author_may_not_have_meant() {
     };
     warns(&[], &|_| {});
     warns(&["the schedule is disabled: nothing is made until it is enabled"], &|it| {
-        it.state = ScheduleState::Disabled
+        it.state = ScheduleState::Disabled;
     });
     warns(&["the selectors match no cluster of the fleet"], &|it| {
-        it.selectors[0]["value"] = "nowhere".into()
+        it.selectors[0]["value"] = "nowhere".into();
     });
     warns(&["the calendar fires only 2 more times"], &|it| it.calendars = vec!["2026-5-1,2".into()]);
     warns(&["*-*-31 00:00:00 names a day that some months do not have; those are passed over"], &|it| {
