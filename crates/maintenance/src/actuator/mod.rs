@@ -9,6 +9,7 @@ mod claim;
 mod config;
 mod crew;
 mod ends;
+mod fleet;
 mod held;
 mod metrics;
 mod pace;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use config::Config;
+pub use fleet::Fleet;
 pub use metrics::Metrics;
 pub use tasks::{Contact, Errand, Ready, Tasks};
 

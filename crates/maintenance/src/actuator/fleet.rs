@@ -1,0 +1,122 @@
+//! The tasks of the product: those of the catalogue, on clusters that are reached by their kubeconfigs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::clock::SharedClock;
+use api::doc::{Cluster, Task};
+use kubelink::kubeconfig::{Allow, Kubeconfig};
+use kubelink::{Link, LinkError, Links, LinksLimits, facts};
+use steps::engine::{Journal, StepError, StepErrorKind};
+use steps::{ClusterContext, ClusterFacts};
+use store::{Etag, KUBECONFIG, Reader, StoreError};
+use upkeep::task::{Catalogue, Definition, requires_met};
+use uuid::Uuid;
+
+use super::{Contact, Errand, Ready, Tasks};
+
+/// The catalogue of the product, and the links to its clusters.
+#[derive(Debug)]
+pub struct Fleet {
+    reader: Reader,
+    links: Links,
+    allow: Allow,
+    clock: SharedClock,
+    builtin: Catalogue,
+    /// Tasks as data, as they were last read: reading one compiles its expressions.
+    read: Mutex<HashMap<Uuid, (Etag, Definition)>>,
+}
+
+impl Fleet {
+    /// The tasks and clusters of a store. `allow` is what the configuration lets kubeconfigs do.
+    pub fn new(reader: Reader, limits: LinksLimits, allow: Allow, clock: SharedClock) -> Fleet {
+        let links = Links::new(limits, clock.clone());
+        Fleet { reader, links, allow, clock, builtin: Catalogue::builtin(), read: Mutex::default() }
+    }
+
+    /// The task that a manifest began with, or the one that it names.
+    async fn definition(&self, task: Uuid, journal: &Journal) -> Result<Definition, StepError> {
+        if let Some(frozen) = &journal.plan {
+            return Definition::thaw(frozen)
+                .map_err(|problem| StepError::terminal("UnknownTask", problem.to_string()));
+        }
+        if let Some(builtin) = self.builtin.get(task) {
+            return Ok(builtin.clone());
+        }
+        let unknown = || StepError::terminal("UnknownTask", "task ID not registered");
+        let path = api::doc::Document::path(&Task {
+            id: task,
+            name: String::new(),
+            title: String::new(),
+            version: 0,
+            definition: serde_json::Value::Null,
+        });
+        let stored = self.reader.documents::<Task>().find(&path).await.map_err(store_failed)?;
+        let stored = stored.ok_or_else(unknown)?;
+        let known = self.read.lock().unwrap_or_else(PoisonError::into_inner).get(&task).cloned();
+        if let Some((_, definition)) = known.filter(|(etag, _)| *etag == stored.etag) {
+            return Ok(definition);
+        }
+        let definition = Definition::of_document(&stored.document)
+            .map_err(|problem| StepError::terminal("InvalidTask", problem.to_string()))?;
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.insert(task, (stored.etag, definition.clone()));
+        Ok(definition)
+    }
+
+    /// The way to a cluster.
+    async fn link(&self, cluster: Uuid) -> Result<Link, StepError> {
+        let secret = self.reader.secret(cluster, KUBECONFIG).await.map_err(store_failed)?;
+        let secret = secret.ok_or_else(|| {
+            StepError::new(StepErrorKind::Precondition, "NoKubeconfig", "the cluster has no kubeconfig yet")
+        })?;
+        let wrong = |why: String| StepError::terminal("Kubeconfig", why);
+        let text = std::str::from_utf8(secret.expose())
+            .map_err(|_| wrong("the cluster's kubeconfig is not text".to_owned()))?;
+        let kubeconfig =
+            Kubeconfig::parse(text, None, &self.allow).map_err(|error| wrong(error.to_string()))?;
+        let digest = kubeconfig.digest().to_owned();
+        self.links.link(cluster, &digest, async || Ok::<_, LinkError>(kubeconfig)).await.map_err(StepError::from)
+    }
+}
+
+impl Tasks for Fleet {
+    type Context = ClusterContext;
+
+    async fn ready(&self, errand: Errand<'_>) -> Result<Ready<ClusterContext>, StepError> {
+        let Errand { manifest, cluster, document, version, journal } = errand;
+        let definition = self.definition(manifest.task_id, journal).await?;
+        let link = self.link(cluster).await?;
+        let mut version = version.map(str::to_owned);
+        let fresh = journal.step.is_none() && journal.done.is_empty() && !journal.is_undoing();
+        if fresh {
+            // Asked before anything is begun: a manifest whose cluster does not answer has taken no effect, and can still be
+            // too late.
+            version = Some(facts::version(&link).await.map_err(StepError::from)?);
+        }
+        let facts = ClusterFacts::of(cluster, document, version);
+        if fresh {
+            let unmet = |why: String| StepError::new(StepErrorKind::Precondition, "Precondition", why);
+            requires_met(&definition.requires(), &facts).map_err(unmet)?;
+        }
+        let plan = definition
+            .plan(&manifest.parameters, &facts)
+            .map_err(|problem| StepError::terminal("InvalidParameter", problem.to_string()))?;
+        Ok(Ready {
+            task: definition.name().to_owned(),
+            version: definition.version(),
+            definition: Some(definition.frozen()),
+            plan,
+            context: Arc::new(ClusterContext::new(link, facts, self.clock.clone())),
+        })
+    }
+
+    async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<Contact, StepError> {
+        let link = self.link(cluster).await?;
+        Ok(Contact { version: facts::version(&link).await.map_err(StepError::from)? })
+    }
+}
+
+fn store_failed(error: StoreError) -> StepError {
+    StepError::transient("Store", "the store gave no answer").because(error)
+}
