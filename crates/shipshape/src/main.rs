@@ -15,6 +15,7 @@ mod readiness;
 mod sim;
 mod store;
 mod supervisor;
+mod task_test;
 mod telemetry;
 mod up;
 mod version;

@@ -105,7 +105,7 @@ async fn clusters(client: &Client, flags: &CreateFlags) -> anyhow::Result<Vec<Ad
 }
 
 /// What is typed is text; whether `3` is meant as a number, the task's schema says.
-fn parameters(task: &TaskForm, given: &[KeyValue]) -> Map<String, Value> {
+pub(super) fn parameters(task: &TaskForm, given: &[KeyValue]) -> Map<String, Value> {
     let value = |pair: &KeyValue| {
         let schema = task.parameters.as_ref().and_then(|schema| schema.get("properties")?.get(&pair.key));
         let wants_text = schema.is_some_and(|schema| {

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use clap_complete::engine::ArgValueCandidates;
 use client::{Client, Topic};
 use serde_json::Value;
+use std::path::PathBuf;
 use uuid::Uuid;
 
 use super::confirm::Confirm;
@@ -13,9 +14,11 @@ use super::create::{self, CreateFlags};
 use super::find;
 use super::form::{Output, Shown};
 use super::input::{Document, Documents};
+use super::labels::KeyValue;
 use super::table::{Column, View, Width};
 use super::{Connect, Desk, complete, watch};
 use crate::output;
+use crate::task_test::{self, TaskTest};
 
 /// What can be done with tasks.
 #[derive(Debug, Subcommand)]
@@ -75,6 +78,23 @@ pub(crate) enum TaskCommand {
         #[command(flatten)]
         flags: CreateFlags,
     },
+    /// Try a task that is written as data on a simulated cluster of three nodes, node-1 to node-3
+    Test {
+        #[command(flatten)]
+        documents: Documents,
+        /// A parameter of the task; may be repeated
+        #[arg(short, long = "param", value_name = "KEY=VALUE")]
+        parameters: Vec<KeyValue>,
+        /// Kill the worker in this step, and let another go on
+        #[arg(long, value_name = "STEP")]
+        crash_at: Option<String>,
+        /// Let this step fail for good, and see what is undone
+        #[arg(long, value_name = "STEP")]
+        fail_at: Option<String>,
+        /// A file with objects that are in the cluster before the task begins
+        #[arg(long, value_name = "FILE")]
+        objects: Option<PathBuf>,
+    },
 }
 
 /// Carries out what was asked.
@@ -108,6 +128,25 @@ pub(crate) async fn run(command: &TaskCommand, desk: &Desk<'_>) -> anyhow::Resul
             output::show(&format!("task/{} deleted\n", task.name))
         }
         TaskCommand::Run { task, flags } => create::create(task, flags, desk).await,
+        TaskCommand::Test { documents, parameters, crash_at, fail_at, objects } => {
+            let Document { place, value } = documents.read_one()?;
+            let form: TaskForm = upkeep::task::of_value(value).with_context(|| place.clone())?;
+            let objects = objects.as_ref().map(|file| {
+                std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))
+            });
+            let test = TaskTest {
+                parameters: create::parameters(&form, parameters),
+                crash_at: crash_at.clone(),
+                fail_at: fail_at.clone(),
+                objects: objects.transpose()?,
+            };
+            let report = task_test::run(&form, &test).await.with_context(|| place)?;
+            output::show(&report.text)?;
+            if !report.as_expected {
+                bail!("the task ended as {}", report.state);
+            }
+            Ok(())
+        }
     }
 }
 

@@ -78,7 +78,7 @@ fn yaml(text: &str) -> Result<Value, TaskProblem> {
 }
 
 /// A task from data that was read already.
-pub(super) fn of_value(value: Value) -> Result<TaskForm, TaskProblem> {
+pub fn of_value(value: Value) -> Result<TaskForm, TaskProblem> {
     if !value.is_object() {
         return Err(TaskProblem::at("", "a task is an object with name, title and steps"));
     }

@@ -13,7 +13,7 @@ mod requires;
 
 pub use catalogue::Catalogue;
 pub use definition::Definition;
-pub use form::{BODY_MAX, Format, STEPS_MAX, check, read};
+pub use form::{BODY_MAX, Format, STEPS_MAX, check, of_value, read};
 pub use parameters::check_parameters;
 pub use requires::requires_met;
 

@@ -1,0 +1,417 @@
+//! `shipshape task test`: runs one task that is written as data against a simulated cluster, and tells what happened.
+//!
+//! The engine, the store and the kinds of steps are the real ones; the cluster is kubesim's, in this process, and is gone
+//! afterwards. Time between attempts is leapt over, so that a worker that was killed is taken over at once.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::admin::{Entry, EntryEvent, TaskForm};
+use api::clock::{Clock, SharedClock, SystemClock};
+use api::doc::ProvisioningState;
+use api::duration::TimeSpan;
+use api::work::{WorkKind, WorkState};
+use jiff::{SignedDuration, Timestamp};
+use kubelink::apply::{ApplyOptions, Documents, apply};
+use kubelink::{Allow, Kubeconfig, Link, Progress, Timeouts};
+use kubesim::life::{Life, NodePlan};
+use serde_json::{Map, Value};
+use steps::engine::{
+    ATTEMPTS_MAX, Body, Control, Ended, Journal, Look, Order, Plan, Step, StepError, run as walk,
+};
+use steps::{ClusterContext, ClusterFacts};
+use store::{Claimed, Keyring, LEASE, Location, NewWork, Options, Store, WorkView};
+use tokio::sync::Notify;
+use upkeep::task::{Definition, check};
+use uuid::Uuid;
+
+/// So many claims are more than five attempts and a crash can cost.
+const CLAIMS_MAX: usize = 20;
+/// The nodes of the simulated cluster.
+const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
+/// How many entries of the history are read at once.
+const PAGE: usize = 200;
+/// How long the simulated nodes may take until they are ready.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// What to try.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TaskTest {
+    /// What the task is given.
+    pub(crate) parameters: Map<String, Value>,
+    /// The worker dies in this step, after it took effect and before that is remembered.
+    pub(crate) crash_at: Option<String>,
+    /// This step fails for good, after it took effect.
+    pub(crate) fail_at: Option<String>,
+    /// Objects in YAML that are in the cluster before the task begins.
+    pub(crate) objects: Option<String>,
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub(crate) struct Report {
+    /// All of it, for people.
+    pub(crate) text: String,
+    /// How it ended.
+    pub(crate) state: WorkState,
+    /// Whether it ended as it should: completed, or, with a failure that was asked for, failed with everything undone.
+    pub(crate) as_expected: bool,
+}
+
+/// Runs the task.
+pub(crate) async fn run(form: &TaskForm, test: &TaskTest) -> anyhow::Result<Report> {
+    let definition = check(form)?;
+    let names = definition.step_names();
+    for step in [&test.crash_at, &test.fail_at].into_iter().flatten() {
+        if !names.contains(step) {
+            bail!("the task has no step {step}; its steps are {}", names.join(", "));
+        }
+    }
+    let cluster = kubesim::Cluster::start("test", kubesim::Options::default()).await?;
+    let life = Life::of(&cluster, NODES.map(NodePlan::worker).to_vec());
+    let stage = Stage::set(&cluster, &definition, test).await?;
+    let work = stage.play().await;
+    life.stop().await;
+    cluster.stop().await;
+    stage.report(&work?).await
+}
+
+/// The world of one test.
+struct Stage<'a> {
+    definition: &'a Definition,
+    test: &'a TaskTest,
+    store: Store,
+    clock: Arc<Leaping>,
+    context: Arc<ClusterContext>,
+    work: Uuid,
+    _directory: tempfile::TempDir,
+}
+
+impl<'a> Stage<'a> {
+    async fn set(
+        cluster: &kubesim::Cluster,
+        definition: &'a Definition,
+        test: &'a TaskTest,
+    ) -> anyhow::Result<Stage<'a>> {
+        let kubeconfig = Kubeconfig::parse(&cluster.kubeconfig(), None, &Allow::nothing())?;
+        let link = Link::open("test", &kubeconfig, Timeouts::default(), Arc::new(SystemClock))?;
+        nodes_are_ready(&link).await?;
+        if let Some(objects) = &test.objects {
+            let documents = Documents::parse(objects).context("the objects of the test")?;
+            apply(&link, &documents, &ApplyOptions::default(), &Progress::silent())
+                .await
+                .context("the objects of the test")?;
+        }
+        let facts = ClusterFacts {
+            uuid: Uuid::now_v7(),
+            id: "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/test/providers/Microsoft.RedHatOpenShift/openShiftClusters/test".to_owned(),
+            name: "test".to_owned(),
+            location: "test".to_owned(),
+            version: Some(kubelink::facts::version(&link).await?),
+            provisioning_state: ProvisioningState::Succeeded,
+            labels: BTreeMap::new(),
+        };
+        let directory = tempfile::tempdir().context("a directory for the test's store")?;
+        let clock = Arc::new(Leaping::default());
+        let location = Location::Sqlite(directory.path().join("store.db"));
+        let store = Store::open(Options::new(location, Keyring::ephemeral()?, clock.clone())).await?;
+        let work = Uuid::now_v7();
+        store.enqueue(vec![NewWork::new(work, facts.uuid, WorkKind::Manifest)]).await?;
+        let context = Arc::new(ClusterContext::new(link, facts, Arc::new(SystemClock)));
+        Ok(Stage { definition, test, store, clock, context, work, _directory: directory })
+    }
+
+    /// Claims the work until it is at its end.
+    async fn play(&self) -> anyhow::Result<WorkView> {
+        let mishap = Mishap {
+            crash_at: self.test.crash_at.clone(),
+            fail_at: self.test.fail_at.clone(),
+            crash: Arc::default(),
+            struck: Arc::default(),
+        };
+        for _ in 0..CLAIMS_MAX {
+            let claimed = self.next_claim().await?;
+            let plan = self.definition.plan(&self.test.parameters, &self.context.cluster)?;
+            let plan = mishap.befall(plan);
+            let order = Order {
+                store: &self.store,
+                claimed: &claimed,
+                plan: &plan,
+                context: self.context.clone(),
+                journal: Journal::read(claimed.checkpoint.as_ref()),
+                control: Control::new(),
+                clock: self.clock.clone() as SharedClock,
+                actor: "service:task-test",
+                attempts_max: ATTEMPTS_MAX,
+            };
+            let ended = tokio::select! {
+                ended = walk(order) => Some(ended),
+                () = mishap.crash.notified() => None,
+            };
+            match ended {
+                Some(Ended::Finished(completion)) => drop(self.store.complete(vec![completion]).await?),
+                Some(Ended::HandedBack { yielding, .. }) => self.store.hand_back(yielding).await?,
+                Some(Ended::Lost) => bail!("the work was lost though nobody took it"),
+                None => {}
+            }
+            let work = self.store.work(self.work).await?.context("the work is gone")?;
+            if work.state.is_terminal() {
+                return Ok(work);
+            }
+        }
+        bail!("the task did not end after {CLAIMS_MAX} claims")
+    }
+
+    /// Leaps to the moment when the work can be claimed or taken over.
+    async fn next_claim(&self) -> anyhow::Result<Claimed> {
+        let owner = Uuid::now_v7();
+        for _ in 0..2 {
+            let mut claimed = self.store.claim(WorkKind::Manifest, 1, owner).await?;
+            if claimed.is_empty() {
+                claimed = self.store.take_over(WorkKind::Manifest, 1, owner).await?;
+            }
+            if let Some(claimed) = claimed.pop() {
+                return Ok(claimed);
+            }
+            let due = self.store.until_due(WorkKind::Manifest).await?;
+            self.clock.leap(due.unwrap_or(LEASE) + Duration::from_secs(1));
+        }
+        bail!("the work cannot be claimed")
+    }
+
+    async fn report(&self, work: &WorkView) -> anyhow::Result<Report> {
+        let mut text = String::new();
+        writeln!(text, "task {} on a simulated cluster of {} nodes", self.definition.name(), NODES.len())?;
+        let mut after = None;
+        loop {
+            let page = self.store.entries(self.work, after, PAGE).await?;
+            for (place, entry) in &page {
+                after = Some(*place);
+                if let Some(line) = line(entry) {
+                    writeln!(text, "  {line}")?;
+                }
+            }
+            if page.len() < PAGE {
+                break;
+            }
+        }
+        let result = work.result.clone().unwrap_or_default();
+        let texts = |name: &str| -> Vec<String> {
+            let list = result.get(name).and_then(Value::as_array).into_iter().flatten();
+            list.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        for undone in texts("undone") {
+            writeln!(text, "undone: {undone}")?;
+        }
+        let failed = texts("undoFailed");
+        for failed in &failed {
+            writeln!(text, "not undone: {failed}")?;
+        }
+        let message = result.get("message").and_then(Value::as_str).unwrap_or_default();
+        writeln!(text, "{}: {message}", work.state)?;
+        let as_expected = match &self.test.fail_at {
+            None => work.state == WorkState::Completed,
+            Some(_) => work.state == WorkState::Failed && failed.is_empty(),
+        };
+        Ok(Report { text, state: work.state, as_expected })
+    }
+}
+
+/// One entry of the history; those of the bookkeeping are left out.
+fn line(entry: &Entry) -> Option<String> {
+    let step = entry.step.as_deref().unwrap_or_default();
+    let took = entry.duration_ms.map(|millis| TimeSpan::new(Duration::from_millis(millis)));
+    let took = took.map(|took| format!(" ({took})")).unwrap_or_default();
+    let said = entry.message.as_deref().unwrap_or_default().trim_end().replace('\n', "\n      ");
+    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    Some(match entry.event {
+        EntryEvent::StepStarted => format!("{step} begins"),
+        EntryEvent::StepFinished => format!("{step} is done{took}{said}"),
+        EntryEvent::StepFailed => format!("{step} failed{took}{said}"),
+        EntryEvent::Undone => format!("{step} is undone{took}{said}"),
+        EntryEvent::TakenOver => format!("the worker was killed; another goes on, attempt {}", entry.attempt),
+        EntryEvent::Retried => format!("another attempt follows{said}"),
+        EntryEvent::Yielded => format!("handed back{said}"),
+        EntryEvent::Created
+        | EntryEvent::Claimed
+        | EntryEvent::CancelRequested
+        | EntryEvent::Expedited
+        | EntryEvent::Revived
+        | EntryEvent::Finished => return None,
+    })
+}
+
+async fn nodes_are_ready(link: &Link) -> anyhow::Result<()> {
+    let ready = async {
+        loop {
+            let nodes = kubelink::facts::nodes(link).await?;
+            if nodes.len() == NODES.len() && nodes.iter().all(|node| node.ready) {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(READY_WITHIN, ready).await.context("the simulated nodes did not become ready")?
+}
+
+/// The clock of this machine, and how far the test has leapt ahead of it.
+#[derive(Debug, Default)]
+struct Leaping {
+    ahead_millis: AtomicI64,
+}
+
+impl Leaping {
+    fn leap(&self, span: Duration) {
+        self.ahead_millis.fetch_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+}
+
+impl Clock for Leaping {
+    fn now(&self) -> Timestamp {
+        let ahead = SignedDuration::from_millis(self.ahead_millis.load(Ordering::SeqCst));
+        SystemClock.now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// What befalls the plan; each once.
+#[derive(Clone)]
+struct Mishap {
+    crash_at: Option<String>,
+    fail_at: Option<String>,
+    crash: Arc<Notify>,
+    struck: Arc<std::sync::Mutex<(bool, bool)>>,
+}
+
+impl Mishap {
+    fn befall(&self, plan: Plan<ClusterContext>) -> Plan<ClusterContext> {
+        let steps = plan.steps.into_iter().map(|step| self.afflict(step)).collect();
+        Plan { steps, ..plan }
+    }
+
+    fn afflict(&self, step: Step<ClusterContext>) -> Step<ClusterContext> {
+        let concerned = [&self.crash_at, &self.fail_at].into_iter().flatten().any(|name| *name == step.name);
+        if !concerned {
+            return step;
+        }
+        let (mishap, name) = (self.clone(), step.name.clone());
+        let body = match step.body {
+            Body::Action(action) => {
+                let action = Arc::new(action);
+                Body::Action(Box::new(move |context, cx| {
+                    let (mishap, name, action) = (mishap.clone(), name.clone(), action.clone());
+                    Box::pin(async move {
+                        let outcome = action(context, cx).await?;
+                        mishap.strike(&name).await?;
+                        Ok(outcome)
+                    })
+                }))
+            }
+            Body::Wait { every, look } => {
+                let look = Arc::new(look);
+                let look = Box::new(move |context, cx| -> futures_util::future::BoxFuture<'static, _> {
+                    let (mishap, name, look) = (mishap.clone(), name.clone(), look.clone());
+                    Box::pin(async move {
+                        let seen: Look = look(context, cx).await?;
+                        mishap.strike(&name).await?;
+                        Ok(seen)
+                    })
+                });
+                Body::Wait { every, look }
+            }
+        };
+        Step { body, ..step }
+    }
+
+    async fn strike(&self, step: &str) -> Result<(), StepError> {
+        let strikes = |wanted: &Option<String>| wanted.as_deref() == Some(step);
+        let (crashes, fails) = {
+            let mut struck = self.struck.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let crashes = strikes(&self.crash_at) && !struck.0;
+            struck.0 |= crashes;
+            let fails = !crashes && strikes(&self.fail_at) && !struck.1;
+            struck.1 |= fails;
+            (crashes, fails)
+        };
+        if crashes {
+            self.crash.notify_one();
+            std::future::pending::<()>().await;
+        }
+        if fails {
+            return Err(StepError::terminal("FailureWanted", "it fails because --fail-at says so"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task() -> TaskForm {
+        serde_json::from_value(serde_json::json!({
+            "name": "demo", "title": "A demonstration",
+            "parameters": {"type": "object", "required": ["node"], "properties": {"node": {"type": "string"}}},
+            "steps": [
+                {"name": "steady", "uses": "assert", "with": {"that": "nodes.all(n, n.ready) && nodes.size() == 3"}},
+                {"name": "cordon", "uses": "node/cordon", "with": {"node": "${{ parameters.node }}"}},
+                {"name": "note", "uses": "kubernetes/apply", "with": {"manifests": [
+                    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "note"}, "data": {"node": "${{ parameters.node }}"}}]},
+                 "undo": {"uses": "kubernetes/delete", "with": {"apiVersion": "v1", "kind": "ConfigMap", "name": "note"}}},
+                {"name": "drain", "uses": "node/drain", "with": {"node": "${{ parameters.node }}"}},
+                {"name": "uncordon", "uses": "node/uncordon", "with": {"node": "${{ parameters.node }}"}},
+            ],
+        }))
+        .unwrap()
+    }
+
+    fn test() -> TaskTest {
+        let parameters = serde_json::json!({"node": "node-2"}).as_object().unwrap().clone();
+        TaskTest { parameters, ..TaskTest::default() }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_task_runs_to_its_end_and_each_step_is_told() {
+        let report = run(&task(), &test()).await.unwrap();
+        assert!(report.as_expected && report.state == WorkState::Completed, "{}", report.text);
+        for expect in [
+            "steady is done",
+            "node node-2 cordoned",
+            "1 created",
+            "node node-2 is drained",
+            "takes pods again",
+            "Completed:",
+        ] {
+            assert!(report.text.contains(expect), "{expect}: {}", report.text);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_worker_that_is_killed_in_a_step_is_taken_over() {
+        for step in ["cordon", "note", "drain"] {
+            let report = run(&task(), &TaskTest { crash_at: Some(step.to_owned()), ..test() }).await.unwrap();
+            assert!(report.as_expected, "{step}: {}", report.text);
+            assert!(
+                report.text.contains("the worker was killed; another goes on, attempt 2"),
+                "{}",
+                report.text
+            );
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_that_fails_is_undone_with_those_before_it() {
+        let report = run(&task(), &TaskTest { fail_at: Some("drain".to_owned()), ..test() }).await.unwrap();
+        assert!(report.as_expected && report.state == WorkState::Failed, "{}", report.text);
+        assert!(report.text.contains("undone: node node-2 uncordoned"), "{}", report.text);
+        assert!(report.text.contains("undone: ConfigMap default/note is gone"), "{}", report.text);
+        let none = run(&task(), &TaskTest { fail_at: Some("drian".to_owned()), ..test() }).await.unwrap_err();
+        assert_eq!(
+            none.to_string(),
+            "the task has no step drian; its steps are steady, cordon, note, drain, uncordon"
+        );
+    }
+}
