@@ -1,1 +1,23 @@
 //! The HTTP API. It validates, writes and answers; long work is left to others.
+//!
+//! A request passes the gate (`gate`): its path is cleaned and put in lower case, it gets an id, its sender is identified;
+//! only then anything else is looked at. `wire` reads what is asked and writes what is answered. `admin` holds the
+//! routes of the Admin API, one file for each subject; the routes of the resource manager will stand beside it.
+//!
+//! It never runs a task, never talks to a cluster, and keeps nothing that a restart would miss.
+
+mod admin;
+mod auth;
+mod config;
+mod gate;
+mod metrics;
+pub mod pki;
+mod server;
+mod tls;
+mod wire;
+
+pub use admin::openapi;
+pub use auth::{Identity, Role};
+pub use config::{ClientRule, Config, Oidc};
+pub use metrics::Metrics;
+pub use server::{Deps, Server, ServerError};

@@ -1,0 +1,151 @@
+//! Limits on how much runs at once: for the fleet, a region, a subscription, a task. A limit of 0 is the kill switch.
+
+use api::admin::{BudgetForm, BudgetRequest, Page};
+use axum::extract::State;
+use serde_json::{Map, Value, json};
+use store::Budget;
+use uuid::Uuid;
+
+use super::Desk;
+use super::params::{Paging, Reason, Version};
+use crate::wire::{Answer, Ask, LIMIT_DEFAULT, PageAsk, Refusal};
+
+/// Names of regions are short.
+const REGION_BYTES_MAX: usize = 100;
+
+const NO_SUCH_KEY: &str = "A budget is called fleet, region/LOCATION, subscription/UUID or task/UUID.";
+
+/// Lists the limits that are set.
+#[utoipa::path(
+    get, path = "/admin/maintenancebudgets", operation_id = "listBudgets", tag = "budgets",
+    params(Version, Paging),
+    responses((status = 200, description = "A page of limits.", body = Page<BudgetForm>))
+)]
+pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let PageAsk { limit, from } = ask.page::<String>(LIMIT_DEFAULT)?;
+    let mut budgets = desk.store.budgets().await?;
+    budgets.sort_by(|a, b| a.key.cmp(&b.key));
+    budgets.retain(|budget| from.as_ref().is_none_or(|from| budget.key > *from));
+    let next = (budgets.len() > limit).then(|| budgets[limit - 1].key.clone());
+    budgets.truncate(limit);
+    Ok(ask.paged(budgets.into_iter().map(form).collect(), next))
+}
+
+fn form(budget: Budget) -> BudgetForm {
+    BudgetForm { key: budget.key, limit: Some(budget.limit), used: budget.used, parked: budget.parked }
+}
+
+/// Shows a limit and its use. Where none is set, nothing is counted.
+#[utoipa::path(
+    get, path = "/admin/maintenancebudgets/{key}", operation_id = "getBudget", tag = "budgets",
+    params(
+        Version,
+        ("key" = String, Path, description = "`fleet`, or `region/L`, `subscription/S`, `task/T` with the slash escaped."),
+    ),
+    responses((status = 200, description = "The limit.", body = BudgetForm))
+)]
+pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let key = key(&ask).map_err(|_| Refusal::not_found(NO_SUCH_KEY))?;
+    Ok(Answer::ok(&shown(&desk, key).await?))
+}
+
+/// Shows a limit and its use, with the slash of its key as it is.
+#[utoipa::path(
+    get, path = "/admin/maintenancebudgets/{scope}/{name}", operation_id = "getScopedBudget", tag = "budgets",
+    params(
+        Version,
+        ("scope" = String, Path, description = "`region`, `subscription` or `task`."),
+        ("name" = String, Path, description = "Which one."),
+    ),
+    responses((status = 200, description = "The limit.", body = BudgetForm))
+)]
+pub(super) async fn show_scoped(desk: State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    show(desk, ask).await
+}
+
+/// Sets a limit, or removes it.
+#[utoipa::path(
+    put, path = "/admin/maintenancebudgets/{key}", operation_id = "setBudget", tag = "budgets",
+    params(
+        Version, Reason,
+        ("key" = String, Path, description = "`fleet`, or `region/L`, `subscription/S`, `task/T` with the slash escaped."),
+    ),
+    request_body = BudgetRequest,
+    responses((status = 200, description = "The limit.", body = BudgetForm))
+)]
+pub(super) async fn set(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let key = key(&ask)?;
+    let members: Map<String, Value> = ask.json()?;
+    if !members.contains_key("limit") {
+        let message = "The limit must be given: a number, or null to remove it.";
+        return Err(Refusal::parameter("limit", message));
+    }
+    let request: BudgetRequest = ask.json()?;
+    if request.limit.is_some_and(|limit| i32::try_from(limit).is_err()) {
+        return Err(Refusal::parameter("limit", format!("The limit must be at most {}.", i32::MAX)));
+    }
+    let by = ask.by(request.reason.as_deref())?;
+    let before = shown(&desk, key.clone()).await?;
+    let entry = by.entry("budget.set", &key, Some(&json!(before.limit)), Some(&json!(request.limit)));
+    desk.store.set_budget(&key, request.limit, Some(entry)).await?;
+    Ok(Answer::ok(&shown(&desk, key).await?))
+}
+
+/// Sets a limit, or removes it, with the slash of its key as it is.
+#[utoipa::path(
+    put, path = "/admin/maintenancebudgets/{scope}/{name}", operation_id = "setScopedBudget", tag = "budgets",
+    params(
+        Version, Reason,
+        ("scope" = String, Path, description = "`region`, `subscription` or `task`."),
+        ("name" = String, Path, description = "Which one."),
+    ),
+    request_body = BudgetRequest,
+    responses((status = 200, description = "The limit.", body = BudgetForm))
+)]
+pub(super) async fn set_scoped(desk: State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    set(desk, ask).await
+}
+
+async fn shown(desk: &Desk, key: String) -> Result<BudgetForm, Refusal> {
+    let found = desk.store.budgets().await?.into_iter().find(|budget| budget.key == key);
+    Ok(found.map_or(BudgetForm { key, limit: None, used: 0, parked: 0 }, form))
+}
+
+/// The key in the path, which is in lower case as all keys are.
+fn key(ask: &Ask) -> Result<String, Refusal> {
+    let whole = match ask.segment("scope") {
+        "" => ask.segment("key").to_lowercase(),
+        scope => format!("{scope}/{}", ask.segment("name").to_lowercase()),
+    };
+    is_key(&whole).then_some(whole).ok_or_else(|| Refusal::parameter("key", NO_SUCH_KEY))
+}
+
+fn is_key(key: &str) -> bool {
+    match key.split_once('/') {
+        None => key == "fleet",
+        Some(("region", name)) => {
+            let accepted = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            (1..=REGION_BYTES_MAX).contains(&name.len()) && name.bytes().all(accepted)
+        }
+        Some(("subscription" | "task", id)) => id.len() == 36 && Uuid::try_parse(id).is_ok(),
+        Some(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_four_kinds_of_keys_are_known() {
+        let id = "0192d0e0-0000-7000-8000-000000000001";
+        for good in ["fleet", "region/west-1", &format!("task/{id}"), &format!("subscription/{id}")] {
+            assert!(is_key(good), "{good}");
+        }
+        for bad in
+            ["", "flet", "fleet/", "region/", "region/a/b", "region/A b", "task/x", "zone/a", "region/\u{0}"]
+        {
+            assert!(!is_key(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The catalogue of tasks as the store has it now. Definitions are made anew only when a task has changed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::doc::Task;
+use store::{Etag, Reader, Selection, StoreError};
+use upkeep::task::Catalogue;
+use uuid::Uuid;
+
+/// The catalogue that was made last, and from what.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shelf(Arc<Mutex<Option<Made>>>);
+
+#[derive(Debug)]
+struct Made {
+    from: Vec<(Uuid, Etag)>,
+    catalogue: Arc<Catalogue>,
+}
+
+impl Shelf {
+    /// All tasks that there are.
+    pub(super) async fn catalogue(&self, reader: &Reader) -> Result<Arc<Catalogue>, StoreError> {
+        let mut tasks = Vec::new();
+        let mut next = None;
+        loop {
+            let selection = Selection { from: next, limit: store::PAGE_MAX, ..Selection::default() };
+            let page = reader.documents::<Task>().list(selection).await?;
+            tasks.extend(page.items);
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        let from: Vec<(Uuid, Etag)> = tasks.iter().map(|read| (read.uuid, read.etag)).collect();
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = made.as_ref().filter(|made| made.from == from) {
+            return Ok(made.catalogue.clone());
+        }
+        let documents = tasks.into_iter().map(|read| read.document).collect();
+        let catalogue = Arc::new(Catalogue::with_data(documents));
+        *made = Some(Made { from, catalogue: catalogue.clone() });
+        Ok(catalogue)
+    }
+}

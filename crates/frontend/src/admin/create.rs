@@ -1,0 +1,158 @@
+//! A manifest is asked for: the wish is checked in a pure function, then stored with its work.
+
+use api::admin::{ManifestForm, ManifestRequest};
+use api::doc::{Cluster, Manifest};
+use axum::extract::State;
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use upkeep::task::{Catalogue, check_parameters};
+use uuid::Uuid;
+
+use super::params::{ClusterPath, Reason, Version};
+use super::{Desk, manifest_form, manifests};
+use crate::wire::{Answer, Ask, Refusal, sentence};
+
+/// How long a manifest may wait for its start when nothing else was said.
+const START_WITHIN: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// Asks for a task to be run on a cluster. Every request makes a new manifest.
+#[utoipa::path(
+    put, path = "/maintenancemanifests", operation_id = "createManifest", tag = "manifests",
+    params(
+        ClusterPath, Version, Reason,
+        ("dryRun" = Option<bool>, Query, description = "Only check, and answer what would be stored."),
+    ),
+    request_body = ManifestRequest,
+    responses(
+        (status = 200, description = "What would be stored.", body = ManifestForm),
+        (status = 201, description = "It is stored.", body = ManifestForm),
+    )
+)]
+pub(super) async fn create(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let dry_run = ask.query.switch("dryRun")?;
+    let cluster = manifests::cluster(&desk, &ask).await?;
+    let request: ManifestRequest = ask.json()?;
+    let by = ask.by(request.reason.as_deref())?;
+    let catalogue = desk.catalogue().await?;
+    let now = desk.clock.now();
+    let window = window(&request, now)?;
+    let task = task(&request, &catalogue)?;
+    let manifest = Manifest {
+        id: Uuid::now_v7(),
+        cluster: cluster.uuid,
+        cluster_path: cluster.document.id.to_lowercase(),
+        task_id: task,
+        created_by_schedule: None,
+        priority: request.priority.unwrap_or_default(),
+        run_after: window.0,
+        run_before: window.1,
+        parameters: request.parameters,
+        created_by: by.actor.clone(),
+    };
+    if dry_run {
+        let names = desk.names(&catalogue, [manifest.task_id].into_iter());
+        return Ok(Answer::ok(&manifest_form::imagined(&manifest, now, &names)));
+    }
+    let budgets = budgets(&cluster.document, task);
+    desk.store.manifests().create(&[(manifest.clone(), budgets)], &by).await?;
+    Ok(Answer::of(StatusCode::CREATED, &manifests::shown_now(&desk, manifest.id).await?))
+}
+
+/// The task that is asked for, if it takes these parameters.
+fn task(request: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, Refusal> {
+    const TARGET: &str = "maintenanceTaskID";
+    let text = &request.maintenance_task_id;
+    if text.is_empty() {
+        return Err(Refusal::parameter(TARGET, "The member maintenanceTaskID must name a task."));
+    }
+    let id = Uuid::try_parse(text).map_err(|_| Refusal::parameter(TARGET, "A task is named by its UUID."))?;
+    let Some(task) = catalogue.get(id) else {
+        return Err(Refusal::parameter(TARGET, format!("There is no task {id}.")));
+    };
+    check_parameters(task, &request.parameters)
+        .map_err(|problem| Refusal::parameter(problem.target, sentence(&problem.message)))?;
+    Ok(id)
+}
+
+/// From when until when it may begin.
+fn window(request: &ManifestRequest, now: Timestamp) -> Result<(Timestamp, Timestamp), Refusal> {
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let moment = |second: i64, target: &str| {
+        Timestamp::from_second(second).ok().filter(|_| second > 0).ok_or_else(|| {
+            Refusal::parameter(target, format!("The member {target} must be a time in Unix seconds."))
+        })
+    };
+    let given = |value: Option<i64>| value.filter(|second| *second != 0);
+    let run_after = match given(request.run_after) {
+        Some(second) => moment(second, "runAfter")?,
+        None => now,
+    };
+    let run_before = match given(request.run_before) {
+        Some(second) => moment(second, "runBefore")?,
+        None => {
+            let usual = now.saturating_add(START_WITHIN).unwrap_or(Timestamp::MAX);
+            let later = run_after.saturating_add(START_WITHIN).unwrap_or(Timestamp::MAX);
+            if run_after < usual { usual } else { later }
+        }
+    };
+    if run_before <= run_after {
+        return Err(Refusal::parameter("runBefore", "The member runBefore must be later than runAfter."));
+    }
+    if run_before <= now {
+        return Err(Refusal::parameter("runBefore", "The member runBefore must not be in the past."));
+    }
+    Ok((run_after, run_before))
+}
+
+/// The budgets that count work of this task on this cluster.
+fn budgets(cluster: &Cluster, task: Uuid) -> Vec<String> {
+    vec![
+        "fleet".to_owned(),
+        format!("region/{}", cluster.location),
+        format!("subscription/{}", cluster.subscription_id.to_lowercase()),
+        format!("task/{task}"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_790_000_000;
+    const DAY: i64 = 24 * 60 * 60;
+
+    fn given(run_after: Option<i64>, run_before: Option<i64>) -> ManifestRequest {
+        ManifestRequest { run_after, run_before, ..ManifestRequest::default() }
+    }
+
+    #[test]
+    fn a_window_has_defaults_that_make_sense() {
+        let check = |after: Option<i64>, before: Option<i64>, expect: (i64, i64)| {
+            let now = Timestamp::new(NOW, 999_000_000).unwrap();
+            let (run_after, run_before) = window(&given(after, before), now).unwrap();
+            assert_eq!((run_after.as_second(), run_before.as_second()), expect);
+        };
+        check(None, None, (NOW, NOW + 7 * DAY));
+        check(Some(0), Some(0), (NOW, NOW + 7 * DAY));
+        check(Some(NOW + DAY), None, (NOW + DAY, NOW + 7 * DAY));
+        check(Some(NOW + 7 * DAY), None, (NOW + 7 * DAY, NOW + 14 * DAY));
+        check(Some(NOW - DAY), None, (NOW - DAY, NOW + 7 * DAY));
+        check(Some(NOW), Some(NOW + 1), (NOW, NOW + 1));
+    }
+
+    #[test]
+    fn a_window_that_never_opens_is_refused_by_its_member() {
+        let check = |after: Option<i64>, before: Option<i64>, target: &str| {
+            let now = Timestamp::from_second(NOW).unwrap();
+            let refusal = format!("{:?}", window(&given(after, before), now).unwrap_err());
+            assert!(refusal.contains(&format!("{target:?}")), "{refusal}");
+        };
+        check(Some(NOW + 10), Some(NOW + 10), "runBefore");
+        check(Some(NOW + 10), Some(NOW + 5), "runBefore");
+        check(Some(NOW - 10), Some(NOW - 5), "runBefore");
+        check(None, Some(NOW), "runBefore");
+        check(Some(-1), None, "runAfter");
+        check(Some(i64::MAX), None, "runAfter");
+        check(None, Some(i64::MIN), "runBefore");
+    }
+}

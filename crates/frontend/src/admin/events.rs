@@ -1,0 +1,198 @@
+//! What happens, as it happens: the store's change feed as server-sent events. The stream reads the feed when its client
+//! has room, so a slow client holds no memory here; one that falls too far behind is told to list everything anew.
+
+use std::collections::{HashSet, VecDeque};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use api::doc::{Cluster, Document as _, Manifest, Operation, Schedule, Task};
+use axum::extract::State;
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use http::StatusCode;
+use serde_json::{Value, json};
+use store::{Change, FeedError, Position, StoreError, Subject, Topic as Bell, Wakeups};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::params::MaybeVersion;
+use super::{Desk, forms};
+use crate::metrics::StreamGuard;
+use crate::wire::{Ask, Code, Refusal};
+
+/// A stream that has nothing to tell says so this often.
+const COMMENT_PAUSE: Duration = Duration::from_secs(15);
+
+/// So much of the feed is read at once, and so much at most is held for a client.
+const PAGE: usize = 200;
+
+/// More streams than this are refused: each is a connection that never ends by itself.
+const STREAMS_MAX: u64 = 500;
+
+/// What can be listened to: as it is asked for, as events are called, and the kind in the store.
+const TOPICS: [(&str, &str, &str); 5] = [
+    ("manifests", "manifest", Manifest::KIND),
+    ("schedules", "schedule", Schedule::KIND),
+    ("tasks", "task", Task::KIND),
+    ("clusters", "cluster", Cluster::KIND),
+    ("operations", "operation", Operation::KIND),
+];
+
+/// Streams what happens as server-sent events.
+///
+/// `id` is the place in the feed, `event` the topic in the singular, `data` the object as a GET would show it, or
+/// `{"id", "deleted": true}` when it is gone. `event: relist` says that events were missed.
+#[utoipa::path(
+    get, path = "/admin/events", operation_id = "watchEvents", tag = "events",
+    params(
+        MaybeVersion,
+        ("topics" = Option<String>, Query, description = "Of `manifests`, `schedules`, `tasks`, `clusters`, `operations`, with commas between; all when absent."),
+        ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event."),
+    ),
+    responses(
+        (status = 200, description = "Events, until somebody hangs up.", body = String, content_type = "text/event-stream"),
+        (status = 429, description = "Too many streams are open."),
+    )
+)]
+pub(super) async fn events(State(desk): State<Desk>, ask: Ask) -> Result<Response, Refusal> {
+    let topics = topics(ask.query.one("topics")?)?;
+    let position = match ask.headers().get("last-event-id") {
+        None => desk.store.feed_now().await?,
+        Some(value) => value.to_str().ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
+            Refusal::parameter("Last-Event-ID", "The id is none that an event of this server had.")
+        })?,
+    };
+    let Some(guard) = desk.metrics.stream(STREAMS_MAX) else {
+        let message = format!("{STREAMS_MAX} event streams are open, and no more are served.");
+        return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, Code::TooManyRequests, message));
+    };
+    let bell = desk.store.wakeups(Bell::Feed);
+    let (ready, told) = (VecDeque::new(), Instant::now());
+    let listening = Listening { desk, topics, position, bell, ready, told, begun: false, _guard: guard };
+    let events = stream::unfold(listening, |mut listening| async move {
+        let event = listening.next().await?;
+        Some((Ok::<_, Infallible>(event), listening))
+    });
+    Ok(Sse::new(events).into_response())
+}
+
+/// The kinds of document that are listened to, with the names of their events.
+fn topics(text: Option<&str>) -> Result<Vec<(&'static str, &'static str)>, Refusal> {
+    let Some(text) = text else { return Ok(TOPICS.iter().map(|(_, name, kind)| (*name, *kind)).collect()) };
+    let wanted = text.split(',').map(str::trim).map(|word| {
+        let found = TOPICS.iter().find(|(plural, ..)| plural.eq_ignore_ascii_case(word));
+        found.map(|(_, name, kind)| (*name, *kind)).ok_or_else(|| {
+            let known: Vec<_> = TOPICS.iter().map(|(plural, ..)| *plural).collect();
+            Refusal::parameter("topics", format!("The topics are {}, with commas between.", known.join(", ")))
+        })
+    });
+    wanted.collect()
+}
+
+/// One open stream.
+struct Listening {
+    desk: Desk,
+    topics: Vec<(&'static str, &'static str)>,
+    /// Everything up to here was sent, or was not asked for.
+    position: Position,
+    bell: Wakeups,
+    ready: VecDeque<Event>,
+    /// When the client last heard of us.
+    told: Instant,
+    begun: bool,
+    _guard: StreamGuard,
+}
+
+impl Listening {
+    /// The next event; none when the stream ends.
+    async fn next(&mut self) -> Option<Event> {
+        if !self.begun {
+            self.begun = true;
+            // The client learns at once that it listens, and from where.
+            return Some(self.sign_of_life());
+        }
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                self.told = Instant::now();
+                return Some(event);
+            }
+            if self.desk.closing.is_cancelled() {
+                return None;
+            }
+            match self.read().await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => {
+                    // The client comes back with the id of the last event it saw.
+                    tracing::warn!(error = &error as &dyn std::error::Error, "An event stream ends: {error}");
+                    return None;
+                }
+            }
+            let closing = self.desk.closing.clone();
+            tokio::select! {
+                () = closing.cancelled() => return None,
+                () = self.bell.next() => {}
+                // A wake-up may be lost, or come before what it tells of can be seen.
+                () = tokio::time::sleep(store::SAFETY_POLL) => {}
+            }
+            if self.told.elapsed() >= COMMENT_PAUSE {
+                return Some(self.sign_of_life());
+            }
+        }
+    }
+
+    /// A comment that carries the position: who is cut off now goes on from here, however long nothing was told.
+    fn sign_of_life(&mut self) -> Event {
+        self.told = Instant::now();
+        Event::default().id(self.position.to_string()).comment("")
+    }
+
+    /// Reads on; whether there was anything.
+    async fn read(&mut self) -> Result<bool, StoreError> {
+        let page = match self.desk.store.feed_after(self.position, PAGE).await {
+            Ok(page) => page,
+            Err(FeedError::Gone { .. }) => {
+                self.position = self.desk.store.feed_now().await?;
+                let event = Event::default().event("relist").id(self.position.to_string()).data("{}");
+                self.ready.push_back(event);
+                return Ok(true);
+            }
+            Err(FeedError::Store(error)) => return Err(error),
+        };
+        if page.changes.is_empty() {
+            self.position = page.next;
+            return Ok(false);
+        }
+        let changes = newest(page.changes, |kind| self.topics.iter().any(|(_, known)| *known == kind));
+        let forms = forms::of_many(&self.desk, changes.iter().map(|change| change.uuid).collect()).await?;
+        for change in changes {
+            if let Some(event) = self.event(&change, forms.get(&change.uuid)) {
+                self.ready.push_back(event);
+            }
+        }
+        self.position = page.next;
+        Ok(true)
+    }
+
+    fn event(&self, change: &Change, form: Option<&Value>) -> Option<Event> {
+        let (name, _) = self.topics.iter().find(|(_, kind)| *kind == change.kind)?;
+        let gone = matches!(change.subject, Subject::Document { deleted: true, .. });
+        let data = match form {
+            Some(form) => form.to_string(),
+            None if gone => json!({ "id": change.uuid, "deleted": true }).to_string(),
+            // It was deleted since; its deletion is further on in the feed.
+            None => return None,
+        };
+        Some(Event::default().event(name).id(change.position.to_string()).data(data))
+    }
+}
+
+/// The last change of each thing, in the order of the feed: what it was in between nobody can be shown any more.
+fn newest(changes: Vec<Change>, is_wanted: impl Fn(&str) -> bool) -> Vec<Change> {
+    let mut seen: HashSet<Uuid> = HashSet::new();
+    let last = changes.into_iter().rev().filter(|change| is_wanted(&change.kind) && seen.insert(change.uuid));
+    let mut last: Vec<Change> = last.collect();
+    last.reverse();
+    last
+}

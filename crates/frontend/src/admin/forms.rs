@@ -1,0 +1,120 @@
+//! The external forms of what is stored, built for many things at once: a page costs a few queries, however long it is.
+
+use std::collections::HashMap;
+
+use api::admin::{AdminCluster, AdminClusterProperties, Reachability};
+use api::doc::{Cluster, Document as _, Manifest, Operation, Task};
+use serde_json::{Value, json};
+use store::{HealthSample, Reader, StoreError, Stored};
+use uuid::Uuid;
+
+use super::{Desk, manifest_form};
+
+/// The resource type of clusters.
+const CLUSTER_TYPE: &str = "Microsoft.RedHatOpenShift/openShiftClusters";
+
+/// A cluster in the admin form.
+pub(super) fn cluster(uuid: Uuid, document: &Cluster, health: Option<&HealthSample>) -> AdminCluster {
+    let word = |name: &str| health.and_then(|sample| sample.sample.get(name)?.as_str()).map(str::to_owned);
+    AdminCluster {
+        id: document.id.clone(),
+        name: document.name.clone(),
+        kind: CLUSTER_TYPE.to_owned(),
+        location: document.location.clone(),
+        properties: AdminClusterProperties {
+            uuid,
+            provisioning_state: document.provisioning_state,
+            failed_provisioning_state: document.failed_provisioning_state,
+            version: word("version"),
+            labels: document.labels.clone(),
+            imported: document.imported,
+            api_server: None,
+            reachability: health.map(|sample| Reachability {
+                reachable: sample.reachable,
+                since: sample.since,
+                checked_at: sample.at,
+                message: word("message"),
+            }),
+            created_at: document.created_at,
+        },
+    }
+}
+
+/// The newest sample of each of these clusters.
+pub(super) async fn health(
+    reader: &Reader,
+    clusters: Vec<Uuid>,
+) -> Result<HashMap<Uuid, HealthSample>, StoreError> {
+    if clusters.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let samples = reader.health(clusters).await?;
+    Ok(samples.into_iter().map(|sample| (sample.cluster, sample)).collect())
+}
+
+/// A document as its type; one that this release does not understand is passed over and told in the log.
+pub(super) fn read<T: api::doc::Document>(stored: &Stored) -> Option<T> {
+    if stored.kind != T::KIND {
+        return None;
+    }
+    match T::deserialize(&stored.body) {
+        Ok(document) => Some(document),
+        Err(error) => {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "The {} {} is not as this release understands it",
+                stored.kind,
+                stored.uuid
+            );
+            None
+        }
+    }
+}
+
+/// What becomes of a set of documents, as events show them; by uuid. Documents that are gone are absent.
+pub(super) async fn of_many(desk: &Desk, uuids: Vec<Uuid>) -> Result<HashMap<Uuid, Value>, StoreError> {
+    if uuids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let reader = &desk.store;
+    let stored = reader.get_many(uuids).await?;
+    let clusters = stored.iter().filter(|it| it.kind == Cluster::KIND).map(|it| it.uuid);
+    let health = health(reader, clusters.collect()).await?;
+    let manifests: Vec<_> =
+        stored.iter().filter_map(|it| Some((read::<Manifest>(it)?, it.created))).collect();
+    let catalogue = desk.catalogue().await?;
+    let names = desk.names(&catalogue, manifests.iter().map(|(manifest, _)| manifest.task_id));
+    let mut forms: HashMap<Uuid, Value> = HashMap::with_capacity(stored.len());
+    for form in manifest_form::of_fleet(reader, manifests, &names).await? {
+        forms.insert(form.id, as_value(&form));
+    }
+    for document in &stored {
+        let value = if let Some(found) = read::<Cluster>(document) {
+            as_value(&cluster(document.uuid, &found, health.get(&document.uuid)))
+        } else if let Some(found) = read::<Operation>(document) {
+            operation(&found)
+        } else if let Some(found) = read::<Task>(document).and_then(|task| catalogue.get(task.id)) {
+            as_value(&found.form())
+        } else {
+            continue;
+        };
+        forms.insert(document.uuid, value);
+    }
+    Ok(forms)
+}
+
+fn as_value(form: &impl serde::Serialize) -> Value {
+    serde_json::to_value(form).unwrap_or_default()
+}
+
+/// An operation, as the asynchronous part of the contract shows it.
+fn operation(document: &Operation) -> Value {
+    json!({
+        "id": document.id,
+        "clusterResourceID": document.cluster_path,
+        "status": document.status,
+        "startTime": document.start_time,
+        "endTime": document.end_time,
+        "error": document.error,
+    })
+}

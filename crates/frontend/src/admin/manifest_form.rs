@@ -1,0 +1,246 @@
+//! A manifest as it is shown: what was asked for, joined with how its work fares. Pure, but for the reading of many at once.
+
+use std::collections::HashMap;
+
+use api::admin::{ManifestForm, Phase};
+use api::doc::Manifest;
+use api::work::WorkState;
+use jiff::Timestamp;
+use serde_json::Value;
+use steps::engine::{ATTEMPTS_MAX, Journal};
+use store::{LaneView, Reader, StoreError, WorkView};
+use uuid::Uuid;
+
+/// The names of tasks, by their ids.
+pub(super) type Names = HashMap<Uuid, String>;
+
+/// The forms of manifests of any clusters, each with its cluster: two queries, however many.
+pub(super) async fn of_fleet(
+    reader: &Reader,
+    manifests: Vec<(Manifest, Timestamp)>,
+    names: &Names,
+) -> Result<Vec<ManifestForm>, StoreError> {
+    let works = reader.works(manifests.iter().map(|(manifest, _)| manifest.id).collect()).await?;
+    let works: HashMap<Uuid, WorkView> = works.into_iter().map(|work| (work.id, work)).collect();
+    let lanes = lanes(reader, works.values()).await?;
+    let show = |(manifest, created): &(Manifest, Timestamp)| {
+        let form = form(manifest, *created, works.get(&manifest.id), lanes.get(&manifest.cluster), names);
+        ManifestForm { cluster_resource_id: Some(manifest.cluster_path.clone()), ..form }
+    };
+    Ok(manifests.iter().map(show).collect())
+}
+
+/// The lanes in which something of this runs: they know whether it is asked to end.
+pub(super) async fn lanes<'a>(
+    reader: &Reader,
+    works: impl Iterator<Item = &'a WorkView>,
+) -> Result<HashMap<Uuid, LaneView>, StoreError> {
+    let running: Vec<Uuid> =
+        works.filter(|work| work.state == WorkState::InProgress).map(|work| work.lane).collect();
+    if running.is_empty() {
+        return Ok(HashMap::new());
+    }
+    Ok(reader.lanes(running).await?.into_iter().map(|lane| (lane.lane, lane)).collect())
+}
+
+/// A manifest as it is shown.
+pub(super) fn form(
+    manifest: &Manifest,
+    created: Timestamp,
+    work: Option<&WorkView>,
+    lane: Option<&LaneView>,
+    names: &Names,
+) -> ManifestForm {
+    let journal = Journal::read(work.and_then(|work| work.checkpoint.as_ref()));
+    let state = work.map_or(WorkState::Cancelled, |work| work.state);
+    let (reason, status_text) = words(state, work, &journal);
+    ManifestForm {
+        id: manifest.id,
+        cluster_resource_id: None,
+        state,
+        status_text,
+        maintenance_task_id: manifest.task_id,
+        created_by_schedule: manifest.created_by_schedule.clone().unwrap_or_default(),
+        priority: work.map_or(manifest.priority, |work| work.priority),
+        run_after: work.map_or(manifest.run_after, |work| work.run_after).as_second(),
+        run_before: work.and_then(|work| work.run_before).unwrap_or(manifest.run_before).as_second(),
+        parameters: manifest.parameters.clone(),
+        phase: phase(state, work, lane, &journal),
+        reason,
+        attempt: work.map_or(0, |work| work.attempt),
+        max_attempts: ATTEMPTS_MAX,
+        created_at: created,
+        created_by: manifest.created_by.clone(),
+        started_at: work.and_then(|work| work.started),
+        finished_at: work.and_then(|work| work.finished),
+        task_name: names.get(&manifest.task_id).cloned().unwrap_or_default(),
+        task_version: journal.task_version,
+        step: journal.step,
+    }
+}
+
+/// A manifest as it would be shown if it were stored now.
+pub(super) fn imagined(manifest: &Manifest, now: Timestamp, names: &Names) -> ManifestForm {
+    let shown = form(manifest, now, None, None, names);
+    ManifestForm { state: WorkState::Pending, phase: Phase::Queued, reason: String::new(), ..shown }
+}
+
+fn phase(state: WorkState, work: Option<&WorkView>, lane: Option<&LaneView>, journal: &Journal) -> Phase {
+    match state {
+        WorkState::Pending if work.is_some_and(|work| work.started.is_some()) => Phase::Waiting,
+        WorkState::Pending => Phase::Queued,
+        WorkState::InProgress if journal.is_undoing() => Phase::Undoing,
+        WorkState::InProgress if is_asked_to_end(work, lane) => Phase::Cancelling,
+        WorkState::InProgress => Phase::Running,
+        WorkState::Completed
+        | WorkState::Failed
+        | WorkState::RetriesExceeded
+        | WorkState::TimedOut
+        | WorkState::Cancelled => Phase::Finished,
+    }
+}
+
+fn is_asked_to_end(work: Option<&WorkView>, lane: Option<&LaneView>) -> bool {
+    lane.is_some_and(|lane| lane.signals.cancel && lane.running == work.map(|work| work.id))
+}
+
+/// A code and a sentence for why it waits or how it ended.
+fn words(state: WorkState, work: Option<&WorkView>, journal: &Journal) -> (String, String) {
+    let Some(work) = work else { return ("Removed".to_owned(), String::new()) };
+    match state {
+        WorkState::InProgress => Default::default(),
+        WorkState::Pending => journal.waiting.as_ref().map_or_else(Default::default, |waiting| {
+            (waiting.code.as_str().to_owned(), waiting.message.clone())
+        }),
+        WorkState::Completed
+        | WorkState::Failed
+        | WorkState::RetriesExceeded
+        | WorkState::TimedOut
+        | WorkState::Cancelled => {
+            let result = work.result.as_ref();
+            let word =
+                |name: &str| result.and_then(|it| it.get(name)?.as_str()).unwrap_or_default().to_owned();
+            let plain = result.and_then(Value::as_str).unwrap_or_default();
+            let message = word("message");
+            (word("code"), if message.is_empty() { plain.to_owned() } else { message })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::work::WorkKind;
+    use serde_json::json;
+    use store::Signals;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn manifest() -> Manifest {
+        Manifest {
+            id: Uuid::from_u128(1),
+            cluster: Uuid::from_u128(2),
+            cluster_path: "/c".to_owned(),
+            task_id: Uuid::from_u128(3),
+            created_by_schedule: None,
+            priority: 4,
+            run_after: at(100),
+            run_before: at(200),
+            parameters: serde_json::Map::new(),
+            created_by: "somebody".to_owned(),
+        }
+    }
+
+    fn work(state: WorkState) -> WorkView {
+        WorkView {
+            id: Uuid::from_u128(1),
+            lane: Uuid::from_u128(2),
+            kind: WorkKind::Manifest,
+            state,
+            attempt: 2,
+            run_after: at(0),
+            due_at: at(0),
+            run_before: Some(at(200)),
+            priority: 4,
+            step: None,
+            checkpoint: None,
+            fence: 1,
+            created: at(50),
+            started: None,
+            finished: None,
+            result: None,
+            origin: None,
+            budgets: Vec::new(),
+        }
+    }
+
+    fn lane(cancel: bool) -> LaneView {
+        LaneView {
+            lane: Uuid::from_u128(2),
+            head_kind: None,
+            head_at: None,
+            parked_on: None,
+            owner: None,
+            lease_until: None,
+            fence: 1,
+            running: Some(Uuid::from_u128(1)),
+            signals: Signals { preempt: false, cancel },
+        }
+    }
+
+    #[test]
+    fn phase_reason_and_text_follow_from_work_lane_and_journal() {
+        let check = |work: WorkView, cancel: bool, phase: Phase, reason: &str, text: &str| {
+            let shown = form(&manifest(), at(50), Some(&work), Some(&lane(cancel)), &Names::new());
+            let expect = (phase, reason, text);
+            assert_eq!((shown.phase, shown.reason.as_str(), shown.status_text.as_str()), expect, "{work:?}");
+        };
+        check(work(WorkState::Pending), false, Phase::Queued, "", "");
+        let waiting = json!({"waiting": {"code": "Unreachable", "message": "no answer", "since": "2026-01-01T00:00:00Z"}});
+        let parked =
+            WorkView { started: Some(at(60)), checkpoint: Some(waiting), ..work(WorkState::Pending) };
+        check(parked, false, Phase::Waiting, "Unreachable", "no answer");
+        check(work(WorkState::InProgress), false, Phase::Running, "", "");
+        check(work(WorkState::InProgress), true, Phase::Cancelling, "", "");
+        let undo = json!({"undo": {"ending": "Cancelled"}});
+        check(
+            WorkView { checkpoint: Some(undo), ..work(WorkState::InProgress) },
+            true,
+            Phase::Undoing,
+            "",
+            "",
+        );
+        let result = json!({"code": "Boom", "message": "it broke"});
+        check(
+            WorkView { result: Some(result), ..work(WorkState::Failed) },
+            false,
+            Phase::Finished,
+            "Boom",
+            "it broke",
+        );
+        check(
+            WorkView { result: Some(json!("text")), ..work(WorkState::Cancelled) },
+            false,
+            Phase::Finished,
+            "",
+            "text",
+        );
+    }
+
+    #[test]
+    fn the_signal_of_another_work_in_the_lane_is_not_ours() {
+        let other = LaneView { running: Some(Uuid::from_u128(9)), ..lane(true) };
+        let shown =
+            form(&manifest(), at(50), Some(&work(WorkState::InProgress)), Some(&other), &Names::new());
+        assert_eq!(shown.phase, Phase::Running);
+    }
+
+    #[test]
+    fn an_expedited_manifest_shows_the_time_that_counts() {
+        let shown = form(&manifest(), at(50), Some(&work(WorkState::Pending)), None, &Names::new());
+        assert_eq!((shown.run_after, shown.run_before, shown.priority, shown.attempt), (0, 200, 4, 2));
+    }
+}

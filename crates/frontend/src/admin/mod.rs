@@ -1,0 +1,154 @@
+//! The Admin API: what operators and their tools ask. One file for each subject; the OpenAPI document is made from the
+//! same routes that answer.
+
+mod budgets;
+mod catalogue;
+mod clusters;
+mod create;
+mod events;
+mod forms;
+mod import;
+mod manifest_form;
+mod manifests;
+mod openapi;
+mod params;
+mod tasks;
+
+use std::sync::Arc;
+
+use api::clock::SharedClock;
+use axum::Router;
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use http::{HeaderValue, StatusCode, header};
+use kubelink::Allow;
+use store::{Store, StoreError};
+use tokio_util::sync::CancellationToken;
+use upkeep::task::Catalogue;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+pub use openapi::openapi;
+
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::server::Deps;
+use crate::wire::{Answer, Code, Refusal, ResourceId, Spelled};
+
+/// What the routes work with.
+#[derive(Debug, Clone)]
+pub(crate) struct Desk {
+    store: Store,
+    clock: SharedClock,
+    metrics: Metrics,
+    locations: Arc<[String]>,
+    allow: Allow,
+    shelf: catalogue::Shelf,
+    /// Cancelled when the door closes; event streams end then.
+    closing: CancellationToken,
+}
+
+impl Desk {
+    pub(crate) fn new(config: &Config, deps: &Deps, closing: CancellationToken) -> Desk {
+        Desk {
+            store: deps.store.clone(),
+            clock: deps.clock.clone(),
+            metrics: deps.metrics.clone(),
+            locations: config.locations.clone().into(),
+            allow: config.allow_kubeconfig.clone(),
+            shelf: catalogue::Shelf::default(),
+            closing,
+        }
+    }
+
+    /// All tasks that there are now.
+    async fn catalogue(&self) -> Result<Arc<Catalogue>, StoreError> {
+        self.shelf.catalogue(&self.store).await
+    }
+
+    /// The names of these tasks; one that is gone has none.
+    fn names(&self, catalogue: &Catalogue, tasks: impl Iterator<Item = Uuid>) -> manifest_form::Names {
+        let named = |id: Uuid| catalogue.get(id).map(|task| (id, task.name().to_owned()));
+        tasks.filter_map(named).collect()
+    }
+}
+
+/// Every route, with its description.
+fn routes() -> OpenApiRouter<Desk> {
+    let cluster = OpenApiRouter::new()
+        .routes(routes!(import::import, import::forget))
+        .routes(routes!(clusters::label))
+        .routes(routes!(clusters::selectors))
+        .routes(routes!(manifests::list, create::create))
+        .routes(routes!(manifests::show, manifests::delete))
+        .routes(routes!(manifests::history))
+        .routes(routes!(manifests::cancel))
+        .routes(routes!(manifests::expedite));
+    OpenApiRouter::new()
+        .nest(params::CLUSTER, cluster)
+        .routes(routes!(clusters::show))
+        .routes(routes!(clusters::show_admin))
+        .routes(routes!(clusters::list))
+        .routes(routes!(clusters::overview))
+        .routes(routes!(manifests::queued))
+        .routes(routes!(manifests::cancel_batch))
+        .routes(routes!(tasks::list))
+        .routes(routes!(tasks::show, tasks::put, tasks::delete))
+        .routes(routes!(budgets::list))
+        .routes(routes!(budgets::show, budgets::set))
+        .routes(routes!(budgets::show_scoped, budgets::set_scoped))
+        .routes(routes!(events::events))
+}
+
+/// What answers.
+pub(crate) fn router(desk: Desk) -> Router {
+    let (router, _) = routes().split_for_parts();
+    let document: Arc<str> = openapi::text().into();
+    router
+        .route("/openapi.json", get(move || describe(document.clone())))
+        .route("/healthz/ready", get(async || Answer::done()))
+        .route_layer(from_fn(remember_route))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(not_that_way)
+        .with_state(desk)
+}
+
+async fn describe(document: Arc<str>) -> Response {
+    let mut response = document.to_string().into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Tells the gate which route it was, for the metrics.
+async fn remember_route(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = next.run(request).await;
+    if let Some(route) = route {
+        response.extensions_mut().insert(route);
+    }
+    response
+}
+
+/// A path that no route has. One that looks like a cluster's is told which segment of it is wrong.
+async fn nothing_here(request: Request) -> Refusal {
+    let path = request.uri().path();
+    if path.contains("/resourcegroups/")
+        && path.contains("/providers/")
+        && let Some(Spelled(spelled)) = request.extensions().get()
+        && let Err(refusal) = ResourceId::within(spelled)
+    {
+        return refusal;
+    }
+    Refusal::not_found("There is nothing at this path.")
+}
+
+async fn not_that_way() -> Refusal {
+    Refusal::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        Code::MethodNotAllowed,
+        "This path does not know that method; the header Allow lists those it knows.",
+    )
+}

@@ -1,0 +1,203 @@
+//! Tasks: the catalogue, and those that teams write as data.
+
+use api::admin::{Page, TaskForm};
+use api::doc::{ScheduleState, Task};
+use api::work::WorkKind;
+use axum::extract::State;
+use http::StatusCode;
+use store::{Selection, StoreError, Versioned};
+use upkeep::task::{Catalogue, Definition, Format, TaskProblem};
+use uuid::Uuid;
+
+use super::Desk;
+use super::clusters::TURNS_MAX;
+use super::params::{IfMatch, Paging, Reason, Version};
+use crate::wire::{Answer, Ask, Code, LIMIT_DEFAULT, Media, PageAsk, Refusal, sentence};
+
+const NO_TASK: &str = "task not found";
+
+/// Lists all tasks, by name.
+#[utoipa::path(
+    get, path = "/admin/maintenancetasks", operation_id = "listTasks", tag = "tasks",
+    params(Version, Paging),
+    responses((status = 200, description = "A page of tasks.", body = Page<TaskForm>))
+)]
+pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let PageAsk { limit, from } = ask.page::<String>(LIMIT_DEFAULT)?;
+    let catalogue = desk.catalogue().await?;
+    let mut tasks = catalogue.list();
+    tasks.retain(|task| from.as_ref().is_none_or(|from| task.name() > from.as_str()));
+    let next = (tasks.len() > limit).then(|| tasks[limit - 1].name().to_owned());
+    Ok(ask.paged(tasks.into_iter().take(limit).map(Definition::form).collect(), next))
+}
+
+/// Shows one task.
+#[utoipa::path(
+    get, path = "/admin/maintenancetasks/{task}", operation_id = "getTask", tag = "tasks",
+    params(Version, ("task" = String, Path, description = "Its id or its name.")),
+    responses((status = 200, description = "The task.", body = TaskForm))
+)]
+pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let catalogue = desk.catalogue().await?;
+    let task = catalogue.find(ask.segment("task")).ok_or_else(|| Refusal::not_found(NO_TASK))?;
+    let answer = Answer::ok(&task.form());
+    // Built-in tasks have no version that anybody could change.
+    Ok(match stored(&desk, task.id()).await? {
+        Some(read) => answer.etag(read.etag),
+        None => answer,
+    })
+}
+
+async fn stored(desk: &Desk, id: Uuid) -> Result<Option<Versioned<Task>>, StoreError> {
+    desk.store.tasks().find(&format!("/maintenancetasks/{id}")).await
+}
+
+/// Stores a task that is written as data, or a new version of it.
+#[utoipa::path(
+    put, path = "/admin/maintenancetasks/{task}", operation_id = "putTask", tag = "tasks",
+    params(Version, Reason, IfMatch, ("task" = String, Path, description = "Its id.")),
+    request_body(content((TaskForm = "application/json"), (String = "application/yaml"))),
+    responses(
+        (status = 200, description = "It was there and is changed.", body = TaskForm),
+        (status = 201, description = "It is new.", body = TaskForm),
+        (status = 409, description = "Another task has its name."),
+    )
+)]
+pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let id = task_id(&ask)?;
+    let (media, body) = ask.text()?;
+    let format = match media {
+        Media::Json => Format::Json,
+        Media::Yaml => Format::Yaml,
+    };
+    let mut form = upkeep::task::read(body, format).map_err(refused)?;
+    if form.id.is_some_and(|given| given != id) {
+        return Err(Refusal::parameter("id", "The id in the body is not the one in the path."));
+    }
+    let by = ask.by(form.reason.take().as_deref())?;
+    form.id = Some(id);
+    let wanted = upkeep::task::check(&form).map_err(refused)?.with_id(id);
+    if let Some(other) = Catalogue::builtin().find(wanted.name()) {
+        let message = format!("A built-in task is called {}; choose another name.", other.name());
+        return Err(Refusal::parameter("name", message));
+    }
+    for _ in 0..TURNS_MAX {
+        let found = stored(&desk, id).await?;
+        ask.check_version(found.as_ref().map(|read| read.etag))?;
+        let written = match &found {
+            None => desk
+                .store
+                .tasks()
+                .create(&wanted.at_version(1).document(), &by)
+                .await
+                .map(|(_, etag)| (1, etag)),
+            Some(read) => {
+                let same = wanted.at_version(read.document.version).document();
+                if same == read.document {
+                    Ok((read.document.version, read.etag))
+                } else {
+                    let version = read.document.version.saturating_add(1);
+                    let document = wanted.at_version(version).document();
+                    desk.store.tasks().update(read, &document, &by).await.map(|etag| (version, etag))
+                }
+            }
+        };
+        match written {
+            Ok((version, etag)) => {
+                let shown = wanted.at_version(version).form();
+                return Ok(Answer::put(found.is_none(), &shown).etag(etag));
+            }
+            Err(StoreError::KeyTaken { .. }) => {
+                let message = format!("Another task is called {}; names are unique.", wanted.name());
+                return Err(Refusal::conflict(message).at("name"));
+            }
+            Err(StoreError::Changed { .. } | StoreError::Exists { .. }) if ask.has_precondition() => {
+                return Err(Refusal::stale());
+            }
+            Err(StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. }) => {}
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Err(Refusal::contended())
+}
+
+/// The id in the path, if it is one that may be changed.
+fn task_id(ask: &Ask) -> Result<Uuid, Refusal> {
+    let text = ask.segment("task");
+    let id = Uuid::try_parse(text).ok().filter(|id| text.len() == 36 && !id.is_nil());
+    let id = id.ok_or_else(|| Refusal::parameter("id", "A task is stored under a UUID that is not nil."))?;
+    if Catalogue::is_builtin(id) {
+        let message = "The task is built in and cannot be changed.";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::PropertyChangeNotAllowed, message).at("id"));
+    }
+    Ok(id)
+}
+
+fn refused(problem: TaskProblem) -> Refusal {
+    let message = sentence(&problem.message);
+    if problem.target.is_empty() {
+        Refusal::content(message)
+    } else {
+        Refusal::parameter(problem.target, message)
+    }
+}
+
+/// Deletes a task that was written as data.
+#[utoipa::path(
+    delete, path = "/admin/maintenancetasks/{task}", operation_id = "deleteTask", tag = "tasks",
+    params(Version, Reason, IfMatch, ("task" = String, Path, description = "Its id.")),
+    responses(
+        (status = 200, description = "It is gone.", body = Object),
+        (status = 409, description = "An enabled schedule or an unfinished manifest uses it."),
+    )
+)]
+pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let by = ask.by(None)?;
+    let id = match Uuid::try_parse(ask.segment("task")) {
+        Ok(_) => task_id(&ask)?,
+        Err(_) => return Err(Refusal::not_found(NO_TASK)),
+    };
+    for _ in 0..TURNS_MAX {
+        let read = stored(&desk, id).await?.ok_or_else(|| Refusal::not_found(NO_TASK))?;
+        ask.check_version(Some(read.etag))?;
+        if let Some(user) = user_of(&desk, id).await? {
+            return Err(Refusal::conflict(format!("The task is in use: {user}.")));
+        }
+        match desk.store.tasks().delete(&read, &by).await {
+            Ok(()) => return Ok(Answer::done()),
+            Err(StoreError::Gone { .. }) => return Err(Refusal::not_found(NO_TASK)),
+            Err(StoreError::Changed { .. }) if ask.has_precondition() => return Err(Refusal::stale()),
+            Err(StoreError::Changed { .. }) => {}
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Err(Refusal::contended())
+}
+
+/// Who needs a task: an enabled schedule, or a manifest that has not ended.
+async fn user_of(desk: &Desk, id: Uuid) -> Result<Option<String>, StoreError> {
+    let mut from = None;
+    loop {
+        let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
+        let page = desk.store.schedules().list(selection).await?;
+        let mut schedules = page.items.iter().map(|read| &read.document);
+        if let Some(user) = schedules.find(|it| it.task_id == id && it.state == ScheduleState::Enabled) {
+            return Ok(Some(format!("schedule {} is enabled", user.id)));
+        }
+        match page.next {
+            Some(next) => from = Some(next),
+            None => break,
+        }
+    }
+    let (key, mut after) = (format!("task/{id}"), None);
+    loop {
+        let block = desk.store.live(WorkKind::Manifest, after, store::PAGE_MAX).await?;
+        if let Some(work) = block.iter().find(|work| work.budgets.contains(&key)) {
+            return Ok(Some(format!("manifest {} is {}", work.id, work.state)));
+        }
+        if block.len() < store::PAGE_MAX {
+            return Ok(None);
+        }
+        after = block.last().map(|work| work.id);
+    }
+}

@@ -1,0 +1,122 @@
+//! Client certificates: signed by the configured authority, made for clients, within their time, and on the list.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use sha2::{Digest as _, Sha256};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
+
+use super::{Role, Stranger};
+use crate::config::{ClientRule, Config};
+use crate::tls;
+
+/// The rules for client certificates.
+#[derive(Debug)]
+pub(crate) struct Certificates {
+    verifier: Arc<dyn ClientCertVerifier>,
+    operators: Vec<ClientRule>,
+    readers: Vec<ClientRule>,
+}
+
+/// The holder of a certificate that is accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holder {
+    name: String,
+    pub(crate) role: Role,
+    not_before: Timestamp,
+    not_after: Timestamp,
+}
+
+impl Holder {
+    /// The name, if the certificate is valid at that time: a connection may outlive it.
+    pub(crate) fn name_at(&self, now: Timestamp) -> Result<String, Stranger> {
+        if now < self.not_before || now > self.not_after {
+            return Err(Stranger::because(format!("the certificate of {} is not valid now", self.name)));
+        }
+        Ok(self.name.clone())
+    }
+}
+
+impl Certificates {
+    /// Reads the authority; none when the configuration names none.
+    pub(crate) fn open(config: &Config) -> Result<Option<Certificates>, tls::TlsError> {
+        let Some(path) = &config.client_ca else { return Ok(None) };
+        Ok(Some(Certificates {
+            verifier: verifier(path)?,
+            operators: config.operators.clone(),
+            readers: config.readers.clone(),
+        }))
+    }
+
+    /// What signs the clients' certificates, for the handshake.
+    pub(crate) fn verifier(&self) -> &Arc<dyn ClientCertVerifier> {
+        &self.verifier
+    }
+
+    /// Whose certificate it is.
+    pub(crate) fn holder(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Holder, Stranger> {
+        let Some((leaf, between)) = chain.split_first() else {
+            return Err(Stranger::because("the client showed no certificate"));
+        };
+        let since = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
+        self.verifier
+            .verify_client_cert(leaf, between, UnixTime::since_unix_epoch(since))
+            .map_err(|error| Stranger::because(format!("the certificate is not accepted: {error}")))?;
+        let (_, parsed) = X509Certificate::from_der(leaf)
+            .map_err(|_| Stranger::because("the certificate cannot be read"))?;
+        let name = common_name(&parsed).unwrap_or_default();
+        // The verifier lets a certificate without this extension pass; we do not.
+        let is_for_clients = parsed
+            .extended_key_usage()
+            .ok()
+            .flatten()
+            .is_some_and(|usage| usage.value.client_auth || usage.value.any);
+        if !is_for_clients {
+            return Err(Stranger::because(format!("the certificate of {name:?} is not one for clients")));
+        }
+        let digest: [u8; 32] = Sha256::digest(leaf).into();
+        let names = |rule: &ClientRule| match rule {
+            ClientRule::Name(wanted) => *wanted == name,
+            ClientRule::Fingerprint(wanted) => *wanted == digest,
+        };
+        let role = if self.operators.iter().any(names) {
+            Role::Operator
+        } else if self.readers.iter().any(names) {
+            Role::Reader
+        } else {
+            return Err(Stranger::because(format!("the certificate of {name:?} is on no list")));
+        };
+        let moment = |at: x509_parser::time::ASN1Time| Timestamp::from_second(at.timestamp());
+        let (Ok(not_before), Ok(not_after)) =
+            (moment(parsed.validity().not_before), moment(parsed.validity().not_after))
+        else {
+            return Err(Stranger::because("the certificate's times cannot be read"));
+        };
+        let name = if name.is_empty() { ClientRule::Fingerprint(digest).to_string() } else { name };
+        Ok(Holder { name, role, not_before, not_after })
+    }
+}
+
+fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {
+    let mut names = certificate.subject().iter_common_name();
+    let first = names.next()?.as_str().ok()?.to_owned();
+    // Of two names nobody knows which was meant.
+    names.next().is_none().then_some(first)
+}
+
+fn verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, tls::TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in tls::certificates(path)? {
+        roots.add(certificate).map_err(|error| tls::TlsError::unusable(path, error))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), tls::provider())
+        .build()
+        .map_err(|error| tls::TlsError::unusable(path, error))
+}

@@ -1,0 +1,288 @@
+//! What an operator can set of the HTTP API. Every field is documented here and checked by [`Config::problems`], in
+//! sentences.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use kubelink::Allow;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+/// The settings of the HTTP API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Address and port of the API. Port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// The server's certificate and those between it and its root, in PEM. `shipshape up` makes one when unset.
+    pub certificate: Option<PathBuf>,
+    /// The private key of that certificate, in PEM.
+    pub key: Option<PathBuf>,
+    /// The certificates (PEM) that client certificates are checked against; the system's are never used.
+    pub client_ca: Option<PathBuf>,
+    /// Client certificates that may read and write: `name:COMMON-NAME`, or `sha256:FINGERPRINT` of one certificate.
+    pub operators: Vec<ClientRule>,
+    /// Client certificates that may only read, in the same form.
+    pub readers: Vec<ClientRule>,
+    /// Bearer tokens.
+    pub oidc: Oidc,
+    /// The subscription under which imported clusters are filed.
+    pub imported_subscription: Uuid,
+    /// The places where clusters may be; the first is meant when none is named.
+    pub locations: Vec<String>,
+    /// What imported kubeconfigs may do besides carrying their data inline: `exec`, `auth-provider`, `token-file`,
+    /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default.
+    pub allow_kubeconfig: Allow,
+    /// Lets everybody on this machine in, without any check; only on the loopback interface. Without a certificate it
+    /// speaks plain HTTP.
+    pub insecure: bool,
+}
+
+/// Bearer tokens: JWTs of an OpenID Connect issuer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Oidc {
+    /// The issuer's URL, as its tokens spell it. Unset: no tokens are accepted.
+    pub issuer: Option<String>,
+    /// The audience that tokens must be for.
+    pub audience: Option<String>,
+    /// The claim that names the caller in logs, histories and the audit log.
+    pub actor_claim: String,
+    /// The claim that lists the caller's groups or roles.
+    pub roles_claim: String,
+    /// Values of that claim that may read and write.
+    pub operators: Vec<String>,
+    /// Values of that claim that may only read.
+    pub readers: Vec<String>,
+    /// Certificates (PEM) that the issuer's server is checked against, instead of the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8443)),
+            certificate: None,
+            key: None,
+            client_ca: None,
+            operators: Vec::new(),
+            readers: Vec::new(),
+            oidc: Oidc::default(),
+            imported_subscription: Uuid::nil(),
+            locations: vec!["local".to_owned()],
+            allow_kubeconfig: Allow::nothing(),
+            insecure: false,
+        }
+    }
+}
+
+impl Default for Oidc {
+    fn default() -> Oidc {
+        Oidc {
+            issuer: None,
+            audience: None,
+            actor_claim: "sub".to_owned(),
+            roles_claim: "groups".to_owned(),
+            operators: Vec::new(),
+            readers: Vec::new(),
+            ca_file: None,
+        }
+    }
+}
+
+impl Config {
+    /// Everything that does not go together, each in a sentence that names the setting; empty when all is well.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut say = |wrong: bool, sentence: &str| {
+            if wrong {
+                problems.push(sentence.to_owned());
+            }
+        };
+        let names_clients = !self.operators.is_empty() || !self.readers.is_empty();
+        say(
+            self.insecure && !self.listen.ip().is_loopback(),
+            "frontend.insecure lets everybody in, so frontend.listen must be a loopback address such as 127.0.0.1:8443",
+        );
+        say(
+            !self.insecure && (self.certificate.is_none() || self.key.is_none()),
+            "frontend.certificate and frontend.key must name the server's certificate and its private key",
+        );
+        say(
+            self.insecure && self.certificate.is_some() != self.key.is_some(),
+            "frontend.certificate and frontend.key belong together; set both or neither",
+        );
+        say(
+            self.client_ca.is_some() && !names_clients,
+            "frontend.client_ca is set, but frontend.operators and frontend.readers name no client certificate",
+        );
+        say(
+            names_clients && self.client_ca.is_none(),
+            "frontend.operators and frontend.readers name client certificates, but frontend.client_ca does not say what they are checked against",
+        );
+        say(
+            !self.insecure && self.client_ca.is_none() && self.oidc.issuer.is_none(),
+            "neither frontend.client_ca nor frontend.oidc.issuer is set, so nobody could come in",
+        );
+        say(self.locations.is_empty(), "frontend.locations must name at least one place");
+        let is_word = |text: &String| {
+            (1..=63).contains(&text.len())
+                && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        };
+        say(
+            !self.locations.iter().all(is_word),
+            "frontend.locations must be words of small letters, digits and hyphens, at most 63 long",
+        );
+        problems.extend(self.oidc.problems());
+        problems
+    }
+}
+
+impl Oidc {
+    fn problems(&self) -> Vec<String> {
+        let Some(issuer) = &self.issuer else { return Vec::new() };
+        let mut problems = Vec::new();
+        if !crate::auth::is_protected(issuer) {
+            problems.push(
+                "frontend.oidc.issuer must be an https:// URL (http:// only on the loopback interface)"
+                    .to_owned(),
+            );
+        }
+        if self.audience.as_ref().is_none_or(String::is_empty) {
+            problems.push("frontend.oidc.audience must say whom tokens are for".to_owned());
+        }
+        if self.operators.is_empty() && self.readers.is_empty() {
+            problems.push(
+                "frontend.oidc.operators and frontend.oidc.readers name no group or role, so no token would be accepted"
+                    .to_owned(),
+            );
+        }
+        problems
+    }
+}
+
+/// Which client certificates are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientRule {
+    /// Those whose subject has this common name.
+    Name(String),
+    /// The one whose DER has this SHA-256 digest.
+    Fingerprint([u8; 32]),
+}
+
+impl FromStr for ClientRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ClientRule, String> {
+        match text.split_once(':') {
+            Some(("name", name)) if !name.is_empty() => Ok(ClientRule::Name(name.to_owned())),
+            Some(("sha256", digest)) => {
+                let hex: Vec<u8> = digest.bytes().filter(|byte| *byte != b':').collect();
+                let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+                let bytes: Option<Vec<u8>> = hex.chunks(2).map(byte).collect();
+                let bytes = bytes.filter(|_| hex.iter().all(u8::is_ascii_hexdigit));
+                bytes
+                    .and_then(|bytes| bytes.try_into().ok())
+                    .map(ClientRule::Fingerprint)
+                    .ok_or_else(|| "expected 64 hexadecimal digits after sha256:".to_owned())
+            }
+            _ => Err("expected name:COMMON-NAME or sha256:FINGERPRINT".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for ClientRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientRule::Name(name) => write!(f, "name:{name}"),
+            ClientRule::Fingerprint(digest) => {
+                f.write_str("sha256:")?;
+                digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+impl Serialize for ClientRule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ClientRule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ClientRule, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guarded() -> Config {
+        Config {
+            certificate: Some("server.crt".into()),
+            key: Some("server.key".into()),
+            client_ca: Some("ca.crt".into()),
+            operators: vec![ClientRule::Name("operator".to_owned())],
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn each_setting_that_does_not_fit_gets_its_own_sentence() {
+        assert_eq!(guarded().problems(), Vec::<String>::new());
+        let check = |config: Config, expect: &[&str]| {
+            let problems = config.problems();
+            assert_eq!(problems.len(), expect.len(), "{problems:?}");
+            for (problem, word) in problems.iter().zip(expect) {
+                assert!(problem.contains(word), "{problem:?} should name {word:?}");
+            }
+        };
+        check(Config::default(), &["frontend.certificate", "nobody could come in"]);
+        check(Config { insecure: true, ..Config::default() }, &[]);
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 8443));
+        check(Config { insecure: true, listen: everywhere, ..Config::default() }, &["loopback"]);
+        check(Config { operators: Vec::new(), ..guarded() }, &["name no client certificate"]);
+        check(Config { client_ca: None, ..guarded() }, &["client_ca", "nobody could come in"]);
+        check(Config { locations: Vec::new(), ..guarded() }, &["at least one place"]);
+        check(Config { locations: vec!["West Europe".to_owned()], ..guarded() }, &["small letters"]);
+        let issuer = |issuer: &str| Oidc {
+            issuer: Some(issuer.to_owned()),
+            audience: Some("shipshape".to_owned()),
+            operators: vec!["fleet".to_owned()],
+            ..Oidc::default()
+        };
+        check(Config { oidc: issuer("https://id.example"), ..guarded() }, &[]);
+        check(Config { oidc: issuer("http://127.0.0.1:9000"), ..guarded() }, &[]);
+        check(Config { oidc: issuer("http://id.example"), ..guarded() }, &["https://"]);
+        let aimless = Oidc { issuer: Some("https://id.example".to_owned()), ..Oidc::default() };
+        check(Config { oidc: aimless, ..guarded() }, &["audience", "no group or role"]);
+    }
+
+    #[test]
+    fn a_client_rule_is_read_back_as_written() {
+        let digest = "ab".repeat(32);
+        for text in ["name:operator", &format!("sha256:{digest}")] {
+            assert_eq!(text.parse::<ClientRule>().unwrap().to_string(), text);
+        }
+        let spaced: Vec<_> = (0..32).map(|_| "AB").collect();
+        let spelled = format!("sha256:{}", spaced.join(":")).parse::<ClientRule>().unwrap();
+        assert_eq!(spelled.to_string(), format!("sha256:{digest}"));
+        for nonsense in
+            ["", "operator", "name:", "sha256:ab", "sha256:é", &format!("sha256:+{}", &digest[1..])]
+        {
+            assert!(nonsense.parse::<ClientRule>().is_err(), "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_setting_is_refused() {
+        assert!(serde_json::from_str::<Config>(r#"{"listne": "127.0.0.1:1"}"#).is_err());
+        let set: Config =
+            serde_json::from_str(r#"{"operators": ["name:a"], "allow_kubeconfig": ["exec"]}"#).unwrap();
+        assert_eq!(set.operators, [ClientRule::Name("a".to_owned())]);
+    }
+}

@@ -1,0 +1,216 @@
+//! What every request passes, in this order: its path is cleaned and put in lower case, it gets its ids, its sender is
+//! identified, its api-version is looked at; then it is routed, and whatever panics is answered as an error.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use api::clock::SharedClock;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+use uuid::Uuid;
+
+use crate::auth::{Doorman, Identity, Proof};
+use crate::metrics::Metrics;
+use crate::wire::{Code, Ids, Query, Refusal, Scheme, Spelled, clean};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
+const CORRELATION_ID: HeaderName = HeaderName::from_static("x-ms-correlation-request-id");
+const CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
+const RETURN_CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-return-client-request-id");
+
+/// Read by everybody: it tells what the sources tell.
+const OPEN_PATHS: [&str; 2] = ["/openapi.json", "/healthz/ready"];
+
+/// Who stands behind a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: String,
+    pub(crate) scheme: Scheme,
+    pub(crate) proof: Proof,
+}
+
+/// The way in.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) router: Router,
+    pub(crate) doorman: Doorman,
+    pub(crate) clock: SharedClock,
+    pub(crate) metrics: Metrics,
+}
+
+impl Gate {
+    /// Answers one request.
+    pub(crate) async fn pass(self: Arc<Self>, peer: Peer, request: Request<Body>) -> Response {
+        let begun = Instant::now();
+        let (mut parts, body) = request.into_parts();
+        let ids = ids(&parts.headers);
+        let spelled = clean(parts.uri.path());
+        let method = parts.method.clone();
+        let headers = echo(&parts.headers, ids);
+        parts.uri = lower(&parts.uri, &spelled);
+        parts.extensions.insert(ids);
+        parts.extensions.insert(peer.scheme);
+        parts.extensions.insert(Spelled(spelled.as_str().into()));
+        let request = Request::from_parts(parts, body);
+        let routed = AssertUnwindSafe(self.admit(&peer, request)).catch_unwind().await;
+        let (actor, mut response) = routed.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+            ("?".to_owned(), Refusal::internal(format!("a handler panicked: {text}")).into_response())
+        });
+        response.headers_mut().extend(headers);
+        let status = response.status().as_u16();
+        let route = response.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+        self.metrics.answered(&method, &route, status, begun.elapsed());
+        tracing::info!(
+            request.id = %ids.request,
+            correlation.id = %ids.correlation,
+            http.method = %method,
+            http.path = spelled,
+            http.status = status,
+            actor,
+            peer = peer.address,
+            duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "{method} {spelled} was answered {status}"
+        );
+        response
+    }
+
+    /// Identifies the sender and hands the request on; who it was, and the answer.
+    async fn admit(&self, peer: &Peer, mut request: Request<Body>) -> (String, Response) {
+        let path = request.uri().path().to_owned();
+        let is_open =
+            OPEN_PATHS.contains(&path.as_str()) && matches!(*request.method(), Method::GET | Method::HEAD);
+        let identity = if is_open {
+            Identity { actor: "anybody".to_owned(), role: crate::auth::Role::Reader }
+        } else {
+            match self.doorman.identify(&peer.proof, request.headers(), self.clock.now()).await {
+                Ok(identity) => identity,
+                Err(stranger) => {
+                    self.metrics.refused();
+                    tracing::info!(peer = peer.address, "A request was refused: {}", stranger.0);
+                    let refusal = Refusal::new(StatusCode::FORBIDDEN, Code::Forbidden, "Forbidden.");
+                    return ("a stranger".to_owned(), refusal.into_response());
+                }
+            }
+        };
+        let actor = identity.actor.clone();
+        if !identity.role.allows(request.method()) {
+            let message = "Forbidden: this identity may only read.";
+            return (actor, Refusal::new(StatusCode::FORBIDDEN, Code::Forbidden, message).into_response());
+        }
+        if let Err(refusal) = check_api_version(&path, request.uri().query()) {
+            return (actor, refusal.into_response());
+        }
+        request.extensions_mut().insert(identity);
+        let response = match self.router.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        (actor, response)
+    }
+}
+
+/// The request's own id and the caller's correlation id. One that is no uuid names nothing.
+fn ids(headers: &HeaderMap) -> Ids {
+    let request = Uuid::now_v7();
+    let given = headers.get(&CORRELATION_ID).and_then(|value| value.to_str().ok());
+    let correlation = given.and_then(|text| Uuid::try_parse(text).ok()).filter(|id| !id.is_nil());
+    Ids { request, correlation: correlation.unwrap_or(request) }
+}
+
+/// The headers that every answer carries.
+fn echo(headers: &HeaderMap, ids: Ids) -> HeaderMap {
+    let mut echoed = HeaderMap::new();
+    for (name, id) in [(REQUEST_ID, ids.request), (CORRELATION_ID, ids.correlation)] {
+        if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
+            echoed.insert(name, value);
+        }
+    }
+    let wanted = headers.get(&RETURN_CLIENT_ID).and_then(|value| value.to_str().ok());
+    if wanted.is_some_and(|text| text.eq_ignore_ascii_case("true"))
+        && let Some(id) = headers.get(&CLIENT_ID).filter(|id| id.len() <= 100)
+    {
+        echoed.insert(CLIENT_ID, id.clone());
+    }
+    echoed
+}
+
+/// The URI by which a request is routed.
+fn lower(uri: &Uri, spelled: &str) -> Uri {
+    let path = spelled.to_ascii_lowercase();
+    let text = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = text.parse().ok();
+    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
+}
+
+/// `api-version=admin` is required on the maintenance routes and optional elsewhere; another value is always wrong.
+fn check_api_version(path: &str, query: Option<&str>) -> Result<(), Refusal> {
+    if path != "/admin" && !path.starts_with("/admin/") {
+        return Ok(());
+    }
+    let query = Query::parse(query)?;
+    let mut given = query.all("api-version").peekable();
+    let is_needed =
+        path.ends_with("/selectors") || path.split('/').any(|segment| segment.starts_with("maintenance"));
+    let is_right = given.peek().is_some() || !is_needed;
+    if is_right && given.all(|version| version == "admin") {
+        return Ok(());
+    }
+    let message = if is_needed {
+        "This route needs api-version=admin."
+    } else {
+        "The api-version must be admin, or absent."
+    };
+    let refusal = Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidApiVersionParameter, message);
+    Err(refusal.at("api-version"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_version_is_needed_on_the_maintenance_routes_and_never_wrong() {
+        let check = |path: &str, query: &str, expect: bool| {
+            assert_eq!(check_api_version(path, Some(query)).is_ok(), expect, "{path}?{query}");
+        };
+        check("/admin/maintenanceschedules", "api-version=admin", true);
+        check("/admin/maintenanceschedules", "", false);
+        check("/admin/maintenanceschedules", "api-version=2025-07-25", false);
+        check("/admin/maintenanceschedules", "api-version=admin&api-version=x", false);
+        check("/admin/subscriptions/s/x/maintenancemanifests/i/cancel", "", false);
+        check("/admin/subscriptions/s/x/selectors", "", false);
+        check("/admin/clusters", "", true);
+        check("/admin/clusters", "api-version=admin", true);
+        check("/admin/clusters", "api-version=2025-07-25", false);
+        check("/subscriptions/s", "api-version=2025-07-25", true);
+    }
+
+    #[test]
+    fn a_path_is_routed_in_lower_case_with_its_query_untouched() {
+        let uri: Uri = "/Admin/Clusters?Name=A".parse().unwrap();
+        assert_eq!(lower(&uri, "/Admin/Clusters").to_string(), "/admin/clusters?Name=A");
+    }
+
+    #[test]
+    fn only_a_correlation_id_that_is_a_uuid_is_taken() {
+        let mut headers = HeaderMap::new();
+        headers.insert(&CORRELATION_ID, HeaderValue::from_static("no uuid"));
+        let made = ids(&headers);
+        assert_eq!(made.correlation, made.request);
+        let given = "0192d0e0-0000-7000-8000-000000000001";
+        headers.insert(&CORRELATION_ID, HeaderValue::from_static(given));
+        assert_eq!(ids(&headers).correlation.to_string(), given);
+    }
+}

@@ -1,0 +1,236 @@
+//! The door: a listener that speaks TLS, HTTP/1.1 and HTTP/2, with bounds on everything a stranger can make it hold.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::clock::SharedClock;
+use axum::body::Body;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use store::Store;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin;
+use crate::auth::{Certificates, Doorman, Tokens};
+use crate::config::Config;
+use crate::gate::{Gate, Peer};
+use crate::metrics::Metrics;
+use crate::tls::{self, TlsError};
+use crate::wire::Scheme;
+
+/// More wait in the system's queue.
+const CONNECTIONS_MAX: usize = 1024;
+
+/// A client that has not shaken hands by then never will.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long a request's head may take, and how long a connection may stand idle between two.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Requests that share one HTTP/2 connection.
+const STREAMS_MAX: u32 = 100;
+
+/// A longer head is refused.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// How long answers under way may still take when the door closes.
+const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long to wait when the system has no connection to give, such as when files run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the HTTP API works with.
+#[derive(Debug, Clone)]
+pub struct Deps {
+    /// Where documents are.
+    pub store: Store,
+    /// The clock of the machine, or of a test.
+    pub clock: SharedClock,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// Why the door cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The settings do not go together.
+    #[error("{}", .0.join("; "))]
+    Config(Vec<String>),
+    /// A certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The address cannot be had.
+    #[error("frontend.listen {listen}: {why}")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// Why not, and what to do.
+        why: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The HTTP API, bound but not yet answering.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    acceptor: Option<TlsAcceptor>,
+    gate: Arc<Gate>,
+    closing: CancellationToken,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Checks the settings, reads certificates and takes the address.
+    pub async fn bind(config: Config, deps: Deps) -> Result<Server, ServerError> {
+        let problems = config.problems();
+        if !problems.is_empty() {
+            return Err(ServerError::Config(problems));
+        }
+        let certificates = Certificates::open(&config)?;
+        let acceptor = match (&config.certificate, &config.key) {
+            (Some(certificate), Some(key)) => {
+                let clients = certificates.as_ref().map(Certificates::verifier);
+                Some(TlsAcceptor::from(Arc::new(tls::server(certificate, key, clients)?)))
+            }
+            _ => None,
+        };
+        let doorman = if config.insecure {
+            Doorman::Open
+        } else {
+            Doorman::Guarded { certificates, tokens: Tokens::open(&config.oidc)?.map(Box::new) }
+        };
+        let listen = config.listen;
+        let refused = |source: io::Error| ServerError::Listen { listen, why: reason(&source), source };
+        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let closing = CancellationToken::new();
+        let desk = admin::Desk::new(&config, &deps, closing.clone());
+        let gate = Gate { router: admin::router(desk), doorman, clock: deps.clock, metrics: deps.metrics };
+        Ok(Server { listener, address, acceptor, gate: Arc::new(gate), closing })
+    }
+
+    /// The base URL at which a client on this machine reaches the API.
+    pub fn url(&self) -> String {
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            // "All addresses" is for listening; a client needs one of them.
+            let loopback: (IpAddr, IpAddr) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+            address.set_ip(if address.is_ipv4() { loopback.0 } else { loopback.1 });
+        }
+        let scheme = if self.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
+        format!("{}://{address}", scheme.as_str())
+    }
+
+    /// Answers until `shutdown`; then lets answers under way come to their end and closes event streams.
+    pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServerError> {
+        let mut connections = JoinSet::new();
+        loop {
+            self.gate.metrics.connections(connections.len());
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                Some(_) = connections.join_next() => {}
+                accepted = self.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+                    Ok((stream, address)) => {
+                        let gate = self.gate.clone();
+                        connections.spawn(connection(stream, address, self.acceptor.clone(), gate, self.closing.clone()));
+                    }
+                    Err(error) => {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "The API could not accept a connection: {error}");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+            }
+        }
+        drop(self.listener);
+        self.closing.cancel();
+        let closed = async { while connections.join_next().await.is_some() {} };
+        // Whatever is left after that is a client that does not read; dropping the set ends it.
+        let _ = tokio::time::timeout(CLOSING_TIME_MAX, closed).await;
+        self.gate.metrics.connections(0);
+        Ok(())
+    }
+}
+
+fn reason(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "the port is in use by another process; choose another",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another",
+        io::ErrorKind::PermissionDenied => "this user may not open that port; choose another",
+        _ => "the address cannot be had",
+    }
+}
+
+/// Serves one connection. Whatever goes wrong in it ends it and nothing else.
+async fn connection(
+    stream: TcpStream,
+    address: SocketAddr,
+    acceptor: Option<TlsAcceptor>,
+    gate: Arc<Gate>,
+    closing: CancellationToken,
+) {
+    let _ = stream.set_nodelay(true);
+    let peer = Peer { address: address.to_string(), scheme: Scheme::Http, proof: Default::default() };
+    let Some(acceptor) = acceptor else { return exchange(TokioIo::new(stream), peer, gate, closing).await };
+    let shaken = tokio::time::timeout(HANDSHAKE_TIME_MAX, acceptor.accept(stream));
+    let stream = match closing.run_until_cancelled(shaken).await {
+        Some(Ok(Ok(stream))) => stream,
+        Some(Ok(Err(error))) => {
+            tracing::debug!(error = &error as &dyn std::error::Error, "A TLS handshake failed: {error}");
+            return;
+        }
+        Some(Err(_)) | None => return,
+    };
+    let proof = gate.doorman.examine(stream.get_ref().1.peer_certificates(), gate.clock.now());
+    let peer = Peer { scheme: Scheme::Https, proof, ..peer };
+    exchange(TokioIo::new(stream), peer, gate, closing).await;
+}
+
+/// Requests and answers on one connection, until its client leaves or the door closes.
+async fn exchange<I>(io: I, peer: Peer, gate: Arc<Gate>, closing: CancellationToken)
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let (gate, peer) = (gate.clone(), peer.clone());
+        async move { Ok::<_, std::convert::Infallible>(gate.pass(peer, request.map(Body::new)).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEAD_BYTES_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HEADER_TIME_MAX)
+        .keep_alive_timeout(HANDSHAKE_TIME_MAX)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error = &*error, "A connection ended early");
+    }
+}

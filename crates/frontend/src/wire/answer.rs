@@ -1,0 +1,76 @@
+//! Answers: JSON with an indent of four spaces and a newline at the end, as the reference writes it.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::ser::{PrettyFormatter, Serializer};
+use store::Etag;
+
+use super::Refusal;
+
+/// What a request is answered with.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+    etag: Option<Etag>,
+}
+
+impl Answer {
+    /// JSON with that status.
+    pub(crate) fn of(status: StatusCode, body: &impl Serialize) -> Answer {
+        let mut text = Vec::with_capacity(256);
+        let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"    "));
+        // What we answer has text keys and no numbers that JSON does not have, and a vector takes all bytes.
+        if let Err(error) = body.serialize(&mut serializer) {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "An answer could not be written as JSON"
+            );
+            return Answer { status: StatusCode::INTERNAL_SERVER_ERROR, body: b"{}\n".to_vec(), etag: None };
+        }
+        text.push(b'\n');
+        Answer { status, body: text, etag: None }
+    }
+
+    /// 200.
+    pub(crate) fn ok(body: &impl Serialize) -> Answer {
+        Answer::of(StatusCode::OK, body)
+    }
+
+    /// 201 for what is new, 200 for what was there.
+    pub(crate) fn put(is_new: bool, body: &impl Serialize) -> Answer {
+        Answer::of(if is_new { StatusCode::CREATED } else { StatusCode::OK }, body)
+    }
+
+    /// 200 and an empty object: done, and nothing to show for it.
+    pub(crate) fn done() -> Answer {
+        Answer::ok(&serde_json::Map::new())
+    }
+
+    /// 200 with JSON on one line.
+    pub(crate) fn compact(body: &impl Serialize) -> Result<Answer, Refusal> {
+        let mut text = serde_json::to_vec(body).map_err(Refusal::internal)?;
+        text.push(b'\n');
+        Ok(Answer { status: StatusCode::OK, body: text, etag: None })
+    }
+
+    /// The same, with the version of what is shown.
+    pub(crate) fn etag(self, etag: Etag) -> Answer {
+        Answer { etag: Some(etag), ..self }
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.body));
+        *response.status_mut() = self.status;
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        if let Some(etag) = self.etag.and_then(|etag| HeaderValue::from_str(&etag.to_string()).ok()) {
+            response.headers_mut().insert(header::ETAG, etag);
+        }
+        response
+    }
+}

@@ -1,0 +1,179 @@
+//! A request, read: who asks, for what, with which ids, preconditions and body.
+
+use axum::body::Body;
+use axum::extract::{FromRequest, RawPathParams, Request};
+use http::request::Parts;
+use http::{HeaderMap, Method, header};
+use serde::de::DeserializeOwned;
+use store::{By, Etag};
+use uuid::Uuid;
+
+use super::body::{self, Media};
+use super::{Query, Refusal, ResourceId, Spelled};
+use crate::auth::Identity;
+
+/// A reason is a sentence or two.
+const REASON_BYTES_MAX: usize = 2000;
+
+/// The ids that a request is known by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ids {
+    /// Ours, fresh for every request.
+    pub(crate) request: Uuid,
+    /// The caller's, by which requests that belong together are found; ours when it gave none.
+    pub(crate) correlation: Uuid,
+}
+
+/// How the request came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+/// A request, read.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    parts: Parts,
+    params: Vec<(String, String)>,
+    /// The query.
+    pub(crate) query: Query,
+    identity: Identity,
+    ids: Ids,
+    scheme: Scheme,
+    spelled: Spelled,
+    body: bytes::Bytes,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Ask {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Ask, Refusal> {
+        let (mut parts, body) = request.into_parts();
+        let params = axum::RequestPartsExt::extract_with_state::<RawPathParams, S>(&mut parts, state).await;
+        let params =
+            params.map_err(|_| Refusal::parameter("", "The path is not UTF-8 under its escapes."))?;
+        let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let query = Query::parse(parts.uri.query())?;
+        let missing = || Refusal::internal("a request came to a route without passing the gate");
+        let identity = parts.extensions.get::<Identity>().cloned().ok_or_else(missing)?;
+        let ids = *parts.extensions.get::<Ids>().ok_or_else(missing)?;
+        let scheme = *parts.extensions.get::<Scheme>().ok_or_else(missing)?;
+        let spelled = parts.extensions.get::<Spelled>().cloned().ok_or_else(missing)?;
+        let has_body = matches!(parts.method, Method::PUT | Method::POST | Method::PATCH);
+        let body = if has_body { read(&parts, body).await? } else { bytes::Bytes::new() };
+        Ok(Ask { parts, params, query, identity, ids, scheme, spelled, body })
+    }
+}
+
+async fn read(parts: &Parts, body: Body) -> Result<bytes::Bytes, Refusal> {
+    body::read(&parts.headers, body).await
+}
+
+impl Ask {
+    /// The headers.
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// A segment of the path that the route names.
+    pub(crate) fn segment(&self, name: &str) -> &str {
+        self.params.iter().find(|(found, _)| found == name).map_or("", |(_, value)| value)
+    }
+
+    /// A segment that is a uuid; whatever is none is the id of nothing.
+    pub(crate) fn uuid(&self, name: &str, absent: &str) -> Result<Uuid, Refusal> {
+        let text = self.segment(name);
+        let parsed = Uuid::try_parse(text).ok().filter(|_| text.len() == 36);
+        parsed.ok_or_else(|| Refusal::not_found(absent))
+    }
+
+    /// The cluster's id in the path.
+    pub(crate) fn resource_id(&self) -> Result<ResourceId, Refusal> {
+        ResourceId::within(&self.spelled.0)
+    }
+
+    /// The path in the caller's spelling.
+    pub(crate) fn spelled(&self) -> &str {
+        &self.spelled.0
+    }
+
+    /// Scheme and host under which the caller found us.
+    pub(super) fn origin(&self) -> String {
+        let host = self.parts.uri.authority().map(http::uri::Authority::as_str);
+        let header = || self.headers().get(header::HOST).and_then(|value| value.to_str().ok());
+        format!("{}://{}", self.scheme.as_str(), host.or_else(header).unwrap_or("localhost"))
+    }
+
+    /// The JSON body.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        body::parse(body::media(self.headers(), &self.body, false)?.unwrap_or(Media::Json), &self.body)
+    }
+
+    /// The JSON body, or the default when there is none.
+    pub(crate) fn json_if_any<T: DeserializeOwned + Default>(&self) -> Result<T, Refusal> {
+        match body::media(self.headers(), &self.body, false)? {
+            Some(media) if !self.body.is_empty() => body::parse(media, &self.body),
+            _ => Ok(T::default()),
+        }
+    }
+
+    /// The body as it came, JSON or YAML. JSON in which a member is there twice is refused here.
+    pub(crate) fn text(&self) -> Result<(Media, &[u8]), Refusal> {
+        let media = body::media(self.headers(), &self.body, true)?.unwrap_or(Media::Json);
+        if media == Media::Json {
+            body::parse::<serde::de::IgnoredAny>(media, &self.body)?;
+        }
+        Ok((media, &self.body))
+    }
+
+    /// Who asks, and why: the body's reason, or the query's.
+    pub(crate) fn by(&self, reason: Option<&str>) -> Result<By, Refusal> {
+        let reason = match reason {
+            Some(reason) => reason,
+            None => self.query.one("reason")?.unwrap_or_default(),
+        };
+        let is_odd = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+        if reason.len() > REASON_BYTES_MAX || reason.contains(is_odd) {
+            let message = format!(
+                "The reason must be text of at most {REASON_BYTES_MAX} bytes without control characters."
+            );
+            return Err(Refusal::parameter("reason", message));
+        }
+        Ok(By {
+            actor: self.identity.actor.clone(),
+            reason: reason.to_owned(),
+            correlation_id: Some(self.ids.correlation),
+        })
+    }
+
+    /// Whether the caller's preconditions (`If-Match`, `If-None-Match: *`) hold for what is there.
+    pub(crate) fn check_version(&self, found: Option<Etag>) -> Result<(), Refusal> {
+        let texts = |name| self.headers().get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+        let wanted: Vec<&str> =
+            texts(header::IF_MATCH).flat_map(|text| text.split(',')).map(str::trim).collect();
+        let holds = |wanted: &&str| found.is_some_and(|etag| *wanted == "*" || *wanted == etag.to_string());
+        let is_given = self.headers().contains_key(header::IF_MATCH);
+        if is_given && !wanted.iter().any(holds) {
+            return Err(Refusal::stale());
+        }
+        if found.is_some() && texts(header::IF_NONE_MATCH).any(|text| text.trim() == "*") {
+            return Err(Refusal::stale().at("If-None-Match"));
+        }
+        Ok(())
+    }
+
+    /// Whether the caller gave a precondition, so that a lost race is its answer and not ours to settle.
+    pub(crate) fn has_precondition(&self) -> bool {
+        self.headers().contains_key(header::IF_MATCH) || self.headers().contains_key(header::IF_NONE_MATCH)
+    }
+}

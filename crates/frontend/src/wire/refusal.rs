@@ -1,0 +1,175 @@
+//! Why a request was not done, as the caller is told: status, code, one sentence, and the member that it is about.
+
+use std::error::Error;
+
+use api::admin::{ErrorBody, ErrorEnvelope};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use store::StoreError;
+
+use super::Answer;
+
+/// The codes of the resource manager's contract that we answer with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    Conflict,
+    Forbidden,
+    InternalServerError,
+    InvalidApiVersionParameter,
+    InvalidLocation,
+    InvalidParameter,
+    InvalidRequestContent,
+    InvalidResource,
+    InvalidResourceNamespace,
+    InvalidResourceType,
+    InvalidSubscriptionID,
+    MethodNotAllowed,
+    NotFound,
+    PreconditionFailed,
+    PropertyChangeNotAllowed,
+    ResourceGroupNotFound,
+    ResourceNotFound,
+    TooManyRequests,
+    UnsupportedMediaType,
+}
+
+impl Code {
+    fn as_str(self) -> &'static str {
+        match self {
+            Code::Conflict => "Conflict",
+            Code::Forbidden => "Forbidden",
+            Code::InternalServerError => "InternalServerError",
+            Code::InvalidApiVersionParameter => "InvalidApiVersionParameter",
+            Code::InvalidLocation => "InvalidLocation",
+            Code::InvalidParameter => "InvalidParameter",
+            Code::InvalidRequestContent => "InvalidRequestContent",
+            Code::InvalidResource => "InvalidResource",
+            Code::InvalidResourceNamespace => "InvalidResourceNamespace",
+            Code::InvalidResourceType => "InvalidResourceType",
+            Code::InvalidSubscriptionID => "InvalidSubscriptionID",
+            Code::MethodNotAllowed => "MethodNotAllowed",
+            Code::NotFound => "NotFound",
+            Code::PreconditionFailed => "PreconditionFailed",
+            Code::PropertyChangeNotAllowed => "PropertyChangeNotAllowed",
+            Code::ResourceGroupNotFound => "ResourceGroupNotFound",
+            Code::ResourceNotFound => "ResourceNotFound",
+            Code::TooManyRequests => "TooManyRequests",
+            Code::UnsupportedMediaType => "UnsupportedMediaType",
+        }
+    }
+}
+
+/// A request that was not done.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    code: Code,
+    message: String,
+    target: String,
+    cause: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Refusal {
+    /// A refusal with any status.
+    pub(crate) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Refusal {
+        Refusal { status, code, message: message.into(), target: String::new(), cause: None }
+    }
+
+    /// 400, with the member that is wrong.
+    pub(crate) fn parameter(target: impl Into<String>, message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidParameter, message).at(target)
+    }
+
+    /// 400: the body is not what can be read at all.
+    pub(crate) fn content(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidRequestContent, message)
+    }
+
+    /// 404.
+    pub(crate) fn not_found(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, Code::NotFound, message)
+    }
+
+    /// 409.
+    pub(crate) fn conflict(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::CONFLICT, Code::Conflict, message)
+    }
+
+    /// 409: others were quicker each time.
+    pub(crate) fn contended() -> Refusal {
+        Refusal::conflict("It was changed by others again and again; try again.")
+    }
+
+    /// 412.
+    pub(crate) fn stale() -> Refusal {
+        let message = "It was changed since the version that If-Match names; read it again.";
+        Refusal::new(StatusCode::PRECONDITION_FAILED, Code::PreconditionFailed, message).at("If-Match")
+    }
+
+    /// 500; the cause goes into the log only.
+    pub(crate) fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Refusal {
+        let message = "Internal server error.";
+        let refusal = Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalServerError, message);
+        Refusal { cause: Some(cause.into()), ..refusal }
+    }
+
+    /// The same, about that member or parameter.
+    pub(crate) fn at(self, target: impl Into<String>) -> Refusal {
+        Refusal { target: target.into(), ..self }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Refusal {
+        match &error {
+            StoreError::Exists { .. } | StoreError::KeyTaken { .. } => Refusal::conflict(sentence(&error)),
+            StoreError::Changed { .. } => {
+                Refusal::conflict("It was changed by somebody else at the same moment; try again.")
+            }
+            StoreError::Gone { .. } | StoreError::NoSuchWork { .. } => {
+                Refusal::not_found("It is gone; somebody deleted it meanwhile.")
+            }
+            StoreError::WrongState { state, .. } => {
+                Refusal::conflict(format!("It is {state}, which does not allow that."))
+            }
+            StoreError::Invalid { what } => {
+                Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidParameter, format!("{what}."))
+            }
+            StoreError::Unavailable { .. } | StoreError::DiskFull | StoreError::StaleKey { .. } => {
+                let message = "The store cannot be used now; try again.";
+                let refusal =
+                    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, Code::InternalServerError, message);
+                Refusal { cause: Some(Box::new(error)), ..refusal }
+            }
+            StoreError::LostLease { .. }
+            | StoreError::LostNamedLease { .. }
+            | StoreError::Sealed { .. }
+            | StoreError::Broken { .. } => Refusal::internal(error),
+        }
+    }
+}
+
+/// An error's words as a sentence.
+pub(crate) fn sentence(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    let text = text.trim_end_matches('.');
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).chain(['.']).collect())
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        if let Some(cause) = &self.cause {
+            tracing::error!(error = &**cause as &dyn Error, "A request could not be answered: {cause}");
+        }
+        let body =
+            ErrorBody { code: self.code.as_str().to_owned(), message: self.message, target: self.target };
+        let mut response = Answer::of(self.status, &ErrorEnvelope { error: body }).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE || self.status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        response
+    }
+}

@@ -1,0 +1,144 @@
+//! Events: as they happen, from where one left off, and anew when too much was missed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use crate::fixture::{House, TASK, admin, manifest};
+
+/// One open stream.
+struct Stream {
+    body: Incoming,
+    text: String,
+}
+
+/// One event.
+#[derive(Debug, Default, Clone)]
+struct Event {
+    id: String,
+    event: String,
+    data: String,
+    comment: bool,
+}
+
+impl Event {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.data).unwrap()
+    }
+}
+
+impl Stream {
+    async fn open(house: &House, query: &str, last: Option<&str>) -> Stream {
+        let mut request = Request::builder().uri(format!("{}/admin/events{query}", house.url));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let request = request.body(Full::<Bytes>::default()).unwrap();
+        let response = house.http.request(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Stream { body: response.into_body(), text: String::new() }
+    }
+
+    /// The next event or comment; none at the end.
+    async fn any(&mut self) -> Option<Event> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let mut event = Event::default();
+                for line in block.lines() {
+                    match line.split_once(':') {
+                        Some(("id", value)) => event.id = value.trim().to_owned(),
+                        Some(("event", value)) => event.event = value.trim().to_owned(),
+                        Some(("data", value)) => event.data = value.trim().to_owned(),
+                        _ => event.comment = true,
+                    }
+                }
+                self.text = rest.to_owned();
+                return Some(event);
+            }
+            let frame = tokio::time::timeout(Duration::from_secs(30), self.body.frame()).await.unwrap()?;
+            let bytes = frame.ok()?.into_data().unwrap();
+            self.text.push_str(std::str::from_utf8(&bytes).unwrap());
+        }
+    }
+
+    /// The next event that tells something.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            match self.any().await {
+                Some(event) if event.data.is_empty() => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_happens_is_told_and_taken_up_where_one_left_off() {
+    let house = House::open().await;
+    let mut all = Stream::open(&house, "", None).await;
+    let first = all.any().await.unwrap();
+    assert!(first.comment && !first.id.is_empty(), "it says at once that it listens: {first:?}");
+    house.furnish("one").await;
+    let cluster = all.next().await.unwrap();
+    assert_eq!((cluster.event.as_str(), cluster.json()["name"].as_str()), ("cluster", Some("one")));
+    let task = all.next().await.unwrap();
+    assert_eq!((task.event.as_str(), task.json()["id"].as_str()), ("task", Some(TASK)));
+
+    let mut manifests = Stream::open(&house, "?topics=manifests", Some(&cluster.id)).await;
+    let id = house.order("one", json!({})).await;
+    let made = manifests.next().await.unwrap();
+    assert_eq!(
+        (made.event.as_str(), made.json()["id"].as_str()),
+        ("manifest", Some(id.to_string().as_str()))
+    );
+    assert!(made.json()["clusterResourceID"].is_string());
+    assert_eq!(made.json()["state"], "Pending");
+    house.post(&manifest("one", &format!("{id}/cancel"))).await.expect(200);
+    assert_eq!(manifests.next().await.unwrap().json()["state"], "Cancelled");
+    house.delete(&manifest("one", &id.to_string())).await.expect(200);
+    assert_eq!(manifests.next().await.unwrap().json(), json!({"id": id, "deleted": true}));
+
+    // Whoever comes back with the id of an event misses nothing, and is not told of what was between twice.
+    let mut again = Stream::open(&house, "?topics=manifests,clusters", Some(&cluster.id)).await;
+    let last = again.next().await.unwrap();
+    assert_eq!((last.event.as_str(), last.json()["deleted"].as_bool()), ("manifest", Some(true)));
+    house.put(&format!("{}/labels", admin("one")), &json!({"a": "b"})).await.expect(200);
+    assert_eq!(again.next().await.unwrap().json()["properties"]["labels"], json!({"a": "b"}));
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_position_that_is_too_old_means_listing_anew() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    let mut stream = Stream::open(&house, "?topics=clusters", Some("0-0-0")).await;
+    let relist = stream.next().await.unwrap();
+    assert_eq!(relist.event, "relist");
+    house.put(&format!("{}/labels", admin("one")), &json!({"a": "b"})).await.expect(200);
+    assert_eq!(stream.next().await.unwrap().event, "cluster");
+    let mut resumed = Stream::open(&house, "?topics=clusters", Some(&relist.id)).await;
+    assert_eq!(resumed.next().await.unwrap().event, "cluster");
+
+    for (query, header, target) in
+        [("?topics=clouds", None, "topics"), ("?topics=,", None, "topics"), ("", Some("x"), "Last-Event-ID")]
+    {
+        let headers: Vec<_> = header.into_iter().map(|value| ("last-event-id", value)).collect();
+        let reply = house.ask(Method::GET, &format!("/admin/events{query}"), &headers, None).await;
+        assert_eq!(reply.refusal(), (400, "InvalidParameter".to_owned(), target.to_owned()));
+    }
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_open_streams() {
+    let house = House::open().await;
+    let mut stream = Stream::open(&house, "", None).await;
+    stream.any().await.unwrap();
+    let ended = async { while stream.any().await.is_some() {} };
+    tokio::join!(house.close(), ended);
+}

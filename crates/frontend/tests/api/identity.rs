@@ -1,0 +1,301 @@
+//! Who comes in, and who does not: certificates and tokens, right and wrong in each way.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::routing::get;
+use frontend::ClientRule;
+use http::Method;
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rcgen::{CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::fixture::{House, Http, Reply, admin, client, exchange};
+
+/// A certificate in files.
+struct Paper {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// Signs a client certificate; `adjust` makes it odd.
+fn paper(
+    place: &Path,
+    name: &str,
+    issuer: &Issuer<'_, KeyPair>,
+    adjust: impl FnOnce(&mut CertificateParams),
+) -> Paper {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    adjust(&mut params);
+    let signed = params.signed_by(&key, issuer).unwrap();
+    let paper =
+        Paper { certificate: place.join(format!("{name}.crt")), key: place.join(format!("{name}.key")) };
+    std::fs::write(&paper.certificate, signed.pem()).unwrap();
+    std::fs::write(&paper.key, key.serialize_pem()).unwrap();
+    paper
+}
+
+/// An authority of the test's own.
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "test authority");
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+async fn with(house: &House, http: &Http, method: Method, path: &str, headers: &[(&str, &str)]) -> Reply {
+    let body = (method == Method::PUT).then(|| "{}".into());
+    exchange(http, &house.url, method, path, headers, body).await.unwrap()
+}
+
+#[tokio::test]
+async fn only_certificates_of_the_authority_that_are_on_the_list_come_in() {
+    let place = tempfile::tempdir().unwrap();
+    let ours = authority();
+    let theirs = authority();
+    let file = place.path().join("clients.crt");
+    std::fs::write(&file, ours.pem()).unwrap();
+    let plain = |_: &mut CertificateParams| {};
+    let operator = paper(place.path(), "operator", &ours, plain);
+    let reader = paper(place.path(), "reader", &ours, plain);
+    let pinned = paper(place.path(), "pinned", &ours, plain);
+    let unlisted = paper(place.path(), "unlisted", &ours, plain);
+    let old = paper(place.path(), "old", &ours, |params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    });
+    let early =
+        paper(place.path(), "early", &ours, |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
+    let server_only = paper(place.path(), "server", &ours, |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    let aimless = paper(place.path(), "aimless", &ours, |params| params.extended_key_usages = Vec::new());
+    std::fs::create_dir(place.path().join("foreign")).unwrap();
+    let foreign = paper(&place.path().join("foreign"), "operator", &theirs, plain);
+
+    let names = ["operator", "old", "early", "server", "aimless"];
+    let house = House::guarded(|config, _| {
+        config.client_ca = Some(file);
+        config.operators = names.map(|name| ClientRule::Name(name.to_owned())).to_vec();
+        let pem = std::fs::read(&pinned.certificate).unwrap();
+        use rustls::pki_types::pem::PemObject as _;
+        let der = rustls::pki_types::CertificateDer::from_pem_slice(&pem).unwrap();
+        use sha2::Digest as _;
+        config.operators.push(ClientRule::Fingerprint(sha2::Sha256::digest(&der).into()));
+        config.readers = vec![ClientRule::Name("reader".to_owned())];
+    })
+    .await;
+    let pki = house.pki.as_ref().unwrap();
+    let holding = |paper: &Paper| client(pki, Some((&paper.certificate, &paper.key)));
+
+    for paper in [&operator, &pinned, &reader] {
+        with(&house, &holding(paper), Method::GET, "/admin/clusters", &[]).await.expect(200);
+    }
+    for paper in [&unlisted, &old, &early, &server_only, &aimless, &foreign] {
+        let reply = with(&house, &holding(paper), Method::GET, "/admin/clusters", &[]).await;
+        assert_eq!(reply.refusal().1, "Forbidden", "{}", paper.certificate.display());
+        assert_eq!(reply.json()["error"]["message"], "Forbidden.");
+    }
+    let nobody = client(pki, None);
+    // Before routes, versions and bodies are looked at.
+    for path in
+        ["/admin/clusters", "/nowhere", "/admin/maintenancebudgets", "/admin/clusters?api-version=wrong"]
+    {
+        assert_eq!(with(&house, &nobody, Method::GET, path, &[]).await.refusal().0, 403, "{path}");
+    }
+    assert_eq!(
+        with(&house, &nobody, Method::PUT, &format!("{}/import", admin("x")), &[]).await.refusal().0,
+        403
+    );
+    with(&house, &nobody, Method::GET, "/openapi.json", &[]).await.expect(200);
+    with(&house, &nobody, Method::GET, "/healthz/ready", &[]).await.expect(200);
+
+    // A reader looks and changes nothing.
+    let reader = holding(&reader);
+    let path = "/admin/maintenancebudgets/fleet?api-version=admin";
+    with(&house, &reader, Method::GET, path, &[]).await.expect(200);
+    for method in [Method::PUT, Method::POST, Method::DELETE] {
+        assert_eq!(with(&house, &reader, method, path, &[]).await.refusal().1, "Forbidden");
+    }
+    // A token is not accepted where none are configured, whatever certificate comes with it.
+    let token = [("authorization", "Bearer x")];
+    let reply = with(&house, &holding(&operator), Method::GET, "/admin/clusters", &token).await;
+    assert_eq!(reply.refusal().0, 403);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn the_certificates_that_we_issue_let_their_operator_in() {
+    let house = House::guarded(|_, _| {}).await;
+    let body = json!({"limit": 3, "reason": "trial"}).to_string().into();
+    let path = "/admin/maintenancebudgets/fleet?api-version=admin";
+    let headers = [("x-ms-client-principal-name", "jo@example")];
+    house.ask(Method::PUT, path, &headers, Some(body)).await.expect(200);
+    let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
+    let entry = &rows.iter().find(|row| row.record.entry.action == "budget.set").unwrap().record.entry;
+    assert_eq!(entry.actor, "jo@example via shipshape-operator");
+    assert!(house.url.starts_with("https://127.0.0.1:"));
+    house.close().await;
+}
+
+/// A small issuer of tokens.
+struct Idp {
+    url: String,
+    asked: Arc<AtomicUsize>,
+}
+
+fn signing_key() -> (EncodingKey, KeyPair) {
+    let pair = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    (EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap(), pair)
+}
+
+impl Idp {
+    async fn open(key: &EncodingKey) -> Idp {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut jwk = Jwk::from_encoding_key(key, Algorithm::ES256).unwrap();
+        jwk.common.key_id = Some("one".to_owned());
+        let keys = json!({ "keys": [jwk] });
+        let discovery = json!({ "issuer": url, "jwks_uri": format!("{url}/keys") });
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let router = Router::new()
+            .route("/.well-known/openid-configuration", get(async move || axum::Json(discovery)))
+            .route(
+                "/keys",
+                get(async move || {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    axum::Json(keys)
+                }),
+            );
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let service = hyper_util::service::TowerToHyperService::new(router.clone());
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new()
+                        .serve_connection(hyper_util::rt::TokioIo::new(stream), service),
+                );
+            }
+        });
+        Idp { url, asked }
+    }
+}
+
+#[tokio::test]
+async fn only_tokens_of_the_issuer_for_us_and_now_come_in() {
+    let (key, _) = signing_key();
+    let (other_key, _) = signing_key();
+    let idp = Idp::open(&key).await;
+    let house = House::guarded(|config, _| {
+        config.oidc.issuer = Some(idp.url.clone());
+        config.oidc.audience = Some("shipshape".to_owned());
+        config.oidc.operators = vec!["fleet-operators".to_owned()];
+        config.oidc.readers = vec!["fleet-readers".to_owned()];
+    })
+    .await;
+    let now = api::clock::Clock::now(&api::clock::SystemClock).as_second();
+    let claims = |changes: Value| {
+        let mut claims = json!({
+            "iss": idp.url, "aud": "shipshape", "sub": "jo", "exp": now + 600, "nbf": now - 10,
+            "groups": ["people", "fleet-operators"],
+        });
+        for (name, value) in changes.as_object().unwrap() {
+            match value {
+                Value::Null => drop(claims.as_object_mut().unwrap().remove(name)),
+                value => claims[name] = value.clone(),
+            }
+        }
+        claims
+    };
+    let header = |kid: Option<&str>| Header { kid: kid.map(str::to_owned), ..Header::new(Algorithm::ES256) };
+    let sign = |changes: Value| encode(&header(Some("one")), &claims(changes), &key).unwrap();
+    let nobody = client(house.pki.as_ref().unwrap(), None);
+    let path = "/admin/maintenancebudgets/fleet?api-version=admin";
+    let ask = async |method: Method, token: &str| {
+        let bearer = format!("Bearer {token}");
+        let body = Some(json!({"limit": 1}).to_string().into());
+        let body = if method == Method::PUT { body } else { None };
+        exchange(&nobody, &house.url, method, path, &[("authorization", &bearer)], body).await.unwrap()
+    };
+
+    ask(Method::PUT, &sign(json!({}))).await.expect(200);
+    ask(Method::GET, &sign(json!({"aud": ["other", "shipshape"]}))).await.expect(200);
+    ask(Method::GET, &sign(json!({"groups": "people fleet-readers"}))).await.expect(200);
+    ask(Method::GET, &encode(&header(None), &claims(json!({})), &key).unwrap()).await.expect(200);
+    // Within what clocks may differ.
+    ask(Method::GET, &sign(json!({"exp": now - 5}))).await.expect(200);
+    let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
+    assert!(rows.iter().any(|row| row.record.entry.actor == "jo"));
+
+    let reader = sign(json!({"groups": ["fleet-readers"]}));
+    ask(Method::GET, &reader).await.expect(200);
+    assert_eq!(ask(Method::PUT, &reader).await.refusal().1, "Forbidden");
+
+    let unsigned = |alg: &str| {
+        use base64::Engine as _;
+        let part = |value: &Value| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value.to_string());
+        format!("{}.{}.", part(&json!({"alg": alg, "typ": "JWT", "kid": "one"})), part(&claims(json!({}))))
+    };
+    let symmetric = {
+        let header = Header { kid: Some("one".to_owned()), ..Header::new(Algorithm::HS256) };
+        encode(&header, &claims(json!({})), &EncodingKey::from_secret(b"guess")).unwrap()
+    };
+    let mut tampered = sign(json!({"groups": ["fleet-readers"]}));
+    let at = tampered.find('.').unwrap() + 5;
+    tampered.replace_range(at..=at, if &tampered[at..=at] == "A" { "B" } else { "A" });
+    let strangers = [
+        ("issuer", sign(json!({"iss": "https://elsewhere.example"}))),
+        ("no issuer", sign(json!({"iss": null}))),
+        ("audience", sign(json!({"aud": "other"}))),
+        ("no audience", sign(json!({"aud": null}))),
+        ("expired", sign(json!({"exp": now - 3600}))),
+        ("no expiry", sign(json!({"exp": null}))),
+        ("expiry in words", sign(json!({"exp": "tomorrow"}))),
+        ("not yet", sign(json!({"nbf": now + 3600}))),
+        ("no role", sign(json!({"groups": ["people"]}))),
+        ("no groups", sign(json!({"groups": null}))),
+        ("no name", sign(json!({"sub": null}))),
+        ("other key", encode(&header(Some("one")), &claims(json!({})), &other_key).unwrap()),
+        ("unknown key", encode(&header(Some("two")), &claims(json!({})), &other_key).unwrap()),
+        ("alg none", unsigned("none")),
+        ("alg nonsense", unsigned("XX1")),
+        ("symmetric", symmetric),
+        ("tampered", tampered),
+        ("empty", String::new()),
+        ("nonsense", "a.b.c".to_owned()),
+        ("long", "x".repeat(20_000)),
+    ];
+    for (what, token) in strangers {
+        let reply = ask(Method::GET, &token).await;
+        assert_eq!(reply.refusal(), (403, "Forbidden".to_owned(), String::new()), "{what}");
+    }
+    // However many unknown keys are named, the issuer is asked once a minute at most.
+    assert_eq!(idp.asked.load(Ordering::SeqCst), 1);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn an_insecure_server_is_never_open_to_the_network() {
+    let place = tempfile::tempdir().unwrap();
+    let store = crate::fixture::sqlite(place.path()).await;
+    let config =
+        frontend::Config { insecure: true, listen: ([0, 0, 0, 0], 0).into(), ..frontend::Config::default() };
+    let deps = frontend::Deps {
+        store: store.clone(),
+        clock: Arc::new(api::clock::SystemClock),
+        metrics: frontend::Metrics::default(),
+    };
+    let refusal = frontend::Server::bind(config, deps).await.unwrap_err().to_string();
+    assert!(refusal.contains("loopback"), "{refusal}");
+    store.close().await;
+}

@@ -1,0 +1,10 @@
+//! The HTTP API, driven from outside over real connections, on real stores.
+#![expect(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod bad_input;
+mod events;
+mod fixture;
+mod identity;
+mod manifests;
+mod manners;
+mod tasks;

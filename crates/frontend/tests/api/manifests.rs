@@ -1,0 +1,293 @@
+//! Manifests, as the clients of MIMO know them, and what we added.
+
+use api::doc::{Cluster, Manifest};
+use api::work::{Ending, WorkKind};
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use store::{By, Completion};
+use uuid::Uuid;
+
+use crate::fixture::{House, TASK, admin, manifest, manifests, on_both, rid};
+
+fn now() -> Timestamp {
+    api::clock::Clock::now(&api::clock::SystemClock)
+}
+
+#[tokio::test]
+async fn a_manifest_has_the_shape_that_clients_of_mimo_know() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    let body = json!({
+        "maintenanceTaskID": TASK, "priority": -3, "parameters": {"long": "3s"}, "reason": "trial",
+        // Members that only we set are passed over.
+        "id": Uuid::nil(), "state": "Completed", "statusText": "x", "createdBySchedule": "y", "clusterResourceID": "z",
+    });
+    let before = now().as_second();
+    let made = house.put(&manifests("One"), &body).await.expect(201).json();
+    let id: Uuid = made["id"].as_str().unwrap().parse().unwrap();
+    assert_eq!(id.get_version_num(), 7);
+    assert_eq!((made["state"].as_str(), made["statusText"].as_str()), (Some("Pending"), Some("")));
+    assert_eq!((made["createdBySchedule"].as_str(), made["priority"].as_i64()), (Some(""), Some(-3)));
+    assert!(made.get("clusterResourceID").is_none());
+    let run_after = made["runAfter"].as_i64().unwrap();
+    assert!((before..=now().as_second()).contains(&run_after));
+    assert_eq!(made["runBefore"].as_i64().unwrap() - run_after, 7 * 24 * 60 * 60);
+    let ours = [
+        "phase",
+        "reason",
+        "attempt",
+        "maxAttempts",
+        "createdAt",
+        "createdBy",
+        "taskName",
+        "taskVersion",
+        "parameters",
+    ];
+    assert!(ours.iter().all(|name| made.get(name).is_some()), "{made}");
+    assert_eq!((made["phase"].as_str(), made["taskName"].as_str()), (Some("queued"), Some("wait-a-moment")));
+
+    assert_eq!(house.get(&manifest("one", &id.to_string())).await.expect(200).json(), made);
+    assert_eq!(house.get(&manifest("ONE", &id.to_string().to_uppercase())).await.expect(200).json(), made);
+    let list = house.get(&manifests("one")).await.expect(200).json();
+    assert_eq!(list, json!({"value": [made], "nextLink": ""}));
+    let queued = house.get("/admin/maintenancemanifests/queued?api-version=admin").await.expect(200).json();
+    assert_eq!(queued["value"][0]["clusterResourceID"], rid("one").to_lowercase());
+
+    let history = house.get(&manifest("one", &format!("{id}/history"))).await.expect(200).json();
+    assert_eq!(history["value"][0]["event"], "created");
+    assert_eq!(history["value"][0]["message"], "trial");
+    assert!(history["value"][0]["correlationId"].is_string());
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_what_would_be_and_stores_nothing() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    let place = house.store.feed_now().await.unwrap();
+    let path = format!("{}&dryRun=true", manifests("one"));
+    let shown = house.put(&path, &json!({"maintenanceTaskID": TASK})).await.expect(200).json();
+    assert_eq!((shown["state"].as_str(), shown["phase"].as_str()), (Some("Pending"), Some("queued")));
+    let refused = house.put(&path, &json!({"maintenanceTaskID": TASK, "parameters": {"long": "x"}})).await;
+    assert_eq!(refused.refusal().2, "parameters.long");
+    assert_eq!(house.store.feed_now().await.unwrap(), place);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    house.furnish("two").await;
+    let id = house.order("one", json!({})).await;
+    let check = async |method: Method, path: &str, message: &str| {
+        let reply = house.ask(method.clone(), path, &[], None).await;
+        assert_eq!(reply.refusal(), (404, "NotFound".to_owned(), String::new()), "{method} {path}");
+        assert_eq!(reply.json()["error"]["message"], message, "{method} {path}");
+    };
+    check(Method::GET, &manifests("three"), "cluster not found").await;
+    for other in [Uuid::nil().to_string(), "nonsense".to_owned(), format!("%7b{id}%7d"), "%00".to_owned()] {
+        check(Method::GET, &manifest("one", &other), "manifest not found").await;
+        check(Method::DELETE, &manifest("one", &other), "manifest not found").await;
+    }
+    let path = id.to_string();
+    check(Method::GET, &manifest("two", &path), "manifest not found").await;
+    check(Method::DELETE, &manifest("two", &path), "manifest not found").await;
+    check(Method::POST, &manifest("two", &format!("{path}/cancel")), "manifest not found").await;
+    check(Method::POST, &manifest("three", &format!("{path}/cancel")), "cluster not found").await;
+
+    // A cluster that is being deleted takes nothing new, but its manifests can be removed.
+    let read = house.store.clusters().find(&rid("one")).await.unwrap().unwrap();
+    let leaving =
+        Cluster { provisioning_state: api::doc::ProvisioningState::Deleting, ..read.document.clone() };
+    house.store.clusters().update(&read, &leaving, &By::service("test")).await.unwrap();
+    check(Method::GET, &manifests("one"), "cluster being deleted").await;
+    check(Method::GET, &manifest("one", &path), "cluster being deleted").await;
+    let refused = house.put(&manifests("one"), &json!({"maintenanceTaskID": TASK})).await;
+    assert_eq!(refused.refusal().1, "NotFound");
+    assert_eq!(house.delete(&manifest("one", &path)).await.expect(200).json(), json!({}));
+    check(Method::DELETE, &manifest("one", &path), "manifest not found").await;
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_manifest_is_cancelled_in_each_state_as_mimo_and_a_running_one_is_asked() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    let cancel = async |id: Uuid| {
+        let body = Some(json!({"reason": "not now"}).to_string().into());
+        house.ask(Method::POST, &manifest("one", &format!("{id}/cancel")), &[], body).await
+    };
+    let refused = async |id: Uuid, state: &str| {
+        let reply = cancel(id).await;
+        assert_eq!(reply.refusal(), (406, "PropertyChangeNotAllowed".to_owned(), String::new()));
+        assert_eq!(reply.json()["error"]["message"], format!("cannot cancel task in state {state}"));
+        let expedite = house.post(&manifest("one", &format!("{id}/expedite"))).await;
+        assert_eq!(expedite.refusal().0, 406);
+    };
+    let waiting = house.order("one", json!({"runAfter": now().as_second() + 3600})).await;
+    let next = house.post(&manifest("one", &format!("{waiting}/expedite"))).await.expect(200).json();
+    assert_eq!(next["runAfter"], 0);
+    let ended = cancel(waiting).await.expect(200).json();
+    assert_eq!((ended["state"].as_str(), ended["phase"].as_str()), (Some("Cancelled"), Some("finished")));
+    refused(waiting, "Cancelled").await;
+
+    let endings = [
+        (Ending::Completed, "Completed"),
+        (Ending::Failed, "Failed"),
+        (Ending::RetriesExceeded, "RetriesExceeded"),
+        (Ending::Cancelled, "Cancelled"),
+    ];
+    for (ending, state) in endings {
+        let id = house.order("one", json!({})).await;
+        let owner = Uuid::now_v7();
+        let claimed = house.store.claim(WorkKind::Manifest, 1, owner).await.unwrap().pop().unwrap();
+        assert_eq!(claimed.hold.work, id);
+        assert_eq!(house.get(&manifest("one", &id.to_string())).await.json()["phase"], "running");
+        assert_eq!(house.delete(&manifest("one", &id.to_string())).await.refusal().0, 409);
+        let forget = house.delete(&format!("{}/import", admin("one"))).await;
+        assert_eq!(forget.refusal().1, "Conflict");
+        let asked = cancel(id).await.expect(202).json();
+        assert_eq!(
+            (asked["state"].as_str(), asked["phase"].as_str()),
+            (Some("InProgress"), Some("cancelling"))
+        );
+        let result = json!({"code": "Done", "message": format!("it ended as {state}")});
+        house.store.complete(vec![Completion::new(claimed.hold, ending, result)]).await.unwrap();
+        refused(id, state).await;
+        let shown = house.get(&manifest("one", &id.to_string())).await.expect(200).json();
+        assert_eq!(shown["statusText"], format!("it ended as {state}"));
+        assert_eq!((shown["state"].as_str(), shown["reason"].as_str()), (Some(state), Some("Done")));
+        assert!(shown["startedAt"].is_string() && shown["finishedAt"].is_string());
+    }
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_schedules_later_manifests_are_cancelled_together() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    let cluster = house.store.clusters().find(&rid("one")).await.unwrap().unwrap();
+    let planned = |hours: i64, schedule: &str| Manifest {
+        id: Uuid::now_v7(),
+        cluster: cluster.uuid,
+        cluster_path: rid("one").to_lowercase(),
+        task_id: TASK.parse().unwrap(),
+        created_by_schedule: Some(schedule.to_owned()),
+        priority: 0,
+        run_after: now() + SignedDuration::from_hours(hours),
+        run_before: now() + SignedDuration::from_hours(hours + 48),
+        parameters: serde_json::Map::new(),
+        created_by: "service:scheduler".to_owned(),
+    };
+    let made: Vec<_> =
+        [planned(-1, "weekly"), planned(1, "weekly"), planned(2, "weekly"), planned(1, "other")].into();
+    let all: Vec<_> = made.iter().map(|it| (it.clone(), Vec::new())).collect();
+    house.store.manifests().create(&all, &By::service("scheduler")).await.unwrap();
+    let path = "/admin/maintenancemanifests/cancel?api-version=admin";
+    assert_eq!(
+        house.post(path).await.refusal(),
+        (400, "InvalidParameter".to_owned(), "scheduleID".to_owned())
+    );
+    let done = house.post(&format!("{path}&scheduleID=Weekly&reason=holidays")).await.expect(200);
+    assert_eq!(done.json(), json!({"cancelled": 2, "errors": 0}));
+    let mut states = Vec::new();
+    for manifest_ in &made {
+        states.push(house.get(&manifest("one", &manifest_.id.to_string())).await.json()["state"].clone());
+    }
+    assert_eq!(states, ["Pending", "Cancelled", "Cancelled", "Pending"]);
+    assert_eq!(house.post(&format!("{path}&scheduleID=weekly")).await.json()["cancelled"], 0);
+    house.close().await;
+}
+
+/// Follows a list to its end; the ids on each page.
+async fn pages(house: &House, path: &str) -> Vec<Vec<String>> {
+    let (mut pages, mut path) = (Vec::new(), path.to_owned());
+    loop {
+        let page = house.get(&path).await.expect(200).json();
+        let id = |item: &Value| item["id"].as_str().unwrap().to_owned();
+        pages.push(page["value"].as_array().unwrap().iter().map(id).collect());
+        match page["nextLink"].as_str().unwrap() {
+            "" => return pages,
+            next => path = next.strip_prefix(&house.url).unwrap().to_owned(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn lists_come_in_pages_without_gap_or_repetition() {
+    on_both(|house| async move {
+        for name in ["one", "two"] {
+            house.furnish(name).await;
+        }
+        let mut ids = Vec::new();
+        for number in 0..7 {
+            let more = json!({"runAfter": now().as_second() + 1000 * number});
+            ids.push(house.order(if number < 5 { "one" } else { "two" }, more).await.to_string());
+        }
+        let of_one = pages(&house, &format!("{}&limit=2", manifests("one"))).await;
+        assert!(of_one.iter().all(|page| page.len() <= 2), "{of_one:?}");
+        assert_eq!(of_one.concat(), ids[..5]);
+        let queued = "/admin/maintenancemanifests/queued?api-version=admin";
+        assert_eq!(pages(&house, &format!("{queued}&limit=3")).await.concat(), ids);
+        assert_eq!(pages(&house, queued).await.len(), 1);
+        // One that runs is queued no longer.
+        let claimed = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap();
+        let left: Vec<String> =
+            ids.iter().filter(|id| **id != claimed[0].hold.work.to_string()).cloned().collect();
+        assert_eq!(pages(&house, &format!("{queued}&limit=1")).await.concat(), left);
+        let clusters = "/admin/providers/microsoft.redhatopenshift/openshiftclusters?limit=1";
+        assert_eq!(pages(&house, clusters).await.concat(), [rid("one"), rid("two")]);
+        let history = house.get(&manifest("one", &format!("{}/history", ids[0]))).await.expect(200).json();
+        assert_eq!(history["value"].as_array().unwrap().len(), 1);
+
+        // The link is made from the caller's own URL where a proxy tells it, and from nothing else.
+        let referer = format!("https://proxy.example{}&limit=2", manifests("ONE"));
+        let path = format!("{}&limit=2", manifests("One"));
+        let reply = house.ask(Method::GET, &path, &[("referer", &referer)], None).await;
+        assert!(reply.json()["nextLink"].as_str().unwrap().starts_with("https://proxy.example/admin/"));
+        let reply = house.ask(Method::GET, &path, &[("referer", "https://evil.example/x")], None).await;
+        assert!(reply.json()["nextLink"].as_str().unwrap().starts_with(&house.url));
+        house.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_who_change_the_same_version_one_is_told() {
+    on_both(|house| async move {
+        house.furnish("one").await;
+        let labels = format!("{}/labels", admin("one"));
+        let task = format!("/admin/maintenancetasks/{TASK}?api-version=admin");
+        for round in 0..10 {
+            let etag = house.get(&admin("one")).await.header("etag").to_owned();
+            let write = |value: String| {
+                let (house, labels, etag) = (&house, &labels, &etag);
+                async move {
+                    let body = json!({"round": value}).to_string().into();
+                    house.ask(Method::PUT, labels, &[("if-match", etag)], Some(body)).await.status.as_u16()
+                }
+            };
+            let (a, b) = tokio::join!(write(format!("{round}-a")), write(format!("{round}-b")));
+            let mut both = [a, b];
+            both.sort_unstable();
+            assert_eq!(both, [200, 412]);
+        }
+        // Without a precondition both succeed, one after the other.
+        let (a, b) = (json!({"a": "1"}), json!({"b": "1"}));
+        let (a, b) = tokio::join!(house.put(&labels, &a), house.put(&labels, &b));
+        assert_eq!((a.status.as_u16(), b.status.as_u16()), (200, 200));
+        let etag = house.get(&task).await.expect(200).header("etag").to_owned();
+        let mut changed = crate::fixture::task();
+        changed["title"] = "Another".into();
+        let put = async |etag: &str, body: &Value| {
+            house.ask(Method::PUT, &task, &[("if-match", etag)], Some(body.to_string().into())).await
+        };
+        assert_eq!(put(&etag, &changed).await.expect(200).json()["version"], 2);
+        changed["title"] = "A third".into();
+        assert_eq!(put(&etag, &changed).await.refusal().1, "PreconditionFailed");
+        house.close().await;
+    })
+    .await;
+}

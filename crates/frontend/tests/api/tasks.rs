@@ -1,0 +1,76 @@
+//! Tasks: the catalogue, and those that teams write as data.
+
+use http::Method;
+use serde_json::json;
+
+use crate::fixture::{House, TASK, task};
+
+fn path(task: &str) -> String {
+    format!("/admin/maintenancetasks/{task}?api-version=admin")
+}
+
+#[tokio::test]
+async fn a_task_is_stored_shown_versioned_and_deleted() {
+    let house = House::open().await;
+    let made = house.put(&path(TASK), &task()).await.expect(201);
+    assert_eq!((made.json()["version"].as_u64(), made.json()["source"].as_str()), (Some(1), Some("data")));
+    // The same again is no new version.
+    assert_eq!(house.put(&path(TASK), &task()).await.expect(200).json()["version"], 1);
+    let mut other = task();
+    other["title"] = "Waits".into();
+    other["reason"] = "shorter".into();
+    let changed = house.put(&path(TASK), &other).await.expect(200);
+    assert_eq!(changed.json()["version"], 2);
+    assert!(changed.json().get("reason").is_none());
+    let by_name = house.get(&path("Wait-A-Moment")).await.expect(200);
+    assert_eq!(by_name.json(), changed.json());
+    assert_eq!(by_name.header("etag"), changed.header("etag"));
+
+    let yaml = "name: from-yaml\ntitle: From YAML\nsteps:\n- uses: pause\n  with: {duration: 1s}\n";
+    let id = "7f1d0a52-7a53-4a6b-9a0e-3a4f7a3b2c12";
+    let headers = [("content-type", "application/yaml")];
+    house.ask(Method::PUT, &path(id), &headers, Some(yaml.into())).await.expect(201);
+    let list = house.get("/admin/maintenancetasks?api-version=admin").await.expect(200).json();
+    let names: Vec<_> =
+        list["value"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert!(
+        names.contains(&"from-yaml") && names.contains(&"wait-a-moment") && names.is_sorted(),
+        "{names:?}"
+    );
+    assert!(list["value"].as_array().unwrap().iter().any(|it| it["source"] == "builtin"));
+
+    assert_eq!(house.delete(&path(TASK)).await.expect(200).json(), json!({}));
+    assert_eq!(house.delete(&path(TASK)).await.refusal().0, 404);
+    assert_eq!(house.get(&path(TASK)).await.refusal().0, 404);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_task_in_use_and_a_built_in_one_stay() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    let id = house.order("one", json!({})).await;
+    let refusal = house.delete(&path(TASK)).await;
+    assert_eq!(refusal.refusal().1, "Conflict");
+    assert!(refusal.text.contains(&id.to_string()), "{}", refusal.text);
+    house.post(&crate::fixture::manifest("one", &format!("{id}/cancel"))).await.expect(200);
+    house.delete(&path(TASK)).await.expect(200);
+
+    let builtin = upkeep::task::Catalogue::builtin();
+    let first = builtin.list()[0];
+    let mut named = task();
+    for (method, body) in [(Method::PUT, Some(task())), (Method::DELETE, None)] {
+        let body = body.map(|body| body.to_string().into());
+        let found = house.ask(method, &path(&first.id().to_string()), &[], body).await.refusal();
+        assert_eq!(found, (400, "PropertyChangeNotAllowed".to_owned(), "id".to_owned()));
+    }
+    named["name"] = first.name().into();
+    assert_eq!(house.put(&path(TASK), &named).await.refusal().2, "name");
+    house.put(&path(TASK), &task()).await.expect(201);
+    let other = "7f1d0a52-7a53-4a6b-9a0e-3a4f7a3b2c12";
+    assert_eq!(
+        house.put(&path(other), &task()).await.refusal(),
+        (409, "Conflict".to_owned(), "name".to_owned())
+    );
+    house.close().await;
+}
