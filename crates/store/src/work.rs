@@ -40,6 +40,8 @@ pub(crate) const EXPIRE_PER_TOUCH: usize = 100;
 
 /// Operations go before all maintenance.
 pub(crate) const CLASS_OPERATION: i64 = 0;
+/// Work that has taken some effect.
+pub(crate) const CLASS_BEGUN: i64 = 1;
 /// A manifest that has taken no effect yet.
 pub(crate) const CLASS_FRESH: i64 = 2;
 
@@ -180,6 +182,9 @@ pub struct Yielding {
     /// before its first step leaves its place in the lane as it was, and (unless the attempt is spent) may still be too late
     /// to begin.
     pub checkpoint: Option<(String, Value)>,
+    /// Whether the work has taken some effect: it is then begun, as by a checkpoint. Nobody withdraws it any more; it is asked
+    /// to end, and undoes what it did.
+    pub begun: bool,
     /// Refused when somebody has asked for the work's end meanwhile: a wish that was accepted must not be lost with the
     /// hand-back. Not set by who has taken the wish up and left that in the checkpoint.
     pub unless_cancelled: bool,
@@ -190,7 +195,15 @@ pub struct Yielding {
 impl Yielding {
     /// A hand-back that leaves the checkpoint as it is and of which nothing is told.
     pub fn new(hold: Hold, rest: Duration, attempt_spent: bool) -> Yielding {
-        Yielding { hold, rest, attempt_spent, checkpoint: None, unless_cancelled: false, entries: Vec::new() }
+        Yielding {
+            hold,
+            rest,
+            attempt_spent,
+            checkpoint: None,
+            begun: false,
+            unless_cancelled: false,
+            entries: Vec::new(),
+        }
     }
 }
 

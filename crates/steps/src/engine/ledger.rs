@@ -209,10 +209,13 @@ impl<'a> Ledger<'a> {
         });
         self.tell(Entry { duration_ms: Some(duration), ..entry });
         let checkpoint = Some((self.place(), self.journal.write()));
+        // A step that was entered may have taken effect; what is parked before its first one has not.
+        let begun = self.journal.step.is_some() || !self.journal.done.is_empty();
         // Work that is being undone has taken a wish for its end up, or needs none.
         let unless_cancelled = !self.journal.is_undoing();
         Yielding {
             checkpoint,
+            begun,
             unless_cancelled,
             entries: self.unsaid,
             ..Yielding::new(self.hold, rest, spent)

@@ -63,6 +63,10 @@ pub async fn run<C: Send + Sync + 'static>(order: Order<'_, C>) -> Ended {
     let Order { store, claimed, plan, context, journal, control, clock, actor, attempts_max } = order;
     control.hear(claimed.signals);
     let ledger = Ledger::open(store, claimed, journal, control, clock, actor);
+    // Somebody may have asked for the end while it rested, or in the very moment in which it was handed back.
+    if !claimed.first && who_asked(&ledger).await.0.is_some() {
+        ledger.control.cancel.cancel();
+    }
     let walk = Walk { plan, context, taken_over: claimed.taken_over, attempts_max };
     walk.on(ledger).await.unwrap_or(Ended::Lost)
 }

@@ -1,5 +1,5 @@
 -- The verbs of the queue, with entries, origins and checkpoints at a hand-back. Locks, answers and refusals as in
--- 0001_queue.sql; entries come behind all locks. A refusal's hint may also be: ended, Superseded.
+-- 0001_queue.sql; entries come behind all locks. A refusal's hint may also be: ended, Superseded, fresh.
 
 create or replace function close_v1(works_ uuid[], state_ text, results_ jsonb[], now_ bigint) returns uuid[] language sql volatile as $$
   with ended as (
@@ -382,11 +382,11 @@ begin
   from moved m order by m.lane;
 end $$;
 
--- As yield_v1, with what is left for the next holder; null leaves what was checkpointed. It makes nothing begun, and what
--- took no effect may still be too late to begin. Where a wish for the work's end must not be lost it is refused.
+-- As yield_v1, with what is left for the next holder; null leaves what was checkpointed. What took no effect may still be
+-- too late to begin. Where a wish for the work's end must not be lost it is refused.
 create function yield_v2(
   works_ uuid[], lanes_ uuid[], owners_ uuid[], fences_ bigint[], rests_us_ bigint[], spent_ boolean[],
-  steps_ text[], datas_ jsonb[], uncancelled_ boolean[]
+  steps_ text[], datas_ jsonb[], uncancelled_ boolean[], begun_ boolean[]
 ) returns integer language plpgsql as $$
 declare
   own_   bigint[] := own_v1(works_, lanes_, owners_, fences_);
@@ -410,9 +410,10 @@ begin
     update work w
     set state = 'Pending', due_at = now_ + c.rest, attempt = w.attempt - case when c.spent then 0 else 1 end,
         owner = null, held = null, changed = now_,
-        started = case when w.class = 2 and not c.spent then null else w.started end,
-        step = coalesce(c.step, w.step), checkpoint = coalesce(c.data, w.checkpoint)
-    from unnest(works_, rests_us_, spent_, steps_, datas_) as c (work, rest, spent, step, data)
+        started = case when w.class = 2 and not c.begun and not c.spent then null else w.started end,
+        step = coalesce(c.step, w.step), checkpoint = coalesce(c.data, w.checkpoint),
+        class = case when c.begun then least(w.class, 1) else w.class end
+    from unnest(works_, rests_us_, spent_, steps_, datas_, begun_) as c (work, rest, spent, step, data, begun)
     where w.id = c.work
     returning w.id, w.kind)
   insert into feed (kind, uuid, etag, deleted, at) select kind, id, 0, false, now_ from rested;
@@ -420,6 +421,60 @@ begin
     woken_ := woken_ | lower_v1(keys_);
   end if;
   return woken_ | settle_v1(lanes_, now_, true);
+end $$;
+
+-- Work that has taken some effect is not withdrawn: it is asked to end, and undoes what it did.
+create or replace function withdraw_v1(works_ uuid[], results_ jsonb[]) returns integer language plpgsql as $$
+declare
+  lanes_ uuid[] := lock_of_v1(works_);
+  now_   bigint := micros_v1();
+  keys_  text[];
+  done_  uuid[];
+  one_   uuid;
+  woken_ integer := 1;
+begin
+  select w.id into one_ from work w where w.id = any (works_) and w.state = 'Pending' and w.class = 1 limit 1;
+  if found then
+    perform refuse_v1(one_, 'fresh');
+  end if;
+  select array_agg(distinct k) into keys_ from work w cross join unnest(w.budgets) as k where w.id = any (works_);
+  done_ := close_v1(works_, 'Cancelled', results_, now_);
+  foreach one_ in array works_ loop
+    if done_ is null or one_ <> all (done_) then
+      perform refuse_v1(one_, 'Pending');
+    end if;
+  end loop;
+  woken_ := woken_ | settle_v1(lanes_, now_, false);
+  if keys_ is not null then
+    woken_ := woken_ | nudge_v1(keys_);
+  end if;
+  return woken_;
+end $$;
+
+-- As request_cancel_v1, also of begun work that rests: it is due at once, and whoever takes it up next finds that it was
+-- asked to end in what is told of it.
+create function request_cancel_v2(works_ uuid[]) returns integer language plpgsql as $$
+declare
+  lanes_ uuid[] := lock_of_v1(works_);
+  now_   bigint := micros_v1();
+  one_   uuid;
+  kind_  text;
+  woken_ integer := 0;
+begin
+  foreach one_ in array works_ loop
+    update work set due_at = 0, changed = now_ where id = one_ and state = 'Pending' and class = 1 returning kind into kind_;
+    if not found then
+      update lanes l set cancel = true from work w
+      where w.id = one_ and w.state = 'InProgress' and l.lane = w.lane and l.running = w.id
+      returning l.running_kind into kind_;
+      if not found then
+        perform refuse_v1(one_, 'InProgress');
+      end if;
+    end if;
+    insert into feed (kind, uuid, etag, deleted, at) values (kind_, one_, 0, false, now_);
+    woken_ := woken_ | 1 | woken_v1(kind_);
+  end loop;
+  return woken_ | settle_v1(lanes_, now_, false);
 end $$;
 
 -- Forgets work that does not run, with all that was told of it.

@@ -112,6 +112,7 @@ fn refusal(error: &Error) -> Option<StoreError> {
                 Some("ended") => "ended",
                 Some("uncancelled") => "uncancelled",
                 Some("Superseded") => "Superseded",
+                Some("fresh") => "fresh",
                 _ => "Pending",
             },
         },

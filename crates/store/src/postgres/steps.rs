@@ -18,11 +18,11 @@ use crate::{Etag, StoreError};
 const LOCK_LANES: &str = "select lock_lanes_v1($1, $2, $3)";
 const CHECKPOINT: &str = "select * from checkpoint_v1($1, $2, $3, $4, $5)";
 pub(super) const COMPLETE: &str = "select done_, woken_ from complete_v1($1, $2, $3, $4, $5, $6, $7)";
-const YIELD: &str = "select yield_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const YIELD: &str = "select yield_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const WITHDRAW: &str = "select withdraw_v1($1, $2)";
 const WITHDRAW_LANES: &str = "select withdraw_lanes_v1($1, $2)";
 const EXPEDITE: &str = "select expedite_v1($1)";
-const REQUEST_CANCEL: &str = "select request_cancel_v1($1)";
+const REQUEST_CANCEL: &str = "select request_cancel_v2($1)";
 const ENQUEUE: &str = "select enqueue_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const REVIVE: &str = "select revive_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const DISCARD: &str = "select discard_v2($1)";
@@ -192,9 +192,10 @@ impl Sorted {
             let rests: Vec<i64> = self.yieldings.iter().map(|it| micros(it.rest)).collect();
             let spent: Vec<bool> = self.yieldings.iter().map(|it| it.attempt_spent).collect();
             let uncancelled: Vec<bool> = self.yieldings.iter().map(|it| it.unless_cancelled).collect();
+            let begun: Vec<bool> = self.yieldings.iter().map(|it| it.begun).collect();
             let (names, datas): (Vec<Option<String>>, Vec<Option<Value>>) =
                 self.yieldings.into_iter().map(|it| it.checkpoint.unzip()).unzip();
-            let values = bound![works, lanes, owners, fences, rests, spent, names, datas, uncancelled];
+            let values = bound![works, lanes, owners, fences, rests, spent, names, datas, uncancelled, begun];
             steps.push(Step { sql: YIELD, values, answers: Answers::Woken(0) });
         }
         for (sql, targets) in [(WITHDRAW, self.withdrawn), (WITHDRAW_LANES, self.withdrawn_lanes)] {

@@ -22,8 +22,8 @@ use crate::StoreError;
 use crate::entries::Recorded;
 use crate::wake::Topic;
 use crate::work::{
-    CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals, Yielding,
-    first_class,
+    CLASS_BEGUN, CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals,
+    Yielding, first_class,
 };
 
 impl Sqlite {
@@ -131,6 +131,7 @@ struct Live {
     lane: Uuid,
     kind: String,
     state: String,
+    class: i64,
     held: Option<String>,
 }
 
@@ -428,8 +429,8 @@ impl Session<'_> {
         self.connection
             .prepare_cached(
                 "update work set state = 'Pending', due_at = ?2, attempt = attempt - ?3, owner = null, held = null, changed = ?4,
-                   started = case when class = 2 and ?3 = 1 then null else started end,
-                   step = coalesce(?5, step), checkpoint = coalesce(?6, checkpoint)
+                   started = case when class = 2 and ?7 = 2 and ?3 = 1 then null else started end,
+                   step = coalesce(?5, step), checkpoint = coalesce(?6, checkpoint), class = min(class, ?7)
                  where id = ?1",
             )?
             .execute(params![
@@ -438,7 +439,8 @@ impl Session<'_> {
                 i64::from(!yielding.attempt_spent),
                 self.now,
                 yielding.checkpoint.as_ref().map(|(step, _)| step),
-                yielding.checkpoint.as_ref().map(|(_, data)| json_text(data))
+                yielding.checkpoint.as_ref().map(|(_, data)| json_text(data)),
+                if yielding.begun { CLASS_BEGUN } else { CLASS_FRESH }
             ])?;
         self.feed(&live.kind, hold.work, 0, false)?;
         self.lower_budgets(live.held.as_deref())?;
@@ -479,6 +481,9 @@ impl Session<'_> {
 
     pub(super) fn withdraw(&mut self, work: Uuid, result: &Value) -> Result<(), StoreError> {
         let live = self.pending_or_why(work)?;
+        if live.class == CLASS_BEGUN {
+            return Err(StoreError::WrongState { work, state: live.state, wanted: "fresh" });
+        }
         self.end(work, &live.kind, WorkState::Cancelled, result)?;
         self.settle_if_free(live.lane).map(drop)
     }
@@ -519,6 +524,14 @@ impl Session<'_> {
                 self.feed(&live.kind, work, 0, false)?;
                 WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
                 Ok(())
+            }
+            // It rests; whoever takes it up next finds that it was asked to end in what is told of it.
+            Some(live) if live.class == CLASS_BEGUN => {
+                self.connection
+                    .prepare_cached("update work set due_at = 0, changed = ?2 where id = ?1")?
+                    .execute(params![work, self.now])?;
+                self.feed(&live.kind, work, 0, false)?;
+                self.settle_if_free(live.lane).map(drop)
             }
             Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "InProgress" }),
             None => Err(self.why_not_live(work, "InProgress")?),
@@ -578,7 +591,7 @@ impl Session<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select lane, kind, state, held from work
+                "select lane, kind, state, held, class from work
                  where id = ?1 and fence = ?2 and owner = ?3 and state = 'InProgress'",
             )?
             .query_row(params![hold.work, hold.fence, hold.owner], read_live)
@@ -588,7 +601,7 @@ impl Session<'_> {
     fn live(&self, work: Uuid) -> Result<Option<Live>, StoreError> {
         Ok(self
             .connection
-            .prepare_cached("select lane, kind, state, held from work where id = ?1")?
+            .prepare_cached("select lane, kind, state, held, class from work where id = ?1")?
             .query_row([work], read_live)
             .optional()?)
     }
@@ -637,7 +650,13 @@ impl Session<'_> {
 }
 
 fn read_live(row: &Row<'_>) -> rusqlite::Result<Live> {
-    Ok(Live { lane: row.get(0)?, kind: row.get(1)?, state: row.get(2)?, held: row.get(3)? })
+    Ok(Live {
+        lane: row.get(0)?,
+        kind: row.get(1)?,
+        state: row.get(2)?,
+        held: row.get(3)?,
+        class: row.get(4)?,
+    })
 }
 
 fn read_first(row: &Row<'_>) -> rusqlite::Result<First> {

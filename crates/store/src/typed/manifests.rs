@@ -53,7 +53,7 @@ impl<'a> std::ops::Deref for Manifests<'a> {
 pub enum Cancelled {
     /// It was pending and is cancelled.
     AtOnce,
-    /// It runs; whoever runs it was asked to stop.
+    /// It runs, or has begun and rests; whoever runs it or takes it up is asked to stop and to undo what was done.
     Asked,
 }
 
@@ -163,7 +163,8 @@ impl<'a> Manifests<'a> {
         Ok(ensured)
     }
 
-    /// Cancels those of these manifests that are still pending, and leaves the others; which it cancelled. The
+    /// Cancels those of these manifests that are pending and have done nothing yet, and leaves the others; which it
+    /// cancelled. The
     /// result's `code` and `message` are kept with each.
     pub async fn withdraw(&self, ids: &[Uuid], result: Value, by: &By) -> Result<Vec<Uuid>, StoreError> {
         let mut withdrawn = Vec::new();
@@ -174,20 +175,18 @@ impl<'a> Manifests<'a> {
     }
 
     async fn withdraw_block(&self, block: &[Uuid], result: &Value, by: &By) -> Result<Vec<Uuid>, StoreError> {
-        for _ in 0..TRIES {
-            match self.withdraw_at_once(block, result, by).await {
-                Err(StoreError::WrongState { .. } | StoreError::NoSuchWork { .. }) => {}
+        let mut ids = block.to_vec();
+        loop {
+            match self.withdraw_at_once(&ids, result, by).await {
+                // It began in the meantime, or had begun before: it is left, and the others are tried again.
+                Err(StoreError::WrongState { work, .. } | StoreError::NoSuchWork { work })
+                    if ids.contains(&work) =>
+                {
+                    ids.retain(|id| *id != work);
+                }
                 outcome => return outcome,
             }
         }
-        let mut withdrawn = Vec::new();
-        for one in block.chunks(1) {
-            match self.withdraw_at_once(one, result, by).await {
-                Err(StoreError::WrongState { .. } | StoreError::NoSuchWork { .. }) => {}
-                outcome => withdrawn.extend(outcome?),
-            }
-        }
-        Ok(withdrawn)
     }
 
     async fn withdraw_at_once(
@@ -243,7 +242,8 @@ impl<'a> Manifests<'a> {
         Ok((views.collect(), page.next))
     }
 
-    /// Cancels a manifest that is pending, or asks for the end of one that runs.
+    /// Cancels a manifest that is pending, or asks for the end of one that runs. One that has begun and rests is asked too:
+    /// whoever takes it up next undoes what was done.
     pub async fn cancel(&self, read: &Versioned<Manifest>, by: &By) -> Result<Cancelled, StoreError> {
         let audit = by.entry("manifest.cancel", &read.document.path(), None, None);
         let mut result = json!({ "code": "Cancelled", "message": "cancelled", "by": by.actor });
@@ -262,7 +262,8 @@ impl<'a> Manifests<'a> {
             let withdraw = Transaction::new().withdraw(read.uuid, result.clone()).record(read.uuid, ended);
             match self.store.commit(withdraw.audit(audit.clone())).await {
                 Ok(_) => return Ok(Cancelled::AtOnce),
-                Err(StoreError::WrongState { state, .. }) if state == "InProgress" => {}
+                Err(StoreError::WrongState { state, wanted, .. })
+                    if state == "InProgress" || wanted == "fresh" => {}
                 Err(other) => return Err(other),
             }
             let asked = told(EntryEvent::CancelRequested, attempt, by);

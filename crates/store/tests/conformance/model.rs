@@ -109,6 +109,10 @@ impl Piece {
         (self.class, self.due, self.asked.priority, self.asked.id)
     }
 
+    fn rests_half_done(&self) -> bool {
+        self.state == WorkState::Pending && self.class == 1
+    }
+
     fn is_late(&self, now: Timestamp) -> bool {
         self.state == WorkState::Pending
             && self.class == 2
@@ -364,7 +368,9 @@ impl Model {
             Event::Withdraw(index) => {
                 let Some(piece) = self.pick(index) else { return };
                 let outcome = self.commit(Transaction::new().withdraw(piece.asked.id, json!({}))).await;
-                if self.may(&piece, WorkState::Pending, outcome) {
+                if piece.rests_half_done() {
+                    assert!(matches!(outcome, Err(StoreError::WrongState { wanted: "fresh", .. })));
+                } else if self.may(&piece, WorkState::Pending, outcome) {
                     self.work.get_mut(&piece.asked.id).unwrap().state = WorkState::Cancelled;
                 }
             }
@@ -392,7 +398,10 @@ impl Model {
             Event::RequestCancel(index) => {
                 let Some(piece) = self.pick(index) else { return };
                 let outcome = self.commit(Transaction::new().request_cancel(piece.asked.id)).await;
-                if self.may(&piece, WorkState::InProgress, outcome) {
+                if piece.rests_half_done() {
+                    outcome.unwrap();
+                    self.work.get_mut(&piece.asked.id).unwrap().due = Timestamp::UNIX_EPOCH;
+                } else if self.may(&piece, WorkState::InProgress, outcome) {
                     self.holdings.get_mut(&piece.asked.lane).unwrap().signals.cancel = true;
                 }
             }

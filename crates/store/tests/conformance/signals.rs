@@ -24,6 +24,30 @@ on_both_engines! {
 }
 
 on_both_engines! {
+    async fn work_that_rests_half_done_is_not_withdrawn_but_asked_to_end_and_due_at_once(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let (begun, parked) = (manifest(lane).after(past(1)), manifest(Uuid::new_v4()).after(past(0)));
+        store.enqueue(vec![begun.clone(), parked.clone()]).await.unwrap();
+        for (id, has_begun) in [(parked.id, false), (begun.id, true)] {
+            let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+            assert_eq!(hold.work, id);
+            let checkpoint = Some(("step".to_owned(), json!({})));
+            let rest = Duration::from_secs(3600);
+            let back = Yielding { checkpoint, begun: has_begun, ..Yielding::new(hold, rest, false) };
+            store.hand_back(back).await.unwrap();
+        }
+        let withdraw = |work| store.commit(Transaction::new().withdraw(work, json!({})));
+        withdraw(parked.id).await.unwrap();
+        let refused = withdraw(begun.id).await;
+        assert!(matches!(refused, Err(StoreError::WrongState { wanted: "fresh", .. })), "{refused:?}");
+        assert!(next(store, WorkKind::Manifest).await.is_none());
+        store.commit(Transaction::new().request_cancel(begun.id)).await.unwrap();
+        let again = next(store, WorkKind::Manifest).await.unwrap();
+        assert_eq!((again.hold.work, again.first), (begun.id, false));
+    }
+}
+
+on_both_engines! {
     async fn only_pending_work_is_withdrawn_and_only_running_work_is_asked_to_stop(bed: &Bed) {
         let (store, lane) = (&bed.store, Uuid::new_v4());
         let (running, waiting) = (manifest(lane).after(past(0)), manifest(lane));
