@@ -200,3 +200,18 @@ async fn a_taken_over_step_counts_as_begun_when_it_is_cancelled() {
     assert!(matches!(ended, Ended::Finished(_)));
     assert_eq!(texts(&finished(ended).result["undone"]), ["a was looked after"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_that_is_asked_to_end_while_it_rests_is_undone_when_it_is_taken_up() {
+    let mut bed = Bed::new().await;
+    let steps = || plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
+    let back = handed_back(bed.attempt(&steps()).await);
+    assert!(back.begun && back.rest > Duration::from_secs(10));
+    cancel_after(&bed, Duration::from_secs(1)).await;
+    // Another process takes it up, before its rest is over.
+    bed.control = Control::new();
+    let completion = finished(bed.attempt(&steps()).await);
+    assert_eq!(completion.ending, Ending::Cancelled);
+    assert!(bed.world.marks().is_empty());
+    assert_eq!(texts(&bed.work().await.result.unwrap()["undone"]), ["a was taken away"]);
+}
