@@ -6,3 +6,4 @@
 pub mod plan;
 pub mod schedule;
 pub mod task;
+pub mod why;

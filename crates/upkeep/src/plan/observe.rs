@@ -1,0 +1,113 @@
+//! What a plan is made from.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use api::doc::{Cluster, Document, Schedule, Subscription, TaskStats};
+use api::work::WorkKind;
+use store::{Budget, Reader, Selection, StoreError, Versioned, WorkView};
+use uuid::Uuid;
+
+use crate::schedule::{Member, Rule};
+use crate::why::version_seen;
+
+/// Read so many at a time.
+const PAGE: usize = 1000;
+
+/// The fleet, its rules and its work, as read.
+#[derive(Debug, Clone, Default)]
+pub struct Observed {
+    /// Every cluster, with its resource id as it was spelled.
+    pub clusters: Vec<(Member, String)>,
+    /// Every schedule that can be read and is enabled.
+    pub rules: Vec<Rule>,
+    /// All work that is pending or runs.
+    pub live: Vec<WorkView>,
+    /// The limits.
+    pub budgets: Vec<Budget>,
+    /// How long tasks took lately.
+    pub usual: HashMap<Uuid, Duration>,
+    /// Slots whose manifests are at their end.
+    pub settled: HashSet<Uuid>,
+    /// How many actuators there are.
+    pub actuators: usize,
+}
+
+impl Observed {
+    /// Reads everything, page by page.
+    pub async fn gather(reader: &Reader) -> Result<Observed, StoreError> {
+        let subscriptions: HashMap<String, _> = all::<Subscription>(reader)
+            .await?
+            .into_iter()
+            .map(|it| (it.document.subscription_id.to_lowercase(), it.document.state))
+            .collect();
+        let mut clusters = Vec::new();
+        for block in all::<Cluster>(reader).await?.chunks(PAGE) {
+            let seen = reader.health(block.iter().map(|it| it.uuid).collect()).await?;
+            let versions: HashMap<Uuid, String> =
+                seen.iter().filter_map(|it| version_seen(it).map(|version| (it.cluster, version))).collect();
+            for cluster in block {
+                let state = subscriptions.get(&cluster.document.subscription_id.to_lowercase()).copied();
+                let version = versions.get(&cluster.uuid).map(String::as_str);
+                let member = Member::of(cluster.uuid, &cluster.document, state, version);
+                clusters.push((member, cluster.document.id.clone()));
+            }
+        }
+        let schedules = all::<Schedule>(reader).await?;
+        let rules = schedules.iter().filter_map(|it| Rule::read(&it.document, it.changed).ok());
+        let stats = all::<TaskStats>(reader).await?.into_iter();
+        let mut live = Vec::new();
+        for kind in WorkKind::ALL {
+            live.extend(all_live(reader, kind).await?);
+        }
+        Ok(Observed {
+            clusters,
+            rules: rules.filter(|rule| rule.enabled).collect(),
+            live,
+            budgets: reader.budgets().await?,
+            usual: stats.filter_map(|it| Some((it.document.task, it.document.usual()?))).collect(),
+            settled: HashSet::new(),
+            actuators: reader.leases("actuator/").await?.len(),
+        })
+    }
+
+    /// Finds out which of these manifests are at their end.
+    pub async fn settle(&mut self, reader: &Reader, doubtful: Vec<Uuid>) -> Result<(), StoreError> {
+        for block in doubtful.chunks(PAGE) {
+            let known = reader.works(block.to_vec()).await?;
+            self.settled.extend(known.into_iter().filter(|it| !is_superseded(it)).map(|it| it.id));
+        }
+        Ok(())
+    }
+}
+
+/// Whether its schedule withdrew it, and would bring it back.
+fn is_superseded(work: &WorkView) -> bool {
+    work.result.as_ref().and_then(|it| it.get("code")).is_some_and(|code| code == "Superseded")
+}
+
+async fn all<T: Document>(reader: &Reader) -> Result<Vec<Versioned<T>>, StoreError> {
+    let (mut found, mut from) = (Vec::new(), None);
+    loop {
+        let selection = Selection { from, limit: PAGE, ..Selection::default() };
+        let page = reader.documents::<T>().list(selection).await?;
+        found.extend(page.items);
+        from = page.next;
+        if from.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+async fn all_live(reader: &Reader, kind: WorkKind) -> Result<Vec<WorkView>, StoreError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = reader.live(kind, after, PAGE).await?;
+        let full = page.len() == PAGE;
+        after = page.last().map(|it| it.id);
+        found.extend(page);
+        if !full {
+            return Ok(found);
+        }
+    }
+}

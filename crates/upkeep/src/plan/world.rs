@@ -1,0 +1,204 @@
+//! From what was read to the world that is played.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use api::doc::MissedPolicy;
+use api::work::{WorkKind, WorkState};
+use jiff::Timestamp;
+use store::WorkView;
+use uuid::Uuid;
+
+use super::Observed;
+use super::simulate::{Keys, Lane, Micros, Piece, World};
+use crate::schedule::{Horizon, Made, Period, Rule};
+use crate::task::Catalogue;
+
+/// How long a customer's operation is taken to last; nobody can know.
+const OPERATION_TIME: Duration = Duration::from_secs(30 * 60);
+/// A task that nobody knows any more is taken to last as long as one that says nothing.
+const UNKNOWN_TIME: Duration = Duration::from_secs(30 * 60);
+/// What an actuator runs at once, unless it is told otherwise.
+const SLOTS: usize = 20;
+
+/// The world, and what its numbers stand for.
+#[derive(Debug)]
+pub(super) struct Board {
+    pub(super) world: World,
+    /// The resource ids of the lanes.
+    pub(super) clusters: Vec<String>,
+    /// The budgets' names and limits.
+    pub(super) budgets: Vec<(String, u32)>,
+    /// What the pieces' tags stand for.
+    pub(super) sources: Vec<Source>,
+    /// Wanted slots that would be there if they were not at their end.
+    pub(super) doubtful: Vec<Uuid>,
+}
+
+/// What pieces are made from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Source {
+    pub(super) schedule: Option<String>,
+    pub(super) task: Uuid,
+    /// Whether the manifest is there already.
+    pub(super) is_there: bool,
+    pub(super) is_operation: bool,
+    pub(super) duration: Micros,
+    /// Whether the duration is from past runs.
+    pub(super) from_history: bool,
+}
+
+impl Board {
+    pub(super) fn new(seen: &Observed, catalogue: &Catalogue, now: Timestamp, to: Timestamp) -> Board {
+        let mut builder = Builder::new(seen, catalogue);
+        let live: HashSet<Uuid> = seen.live.iter().map(|it| it.id).collect();
+        for work in &seen.live {
+            builder.add_work(work, now);
+        }
+        for rule in &seen.rules {
+            builder.add_rule(rule, &live, now, to);
+        }
+        builder.board
+    }
+}
+
+struct Builder<'a> {
+    seen: &'a Observed,
+    catalogue: &'a Catalogue,
+    lanes: HashMap<Uuid, usize>,
+    keys: HashMap<&'a str, u16>,
+    tags: HashMap<(Option<String>, Uuid, bool, bool), u32>,
+    board: Board,
+}
+
+impl<'a> Builder<'a> {
+    fn new(seen: &'a Observed, catalogue: &'a Catalogue) -> Builder<'a> {
+        let lanes = seen.clusters.iter().map(|(member, _)| Lane { id: member.uuid, ..Lane::default() });
+        let world = World {
+            lanes: lanes.collect(),
+            budgets: seen.budgets.iter().map(|it| it.limit).collect(),
+            slots: SLOTS * seen.actuators.max(1),
+        };
+        Builder {
+            seen,
+            catalogue,
+            lanes: seen
+                .clusters
+                .iter()
+                .enumerate()
+                .map(|(place, (member, _))| (member.uuid, place))
+                .collect(),
+            keys: seen.budgets.iter().zip(0_u16..).map(|(it, place)| (it.key.as_str(), place)).collect(),
+            tags: HashMap::new(),
+            board: Board {
+                world,
+                clusters: seen.clusters.iter().map(|(_, id)| id.clone()).collect(),
+                budgets: seen.budgets.iter().map(|it| (it.key.clone(), it.limit)).collect(),
+                sources: Vec::new(),
+                doubtful: Vec::new(),
+            },
+        }
+    }
+
+    /// Work that is there.
+    fn add_work(&mut self, work: &WorkView, now: Timestamp) {
+        let Some(place) = self.lanes.get(&work.lane).copied() else { return };
+        let is_operation = work.kind == WorkKind::Operation;
+        // The budgets of a manifest name its task.
+        let task = work.budgets.iter().find_map(|key| key.strip_prefix("task/")?.parse().ok());
+        let tag = self.tag(work.origin.clone(), task.unwrap_or_default(), true, is_operation);
+        let duration = self.board.sources[tag as usize].duration;
+        let keys = self.keys_of(work.budgets.iter().map(String::as_str));
+        let lane = &mut self.board.world.lanes[place];
+        if work.state == WorkState::InProgress {
+            let begun = work.started.unwrap_or(now).as_microsecond();
+            lane.running = Some((begun.saturating_add(duration).max(now.as_microsecond()), keys));
+            return;
+        }
+        lane.queue.push(Piece {
+            id: work.id,
+            begun: is_operation || work.checkpoint.is_some(),
+            due: work.due_at.as_microsecond(),
+            before: work.run_before.map_or(Micros::MAX, Timestamp::as_microsecond),
+            priority: work.priority,
+            duration,
+            keys,
+            tag,
+        });
+    }
+
+    /// What a rule will want, as far as it is not there.
+    fn add_rule(&mut self, rule: &'a Rule, live: &HashSet<Uuid>, now: Timestamp, to: Timestamp) {
+        let near = rule.horizon(now);
+        let near_until = near.periods.last().map_or(now, |it| it.at);
+        let horizon = up_to(rule, near, to);
+        let tag = self.tag(Some(rule.id.clone()), rule.task, false, false);
+        let duration = self.board.sources[tag as usize].duration;
+        let seen = self.seen;
+        for (place, (member, _)) in seen.clusters.iter().enumerate() {
+            let slots = rule.wanted(&horizon, member);
+            if slots.is_empty() {
+                continue;
+            }
+            let budgets = member.budgets(rule.task);
+            let keys = self.keys_of(budgets.iter().map(String::as_str));
+            for slot in slots {
+                if !slot.made || live.contains(&slot.id) || seen.settled.contains(&slot.id) {
+                    continue;
+                }
+                if slot.period <= near_until {
+                    self.board.doubtful.push(slot.id);
+                }
+                self.board.world.lanes[place].queue.push(Piece {
+                    id: slot.id,
+                    begun: false,
+                    due: slot.run_after.as_microsecond(),
+                    before: slot.run_before.as_microsecond(),
+                    priority: slot.priority,
+                    duration,
+                    keys,
+                    tag,
+                });
+            }
+        }
+    }
+
+    fn keys_of<'b>(&self, names: impl Iterator<Item = &'b str>) -> Keys {
+        names.filter_map(|name| self.keys.get(name)).fold(Keys::default(), |keys, key| keys.with(*key))
+    }
+
+    fn tag(&mut self, schedule: Option<String>, task: Uuid, is_there: bool, is_operation: bool) -> u32 {
+        let key = (schedule, task, is_there, is_operation);
+        if let Some(tag) = self.tags.get(&key) {
+            return *tag;
+        }
+        let usual = self.seen.usual.get(&task).copied();
+        let limit = self.catalogue.get(task).map_or(UNKNOWN_TIME, |it| it.time_limit());
+        let duration = if is_operation { OPERATION_TIME } else { usual.unwrap_or(limit) };
+        let source = Source {
+            schedule: key.0.clone(),
+            task,
+            is_there,
+            is_operation,
+            duration: Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX),
+            from_history: usual.is_some() && !is_operation,
+        };
+        let tag = u32::try_from(self.board.sources.len()).unwrap_or(u32::MAX);
+        self.board.sources.push(source);
+        self.tags.insert(key, tag);
+        tag
+    }
+}
+
+/// The periods that count now, and all that follow until `to`: the scheduler will make them in time.
+fn up_to(rule: &Rule, near: Horizon, to: Timestamp) -> Horizon {
+    let last = near.periods.last().map_or(near.now, |it| it.at).max(near.now);
+    let mut horizon = near;
+    let makes_up = rule.missed == MissedPolicy::RunOnce;
+    for at in rule.calendars.after(last).take_while(|at| *at <= to) {
+        let until = if makes_up { rule.calendars.next_after(at) } else { None };
+        horizon.periods.push(Period { at, until, made: Made::Yes });
+    }
+    horizon.periods.retain(|it| it.at <= to);
+    horizon
+}

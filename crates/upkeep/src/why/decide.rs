@@ -1,0 +1,204 @@
+//! From what was read to what is answered.
+
+use api::admin::{Blocker, BlockerCode, Owner, Verdict, WhyForm};
+use api::doc::Manifest;
+use api::work::{WorkKind, WorkState};
+use jiff::Timestamp;
+use steps::engine::{Journal, WaitingCode};
+use store::{Budget, HealthSample, WorkView};
+use uuid::Uuid;
+
+/// All that decides whether a manifest can begin.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    /// What was asked.
+    pub manifest: Manifest,
+    /// How it fares.
+    pub work: WorkView,
+    /// What runs on its cluster, if that is something else.
+    pub running: Option<Other>,
+    /// What is pending on its cluster and goes before it, in order.
+    pub ahead: Vec<Other>,
+    /// Every configured limit.
+    pub budgets: Vec<Budget>,
+    /// How its cluster was when it was last looked at.
+    pub health: Option<HealthSample>,
+    /// What the task requires of the cluster and is not so, in a sentence.
+    pub unmet: Option<String>,
+    /// How many actuators there are.
+    pub actuators: usize,
+}
+
+/// Other work on the same cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Other {
+    /// Its id.
+    pub id: Uuid,
+    /// Whose work it is.
+    pub kind: WorkKind,
+    /// When it can run.
+    pub due_at: Timestamp,
+    /// Since when it runs.
+    pub started: Option<Timestamp>,
+}
+
+impl Other {
+    /// What matters of other work.
+    pub fn of(work: &WorkView) -> Other {
+        Other { id: work.id, kind: work.kind, due_at: work.due_at, started: work.started }
+    }
+}
+
+/// Every blocker, not the first.
+pub fn decide(seen: &Observed, now: Timestamp) -> WhyForm {
+    let verdict = match seen.work.state {
+        WorkState::Pending => None,
+        WorkState::InProgress => Some(Verdict::Running),
+        WorkState::Completed
+        | WorkState::Failed
+        | WorkState::RetriesExceeded
+        | WorkState::TimedOut
+        | WorkState::Cancelled => Some(Verdict::Finished),
+    };
+    let blockers = match verdict {
+        None => blockers(seen, now),
+        Some(_) => Vec::new(),
+    };
+    let verdict = verdict.unwrap_or(if blockers.is_empty() { Verdict::Ready } else { Verdict::Blocked });
+    let earliest_start = match blockers.iter().map(|it| it.until).collect::<Option<Vec<_>>>() {
+        Some(untils) => untils.into_iter().max(),
+        None => None,
+    };
+    WhyForm { manifest: seen.manifest.id, state: seen.work.state, verdict, earliest_start, blockers }
+}
+
+fn blockers(seen: &Observed, now: Timestamp) -> Vec<Blocker> {
+    let mut all = Vec::new();
+    all.extend(time(seen, now));
+    all.extend(busy(seen, now));
+    all.extend(operation(seen, now));
+    all.extend(budgets(seen));
+    all.extend(unreachable(seen));
+    all.extend(seen.unmet.as_ref().map(|unmet| Blocker {
+        code: BlockerCode::Precondition,
+        message: unmet.clone(),
+        owner: Owner::Customer,
+        since: None,
+        until: None,
+    }));
+    if seen.actuators == 0 {
+        all.push(Blocker {
+            code: BlockerCode::NoActuator,
+            message: "no actuator is running; start one with `shipshape actuator` or `shipshape up`"
+                .to_owned(),
+            owner: Owner::Operator,
+            since: None,
+            until: None,
+        });
+    }
+    all
+}
+
+/// Its time has not come, or it rests after a failed attempt.
+fn time(seen: &Observed, now: Timestamp) -> Option<Blocker> {
+    if seen.work.due_at <= now {
+        return None;
+    }
+    let journal = Journal::read(seen.work.checkpoint.as_ref());
+    match journal.waiting() {
+        // It is parked; what it is parked for is a blocker of its own, for as long as that is so.
+        Some(waiting) if waiting.code == WaitingCode::Unreachable && unreachable(seen).is_some() => None,
+        Some(waiting) if waiting.code == WaitingCode::Precondition && seen.unmet.is_some() => None,
+        Some(waiting) if waiting.code != WaitingCode::BackingOff => Some(Blocker {
+            code: BlockerCode::BackingOff,
+            message: format!("it is taken up again at {}: {}", second(seen.work.due_at), waiting.message),
+            owner: Owner::System,
+            since: Some(waiting.since),
+            until: Some(seen.work.due_at),
+        }),
+        Some(waiting) => Some(Blocker {
+            code: BlockerCode::BackingOff,
+            message: format!(
+                "attempt {} failed ({}); the next begins at {}",
+                seen.work.attempt,
+                waiting.message,
+                second(seen.work.due_at)
+            ),
+            owner: Owner::System,
+            since: Some(waiting.since),
+            until: Some(seen.work.due_at),
+        }),
+        None => Some(Blocker {
+            code: BlockerCode::NotDue,
+            message: format!("it may begin at {} at the earliest", second(seen.work.due_at)),
+            owner: match seen.manifest.created_by_schedule {
+                Some(_) => Owner::Schedule,
+                None => Owner::Operator,
+            },
+            since: None,
+            until: Some(seen.work.due_at),
+        }),
+    }
+}
+
+/// Other work runs on the cluster, or is due and goes first.
+fn busy(seen: &Observed, now: Timestamp) -> Option<Blocker> {
+    let (word, since) = match seen.running {
+        Some(running) => (format!("{} {} runs on the cluster", running.kind, running.id), running.started),
+        None => {
+            let first = seen.ahead.iter().find(|it| it.kind == WorkKind::Manifest && it.due_at <= now)?;
+            (format!("{} {} goes before it on the cluster", first.kind, first.id), None)
+        }
+    };
+    let others = seen.ahead.iter().filter(|it| it.kind == WorkKind::Manifest).count();
+    let others = others - usize::from(seen.running.is_none() && others > 0);
+    let message = match others {
+        0 => word,
+        1 => format!("{word}, and 1 more manifest goes before it"),
+        _ => format!("{word}, and {others} more manifests go before it"),
+    };
+    Some(Blocker { code: BlockerCode::ClusterBusy, message, owner: Owner::System, since, until: None })
+}
+
+fn operation(seen: &Observed, now: Timestamp) -> Option<Blocker> {
+    let first = seen.ahead.iter().find(|it| it.kind == WorkKind::Operation && it.due_at <= now)?;
+    Some(Blocker {
+        code: BlockerCode::OperationPending,
+        message: format!("the customer's operation {} goes first", first.id),
+        owner: Owner::Customer,
+        since: None,
+        until: None,
+    })
+}
+
+/// One for each limit that leaves no room.
+fn budgets(seen: &Observed) -> Vec<Blocker> {
+    let full = seen.budgets.iter().filter(|it| seen.work.budgets.contains(&it.key) && it.used >= it.limit);
+    full.map(|budget| Blocker {
+        code: BlockerCode::BudgetFull,
+        message: match budget.limit {
+            0 => format!("budget {} is 0: new starts are stopped", budget.key),
+            limit => format!("budget {} is full: {} of {limit} run", budget.key, budget.used),
+        },
+        owner: if budget.limit == 0 { Owner::Operator } else { Owner::System },
+        since: None,
+        until: None,
+    })
+    .collect()
+}
+
+fn unreachable(seen: &Observed) -> Option<Blocker> {
+    let health = seen.health.as_ref().filter(|it| !it.reachable)?;
+    let why = health.sample.get("message").and_then(|it| it.as_str()).unwrap_or_default();
+    let message = match why {
+        "" => format!("the cluster's API server has not answered since {}", second(health.since)),
+        why => format!("the cluster's API server has not answered since {}: {why}", second(health.since)),
+    };
+    let (owner, since) = (Owner::Customer, Some(health.since));
+    Some(Blocker { code: BlockerCode::Unreachable, message, owner, since, until: None })
+}
+
+/// A time for people, without fractions of a second.
+fn second(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}

@@ -1,0 +1,208 @@
+//! Each blocker alone, and every set of them together.
+
+use api::admin::{BlockerCode, Owner, Verdict};
+use api::doc::Manifest;
+use api::work::{WorkKind, WorkState};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+use store::{Budget, HealthSample, WorkView};
+use uuid::Uuid;
+
+use super::{Observed, Other, decide};
+
+const NOW: i64 = 1_800_000_000;
+
+fn at(offset: i64) -> Timestamp {
+    Timestamp::from_second(NOW + offset).unwrap()
+}
+
+/// A manifest that nothing keeps from beginning.
+fn ready() -> Observed {
+    let (id, cluster) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    let keys = ["fleet", "region/west", "task/t"].map(str::to_owned).to_vec();
+    Observed {
+        manifest: Manifest {
+            id,
+            cluster,
+            cluster_path: "/subscriptions/s/c".to_owned(),
+            task_id: Uuid::from_u128(3),
+            created_by_schedule: None,
+            priority: 0,
+            run_after: at(-60),
+            run_before: at(3600),
+            parameters: Map::new(),
+            created_by: "someone".to_owned(),
+        },
+        work: WorkView {
+            id,
+            lane: cluster,
+            kind: WorkKind::Manifest,
+            state: WorkState::Pending,
+            attempt: 0,
+            run_after: at(-60),
+            due_at: at(-60),
+            run_before: Some(at(3600)),
+            priority: 0,
+            step: None,
+            checkpoint: None,
+            fence: 0,
+            created: at(-120),
+            started: None,
+            finished: None,
+            result: None,
+            origin: None,
+            budgets: keys.clone(),
+        },
+        running: None,
+        ahead: Vec::new(),
+        budgets: keys.into_iter().map(|key| Budget { key, limit: 5, used: 1, parked: 0 }).collect(),
+        health: Some(HealthSample {
+            cluster,
+            at: at(-5),
+            reachable: true,
+            since: at(-5000),
+            sample: Value::Null,
+        }),
+        unmet: None,
+        actuators: 1,
+    }
+}
+
+fn other(id: u128, kind: WorkKind) -> Other {
+    Other { id: Uuid::from_u128(id), kind, due_at: at(-100), started: Some(at(-30)) }
+}
+
+type Change = fn(&mut Observed);
+
+/// What each blocker comes from.
+fn causes() -> Vec<(BlockerCode, Change)> {
+    vec![
+        (BlockerCode::NotDue, |seen| seen.work.due_at = at(600)),
+        (BlockerCode::ClusterBusy, |seen| seen.running = Some(other(7, WorkKind::Manifest))),
+        (BlockerCode::OperationPending, |seen| seen.ahead.push(other(8, WorkKind::Operation))),
+        (BlockerCode::BudgetFull, |seen| seen.budgets[1].used = 5),
+        (BlockerCode::Unreachable, |seen| seen.health.as_mut().unwrap().reachable = false),
+        (BlockerCode::Precondition, |seen| seen.unmet = Some("the cluster is Creating".to_owned())),
+        (BlockerCode::NoActuator, |seen| seen.actuators = 0),
+    ]
+}
+
+#[test]
+fn every_set_of_blockers_is_shown_whole() {
+    let causes = causes();
+    for set in 0..1_usize << causes.len() {
+        let mut seen = ready();
+        let mut expected = Vec::new();
+        for (number, (code, change)) in causes.iter().enumerate() {
+            if set & (1 << number) != 0 {
+                change(&mut seen);
+                expected.push(*code);
+            }
+        }
+        let answer = decide(&seen, at(0));
+        let codes: Vec<BlockerCode> = answer.blockers.iter().map(|it| it.code).collect();
+        assert_eq!(codes, expected, "of the set {set:b}");
+        let verdict = if expected.is_empty() { Verdict::Ready } else { Verdict::Blocked };
+        assert_eq!(answer.verdict, verdict);
+        let known = expected == [BlockerCode::NotDue];
+        assert_eq!(answer.earliest_start, known.then(|| at(600)), "of the set {set:b}");
+    }
+}
+
+#[test]
+fn a_failed_attempt_is_told_with_its_error_and_the_time_of_the_next() {
+    let mut seen = ready();
+    seen.work.attempt = 2;
+    seen.work.due_at = at(90);
+    seen.work.checkpoint = Some(json!({
+        "taskVersion": 1,
+        "waiting": {"code": "BackingOff", "message": "node worker-1 is gone", "since": at(-10)}
+    }));
+    let answer = decide(&seen, at(0));
+    assert_eq!(answer.blockers.len(), 1);
+    let blocker = &answer.blockers[0];
+    assert_eq!((blocker.code, blocker.owner), (BlockerCode::BackingOff, Owner::System));
+    assert!(blocker.message.contains("attempt 2 failed (node worker-1 is gone)"), "{}", blocker.message);
+    assert_eq!((answer.earliest_start, blocker.since), (Some(at(90)), Some(at(-10))));
+}
+
+#[test]
+fn a_parked_manifest_shows_what_it_is_parked_for_and_not_the_pause_between_two_looks() {
+    let mut seen = ready();
+    seen.work.due_at = at(25);
+    seen.work.checkpoint = Some(json!({
+        "waiting": {"code": "Unreachable", "message": "no route", "since": at(-300)}
+    }));
+    seen.health.as_mut().unwrap().reachable = false;
+    let codes = |seen: &Observed| -> Vec<BlockerCode> {
+        decide(seen, at(0)).blockers.iter().map(|it| it.code).collect()
+    };
+    assert_eq!(codes(&seen), [BlockerCode::Unreachable]);
+    // It answers again; the next look is all that is waited for.
+    seen.health.as_mut().unwrap().reachable = true;
+    assert_eq!(codes(&seen), [BlockerCode::BackingOff]);
+    assert_eq!(decide(&seen, at(0)).earliest_start, Some(at(25)));
+}
+
+#[test]
+fn the_work_in_the_way_is_named_and_what_else_goes_before_is_counted() {
+    let mut seen = ready();
+    seen.running = Some(other(7, WorkKind::Operation));
+    seen.ahead = vec![other(9, WorkKind::Manifest), other(10, WorkKind::Manifest)];
+    let message = decide(&seen, at(0)).blockers[0].message.clone();
+    assert!(message.contains(&Uuid::from_u128(7).to_string()), "{message}");
+    assert!(message.contains("2 more manifests"), "{message}");
+    seen.running = None;
+    let message = decide(&seen, at(0)).blockers[0].message.clone();
+    assert!(message.contains(&Uuid::from_u128(9).to_string()), "{message}");
+    assert!(message.contains("1 more manifest goes"), "{message}");
+}
+
+#[test]
+fn manifests_ahead_that_are_not_due_themselves_are_no_blocker() {
+    let mut seen = ready();
+    seen.ahead = vec![Other { due_at: at(5000), ..other(9, WorkKind::Manifest) }];
+    assert_eq!(decide(&seen, at(0)).verdict, Verdict::Ready);
+}
+
+#[test]
+fn a_stopped_budget_is_the_operators_and_each_full_one_is_named() {
+    let mut seen = ready();
+    seen.budgets[0].limit = 0;
+    seen.budgets[2].used = 5;
+    let answer = decide(&seen, at(0));
+    let told: Vec<(Owner, bool)> =
+        answer.blockers.iter().map(|it| (it.owner, it.message.contains("stopped"))).collect();
+    assert_eq!(told, [(Owner::Operator, true), (Owner::System, false)]);
+    assert!(answer.blockers[1].message.contains("task/t"));
+    // A limit that does not count this manifest says nothing.
+    seen.budgets.push(Budget { key: "region/east".to_owned(), limit: 0, used: 0, parked: 0 });
+    assert_eq!(decide(&seen, at(0)).blockers.len(), 2);
+}
+
+#[test]
+fn a_schedule_owns_the_time_of_what_it_made() {
+    let mut seen = ready();
+    seen.manifest.created_by_schedule = Some("weekly".to_owned());
+    seen.work.due_at = at(0) + SignedDuration::from_secs(1);
+    assert_eq!(decide(&seen, at(0)).blockers[0].owner, Owner::Schedule);
+}
+
+#[test]
+fn what_runs_and_what_has_ended_has_no_blockers() {
+    let mut seen = ready();
+    for (_, change) in causes() {
+        change(&mut seen);
+    }
+    for state in WorkState::ALL {
+        seen.work.state = state;
+        let answer = decide(&seen, at(0));
+        let verdict = match state {
+            WorkState::Pending => Verdict::Blocked,
+            WorkState::InProgress => Verdict::Running,
+            _ => Verdict::Finished,
+        };
+        assert_eq!(answer.verdict, verdict);
+        assert_eq!(answer.blockers.is_empty(), state != WorkState::Pending);
+    }
+}
