@@ -223,6 +223,11 @@ impl Engine {
         both!(self, it => it.get(uuid).await)
     }
 
+    /// The paths of those that were deleted.
+    pub(crate) async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
+        both!(self, it => it.gone(uuids).await)
+    }
+
     /// Many at once, in no particular order; those that do not live are absent.
     pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
         both!(self, it => it.get_many(uuids).await)

@@ -310,6 +310,11 @@ impl Reader {
         self.engine.get_many(uuids).await
     }
 
+    /// The paths that deleted documents had, for those who hear of the deletion; forgotten with the feed.
+    pub async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
+        self.engine.gone(uuids).await
+    }
+
     /// The living document of that path, in any spelling.
     pub async fn find(&self, path: &str) -> Result<Option<Stored>, StoreError> {
         if path.contains('\0') {

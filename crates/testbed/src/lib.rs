@@ -11,6 +11,7 @@ pub mod parts;
 pub mod postgres;
 pub mod process;
 pub mod promtool;
+pub mod schemathesis;
 pub mod scratch;
 pub mod tmpfs;
 

@@ -28,6 +28,8 @@ pub const KUBERNETES: &str = "kubernetes";
 pub const KUBERNETES_CONTROLLERS: &str = "kubernetes-controllers";
 /// Prometheus's tool that checks alerts; see [`crate::promtool`].
 pub const PROMTOOL: &str = "promtool";
+/// What tests an HTTP API by its description; see [`crate::schemathesis`].
+pub const SCHEMATHESIS: &str = "schemathesis";
 /// The right to mount a small tmpfs; see [`crate::tmpfs`].
 pub const SMALL_DISK: &str = "small-disk";
 /// systemd's own reader of calendar expressions, on PATH; a program by its name, see [`is_there`].

@@ -1,10 +1,11 @@
 //! A manifest is asked for: the wish is checked in a pure function, then stored with its work.
 
 use api::admin::{ManifestForm, ManifestRequest};
-use api::doc::{Cluster, Manifest};
+use api::doc::Manifest;
 use axum::extract::State;
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
+use upkeep::schedule::Member;
 use upkeep::task::{Catalogue, check_parameters};
 use uuid::Uuid;
 
@@ -53,7 +54,7 @@ pub(super) async fn create(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
         let names = desk.names(&catalogue, [manifest.task_id].into_iter());
         return Ok(Answer::ok(&manifest_form::imagined(&manifest, now, &names)));
     }
-    let budgets = budgets(&cluster.document, task);
+    let budgets = Member::of(cluster.uuid, &cluster.document, None, None).budgets(task);
     desk.store.manifests().create(&[(manifest.clone(), budgets)], &by).await?;
     Ok(Answer::of(StatusCode::CREATED, &manifests::shown_now(&desk, manifest.id).await?))
 }
@@ -102,16 +103,6 @@ fn window(request: &ManifestRequest, now: Timestamp) -> Result<(Timestamp, Times
         return Err(Refusal::parameter("runBefore", "The member runBefore must not be in the past."));
     }
     Ok((run_after, run_before))
-}
-
-/// The budgets that count work of this task on this cluster.
-fn budgets(cluster: &Cluster, task: Uuid) -> Vec<String> {
-    vec![
-        "fleet".to_owned(),
-        format!("region/{}", cluster.location),
-        format!("subscription/{}", cluster.subscription_id.to_lowercase()),
-        format!("task/{task}"),
-    ]
 }
 
 #[cfg(test)]

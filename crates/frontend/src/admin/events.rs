@@ -1,7 +1,7 @@
 //! What happens, as it happens: the store's change feed as server-sent events. The stream reads the feed when its client
 //! has room, so a slow client holds no memory here; one that falls too far behind is told to list everything anew.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -166,8 +166,10 @@ impl Listening {
         }
         let changes = newest(page.changes, |kind| self.topics.iter().any(|(_, known)| *known == kind));
         let forms = forms::of_many(&self.desk, changes.iter().map(|change| change.uuid).collect()).await?;
+        let gone = changes.iter().map(|change| change.uuid).filter(|uuid| !forms.contains_key(uuid));
+        let gone: HashMap<Uuid, String> = self.desk.store.gone(gone.collect()).await?.into_iter().collect();
         for change in changes {
-            if let Some(event) = self.event(&change, forms.get(&change.uuid)) {
+            if let Some(event) = self.event(&change, forms.get(&change.uuid), gone.get(&change.uuid)) {
                 self.ready.push_back(event);
             }
         }
@@ -175,14 +177,17 @@ impl Listening {
         Ok(true)
     }
 
-    fn event(&self, change: &Change, form: Option<&Value>) -> Option<Event> {
+    fn event(&self, change: &Change, form: Option<&Value>, path: Option<&String>) -> Option<Event> {
         let (name, _) = self.topics.iter().find(|(_, kind)| *kind == change.kind)?;
-        let gone = matches!(change.subject, Subject::Document { deleted: true, .. });
-        let data = match form {
-            Some(form) => form.to_string(),
-            None if gone => json!({ "id": change.uuid, "deleted": true }).to_string(),
+        let is_gone = matches!(change.subject, Subject::Document { deleted: true, .. });
+        let data = match (form, path) {
+            (Some(form), _) => form.to_string(),
+            (None, Some(path)) if is_gone => {
+                json!({ "id": forms::id_of_path(path), "deleted": true }).to_string()
+            }
+            (None, None) if is_gone => json!({ "id": change.uuid, "deleted": true }).to_string(),
             // It was deleted since; its deletion is further on in the feed.
-            None => return None,
+            (None, _) => return None,
         };
         Some(Event::default().event(name).id(change.position.to_string()).data(data))
     }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use api::admin::{AdminCluster, AdminClusterProperties, Reachability};
-use api::doc::{Cluster, Document as _, Manifest, Operation, Task};
+use api::doc::{Cluster, Document as _, Manifest, Operation, Schedule, Task};
 use serde_json::{Value, json};
 use store::{HealthSample, Reader, StoreError, Stored};
 use uuid::Uuid;
 
-use super::{Desk, manifest_form};
+use super::{Desk, manifest_form, schedules};
 
 /// The resource type of clusters.
 const CLUSTER_TYPE: &str = "Microsoft.RedHatOpenShift/openShiftClusters";
@@ -84,6 +84,8 @@ pub(super) async fn of_many(desk: &Desk, uuids: Vec<Uuid>) -> Result<HashMap<Uui
         stored.iter().filter_map(|it| Some((read::<Manifest>(it)?, it.created))).collect();
     let catalogue = desk.catalogue().await?;
     let names = desk.names(&catalogue, manifests.iter().map(|(manifest, _)| manifest.task_id));
+    let schedules = stored.iter().filter(|it| it.kind == Schedule::KIND).count();
+    let statuses = schedules::statuses(reader, schedules).await?;
     let mut forms: HashMap<Uuid, Value> = HashMap::with_capacity(stored.len());
     for form in manifest_form::of_fleet(reader, manifests, &names).await? {
         forms.insert(form.id, as_value(&form));
@@ -93,6 +95,8 @@ pub(super) async fn of_many(desk: &Desk, uuids: Vec<Uuid>) -> Result<HashMap<Uui
             as_value(&cluster(document.uuid, &found, health.get(&document.uuid)))
         } else if let Some(found) = read::<Operation>(document) {
             operation(&found)
+        } else if let Some(found) = read::<Schedule>(document) {
+            as_value(&upkeep::schedule::form(&found, statuses.get(&found.id).cloned()))
         } else if let Some(found) = read::<Task>(document).and_then(|task| catalogue.get(task.id)) {
             as_value(&found.form())
         } else {
@@ -101,6 +105,12 @@ pub(super) async fn of_many(desk: &Desk, uuids: Vec<Uuid>) -> Result<HashMap<Uui
         forms.insert(document.uuid, value);
     }
     Ok(forms)
+}
+
+/// The id by which callers knew what is gone: that of its path.
+pub(super) fn id_of_path(path: &str) -> &str {
+    let named = ["/maintenanceschedules/", "/maintenancetasks/", "/maintenancemanifests/", "/operations/"];
+    named.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path)
 }
 
 fn as_value(form: &impl serde::Serialize) -> Value {

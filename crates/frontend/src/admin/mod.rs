@@ -6,12 +6,14 @@ mod catalogue;
 mod clusters;
 mod create;
 mod events;
+mod fleet;
 mod forms;
 mod import;
 mod manifest_form;
 mod manifests;
 mod openapi;
 mod params;
+mod schedules;
 mod tasks;
 
 use std::sync::Arc;
@@ -95,6 +97,9 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(clusters::overview))
         .routes(routes!(manifests::queued))
         .routes(routes!(manifests::cancel_batch))
+        .routes(routes!(schedules::list, schedules::put))
+        .routes(routes!(schedules::preview))
+        .routes(routes!(schedules::show, schedules::delete))
         .routes(routes!(tasks::list))
         .routes(routes!(tasks::show, tasks::put, tasks::delete))
         .routes(routes!(budgets::list))

@@ -109,6 +109,13 @@ async fn what_happens_is_told_and_taken_up_where_one_left_off() {
     assert_eq!((last.event.as_str(), last.json()["deleted"].as_bool()), ("manifest", Some(true)));
     house.put(&format!("{}/labels", admin("one")), &json!({"a": "b"})).await.expect(200);
     assert_eq!(again.next().await.unwrap().json()["properties"]["labels"], json!({"a": "b"}));
+    house.delete(&format!("{}/import", admin("one"))).await.expect(200);
+    let forgotten = json!({"id": crate::fixture::rid("one").to_lowercase(), "deleted": true});
+    assert_eq!(again.next().await.unwrap().json(), forgotten);
+    let mut tasks = Stream::open(&house, "?topics=tasks", None).await;
+    tasks.any().await.unwrap();
+    house.delete(&format!("/admin/maintenancetasks/{TASK}?api-version=admin")).await.expect(200);
+    assert_eq!(tasks.next().await.unwrap().json(), json!({"id": TASK, "deleted": true}));
     house.close().await;
 }
 

@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
 mod bad_input;
+mod description;
 mod events;
 mod fixture;
 mod identity;
 mod manifests;
 mod manners;
+mod schedules;
 mod tasks;

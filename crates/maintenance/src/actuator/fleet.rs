@@ -76,7 +76,10 @@ impl Fleet {
         let kubeconfig =
             Kubeconfig::parse(text, None, &self.allow).map_err(|error| wrong(error.to_string()))?;
         let digest = kubeconfig.digest().to_owned();
-        self.links.link(cluster, &digest, async || Ok::<_, LinkError>(kubeconfig)).await.map_err(StepError::from)
+        self.links
+            .link(cluster, &digest, async || Ok::<_, LinkError>(kubeconfig))
+            .await
+            .map_err(StepError::from)
     }
 }
 

@@ -23,6 +23,12 @@ impl Postgres {
         self.rows("read documents", &sql, &[&uuids]).await?.iter().map(document).collect()
     }
 
+    pub(crate) async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
+        let sql = "select uuid, id from documents where deleted_at is not null and uuid = any ($1)";
+        let rows = self.rows("read deleted documents", sql, &[&uuids]).await?;
+        rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+    }
+
     pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored>, StoreError> {
         let sql = format!("{DOCUMENT} and id = $1");
         self.rows("find a document", &sql, &[&id]).await?.first().map(document).transpose()

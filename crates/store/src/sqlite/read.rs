@@ -52,6 +52,18 @@ impl Sqlite {
         .await
     }
 
+    pub(crate) async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
+        self.read(move |connection| {
+            let sql = "select uuid, id from documents where uuid = ?1 and deleted_at is not null";
+            let found: Result<Vec<Option<(Uuid, String)>>, _> = uuids
+                .iter()
+                .map(|uuid| one(connection, sql, [*uuid], |row| Ok((row.get(0)?, row.get(1)?))))
+                .collect();
+            Ok(found?.into_iter().flatten().collect())
+        })
+        .await
+    }
+
     pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored>, StoreError> {
         let id = id.to_owned();
         self.read(move |connection| {

@@ -1,0 +1,46 @@
+//! The whole fleet, as schedules see it.
+
+use std::collections::HashMap;
+
+use api::doc::{Cluster, Subscription, SubscriptionState};
+use store::{Reader, Selection, StoreError};
+use upkeep::schedule::Member;
+
+use super::forms;
+
+/// Every cluster, in the order of the ids: three queries for each thousand.
+pub(super) async fn members(reader: &Reader) -> Result<Vec<Member>, StoreError> {
+    let subscriptions = subscriptions(reader).await?;
+    let (mut members, mut from) = (Vec::new(), None);
+    loop {
+        let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
+        let page = reader.documents::<Cluster>().list(selection).await?;
+        let health = forms::health(reader, page.items.iter().map(|read| read.uuid).collect()).await?;
+        for read in &page.items {
+            let state = subscriptions.get(&read.document.subscription_id.to_lowercase()).copied();
+            let version = health.get(&read.uuid).and_then(|sample| sample.sample.get("version")?.as_str());
+            members.push(Member::of(read.uuid, &read.document, state, version));
+        }
+        match page.next {
+            Some(next) => from = Some(next),
+            None => break,
+        }
+    }
+    members.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(members)
+}
+
+async fn subscriptions(reader: &Reader) -> Result<HashMap<String, SubscriptionState>, StoreError> {
+    let (mut states, mut from) = (HashMap::new(), None);
+    loop {
+        let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
+        let page = reader.documents::<Subscription>().list(selection).await?;
+        states.extend(
+            page.items.iter().map(|read| (read.document.subscription_id.to_lowercase(), read.document.state)),
+        );
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return Ok(states),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The description of the API, and that the API is as it describes: schemathesis asks everything that it allows.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use testbed::{parts, schemathesis};
+use tokio::process::Command;
+
+use crate::fixture::{House, SUBSCRIPTION, TASK};
+
+/// What every answer must be: no error of ours, and as described in status, type and shape.
+const CHECKS: &str =
+    "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+
+#[tokio::test]
+async fn the_description_names_every_route_and_every_refusal() {
+    let house = House::open().await;
+    let reply = house.get("/openapi.json").await.expect(200);
+    assert_eq!(reply.header("content-type"), "application/json");
+    let document = reply.json();
+    assert!(document["components"]["securitySchemes"]["certificate"].is_object());
+    assert!(document["components"]["securitySchemes"]["token"].is_object());
+    let mut ids = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        assert!(path.starts_with("/admin/") || path.starts_with("/subscriptions/"), "{path}");
+        for (method, operation) in item.as_object().unwrap() {
+            ids.push(operation["operationId"].as_str().unwrap().to_owned());
+            let responses = &operation["responses"];
+            for status in ["400", "403", "500", "503"] {
+                let shape = &responses[status]["content"]["application/json"]["schema"]["$ref"];
+                assert_eq!(shape, "#/components/schemas/ErrorEnvelope", "{method} {path} {status}");
+            }
+            let named = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
+            for name in path.split(['{', '}']).skip(1).step_by(2) {
+                assert!(
+                    named.iter().any(|it| it["name"] == name && it["in"] == "path"),
+                    "{method} {path}: {name}"
+                );
+            }
+        }
+    }
+    let count = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "operation ids are unique");
+    house.close().await;
+}
+
+/// The description with the ids of things that are there, so that not everything is "not found".
+fn with_real_ids(mut document: Value, manifest: &str) -> Value {
+    let known = json!({
+        "subscriptionId": [SUBSCRIPTION],
+        "resourceGroupName": ["imported"],
+        "resourceName": ["one", "two"],
+        "manifestId": [manifest],
+        "task": [TASK, "wait-a-moment", "8f1d0a52-7a53-4a6b-9a0e-3a4f7a3b2c13"],
+        "scheduleId": ["nightly"],
+        "key": ["fleet", "region%2Fwest"],
+        "scope": ["region"],
+        "name": ["west"],
+    });
+    for item in document["paths"].as_object_mut().unwrap().values_mut() {
+        for operation in item.as_object_mut().unwrap().values_mut() {
+            let Some(parameters) = operation["parameters"].as_array_mut() else { continue };
+            for parameter in parameters.iter_mut().filter(|it| it["in"] == "path") {
+                let name = parameter["name"].as_str().unwrap().to_owned();
+                if let Some(values) = known.get(&name) {
+                    parameter["schema"] = json!({"type": "string", "enum": values});
+                }
+            }
+        }
+    }
+    document
+}
+
+async fn run(program: &Path, house: &House, document: &Path, examples: u32) {
+    // Event streams do not end, so that no answer of theirs is ever complete.
+    let output = Command::new(program)
+        .args(["run", "--url", &house.url, "--checks", CHECKS, "--exclude-path", "/admin/events"])
+        .args(["--phases", "examples,coverage,fuzzing", "--max-examples", &examples.to_string()])
+        .args(["--seed", "7", "--request-timeout", "20", "--suppress-health-check", "all", "--no-color"])
+        .args(["--max-failures", "20", "--workers", "2", "--warnings", "off"])
+        .arg(document)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{complaint}");
+    assert!(text.contains("passed"), "{text}\n{complaint}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schemathesis_finds_no_server_error_and_no_answer_that_is_not_described() {
+    let Some(program) = schemathesis::find() else {
+        return parts::skip(parts::SCHEMATHESIS, schemathesis::MISSING);
+    };
+    let house = House::open().await;
+    house.furnish("one").await;
+    house.furnish("two").await;
+    let manifest = house.order("one", json!({})).await.to_string();
+    let place = tempfile::tempdir().unwrap();
+    let document = house.get("/openapi.json").await.expect(200).json();
+    let as_it_is = place.path().join("openapi.json");
+    std::fs::write(&as_it_is, document.to_string()).unwrap();
+    let real = place.path().join("real.json");
+    std::fs::write(&real, with_real_ids(document, &manifest).to_string()).unwrap();
+    run(&program, &house, &as_it_is, 3).await;
+    run(&program, &house, &real, 10).await;
+    house.close().await;
+}
