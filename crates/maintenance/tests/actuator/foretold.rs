@@ -1,0 +1,247 @@
+//! What the plan says is what happens: worlds of clusters, schedules, orders and budgets are planned, and then run for real by
+//! a scheduler and an actuator under a virtual clock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::admin::PlanOutcome;
+use api::clock::{Clock as _, SharedClock};
+use api::doc::{Manifest, MissedPolicy, Schedule, ScheduleState, SpreadBy, TaskStats};
+use api::work::WorkState;
+use jiff::{SignedDuration, Timestamp};
+use maintenance::actuator::{self, Config, Errand};
+use maintenance::scheduler;
+use maintenance::trial::{self, Scripted};
+use proptest::prelude::*;
+use serde_json::{Map, json};
+use steps::engine::trial::VirtualClock;
+use steps::engine::{Outcome, Plan, Step};
+use store::{By, Keyring, Location, Options, Selection, Store, Transaction, WorkView, Writing};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use upkeep::plan::{Question, plan};
+use upkeep::task::Catalogue;
+use uuid::Uuid;
+
+const HORIZON: Duration = Duration::from_secs(3600);
+/// Timers are as fine as a millisecond, and runs follow each other.
+const TOLERANCE: SignedDuration = SignedDuration::from_millis(500);
+/// How long each task takes. They have no common divisor, so that few runs end in the same instant.
+const TASKS: [u64; 4] = [31, 127, 419, 907];
+
+#[derive(Debug, Clone)]
+struct Fleet {
+    clusters: usize,
+    schedules: Vec<Rule>,
+    orders: Vec<Order>,
+    fleet_limit: Option<u32>,
+    task_limit: Option<u32>,
+}
+
+#[derive(Debug, Clone)]
+struct Rule {
+    task: usize,
+    minutes: u8,
+    across: u16,
+    look_forward: u32,
+    start_within: u16,
+    priority: i32,
+    by_schedule: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Order {
+    cluster: usize,
+    task: usize,
+    due: u16,
+    window: u16,
+    priority: i32,
+}
+
+fn fleets() -> impl Strategy<Value = Fleet> {
+    let rule = (0_usize..4, 0_u8..3, 0_u16..600, 1_u32..3, 30_u16..900, -1_i32..2, any::<bool>()).prop_map(
+        |(task, minutes, across, look_forward, start_within, priority, by_schedule)| Rule {
+            task,
+            minutes,
+            across,
+            look_forward,
+            start_within,
+            priority,
+            by_schedule,
+        },
+    );
+    let order = (0_usize..5, 0_usize..4, 1_u16..3000, 30_u16..1800, -1_i32..2).prop_map(
+        |(cluster, task, due, window, priority)| Order { cluster, task, due, window, priority },
+    );
+    let limit = || prop::option::of(1_u32..3);
+    (1_usize..6, prop::collection::vec(rule, 0..3), prop::collection::vec(order, 0..8), limit(), limit()).prop_map(
+        |(clusters, schedules, orders, fleet_limit, task_limit)| Fleet {
+            clusters,
+            schedules,
+            orders,
+            fleet_limit,
+            task_limit,
+        },
+    )
+}
+
+fn task(number: usize) -> Uuid {
+    Uuid::from_u128(0x7a5c_0000 + number as u128)
+}
+
+/// The world as it is at the beginning.
+async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
+    let location = Location::Sqlite(":memory:".into());
+    let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
+    let store = Store::open(Options { writing: Writing::Inline, ..options }).await.unwrap();
+    let (by, now) = (By::service("test"), clock.now());
+    let mut write = Transaction::new();
+    let mut clusters = Vec::new();
+    for number in 0..fleet.clusters {
+        let uuid = Uuid::from_u128(0xc105 + number as u128);
+        write = write.create(uuid, &trial::cluster(&format!("c{number}")), &by).unwrap();
+        clusters.push(uuid);
+    }
+    for (number, seconds) in TASKS.into_iter().enumerate() {
+        let mut stats = TaskStats::of(task(number));
+        stats.add([Duration::from_secs(seconds); 10]);
+        write = write.create(Uuid::new_v4(), &stats, &by).unwrap();
+    }
+    for (number, rule) in fleet.schedules.iter().enumerate() {
+        write = write.create(Uuid::new_v4(), &schedule(number, rule), &by).unwrap();
+    }
+    store.commit(write).await.unwrap();
+    for (key, limit) in [("fleet".to_owned(), fleet.fleet_limit), (format!("task/{}", task(1)), fleet.task_limit)] {
+        if limit.is_some() {
+            store.set_budget(&key, limit, None).await.unwrap();
+        }
+    }
+    for (number, order) in fleet.orders.iter().enumerate() {
+        let from = now + SignedDuration::from_secs(i64::from(order.due));
+        let cluster = clusters[order.cluster % clusters.len()];
+        let manifest = Manifest {
+            priority: order.priority,
+            run_before: from + SignedDuration::from_secs(i64::from(order.window)),
+            ..trial::manifest(Uuid::from_u128(0x0bde_0000 + number as u128), cluster, task(order.task), from)
+        };
+        let budgets = vec!["fleet".to_owned(), format!("task/{}", manifest.task_id)];
+        store.manifests().create(&[(manifest, budgets)], &by).await.unwrap();
+    }
+    store
+}
+
+fn schedule(number: usize, rule: &Rule) -> Schedule {
+    let minutes = ["*:00/20", "*:05/30", "*:10"][usize::from(rule.minutes)];
+    Schedule {
+        id: format!("schedule-{number}"),
+        state: ScheduleState::Enabled,
+        task_id: task(rule.task),
+        calendars: vec![format!("*-*-* {minutes}")],
+        time_zone: "UTC".to_owned(),
+        look_forward_count: rule.look_forward,
+        schedule_across: format!("{}s", rule.across),
+        spread_by: if rule.by_schedule { SpreadBy::Schedule } else { SpreadBy::Cluster },
+        start_within: Some(format!("{}s", rule.start_within)),
+        missed_policy: MissedPolicy::Skip,
+        priority: rule.priority,
+        selectors: vec![json!({"key": "provisioningState", "operator": "eq", "value": "Succeeded"})],
+        parameters: Map::new(),
+    }
+}
+
+/// Every task is one step that takes as long as its task does.
+fn script(errand: Errand<'_>) -> Result<Plan<()>, steps::engine::StepError> {
+    let number = (0..TASKS.len()).find(|it| task(*it) == errand.manifest.task_id).unwrap();
+    let span = Duration::from_secs(TASKS[number]);
+    Ok(Plan::new().step(Step::action("work", move |_: Arc<()>, _| async move {
+        tokio::time::sleep(span).await;
+        Ok(Outcome::default())
+    })))
+}
+
+/// What happened: how each manifest began, by cluster, schedule and due time.
+type Key = (String, String, i64);
+
+async fn run_for_real(store: &Store, clock: &SharedClock) -> HashMap<Key, WorkView> {
+    let shutdown = CancellationToken::new();
+    let mut services = JoinSet::new();
+    let deps = scheduler::Deps {
+        store: store.clone(),
+        clock: clock.clone(),
+        metrics: scheduler::Metrics::default(),
+        owner: Uuid::new_v4(),
+    };
+    let token = shutdown.clone();
+    services.spawn(async move { scheduler::run(deps, token).await.unwrap() });
+    let deps = actuator::Deps {
+        store: store.clone(),
+        tasks: Arc::new(Scripted::new(Arc::new(()), script)),
+        clock: clock.clone(),
+        metrics: actuator::Metrics::default(),
+        config: Config::default(),
+        owner: Uuid::new_v4(),
+    };
+    let token = shutdown.clone();
+    services.spawn(async move { actuator::run(deps, token).await.unwrap() });
+    tokio::time::sleep(HORIZON + Duration::from_secs(5)).await;
+    services.abort_all();
+    while services.join_next().await.is_some() {}
+    store.expire(None, 1000).await.unwrap();
+
+    let manifests = store.documents::<Manifest>();
+    let page = manifests.list(Selection { limit: 1000, ..Selection::default() }).await.unwrap();
+    let works = store.works(page.items.iter().map(|it| it.uuid).collect()).await.unwrap();
+    let works: HashMap<Uuid, WorkView> = works.into_iter().map(|it| (it.id, it)).collect();
+    let of = |manifest: &Manifest| {
+        let schedule = manifest.created_by_schedule.clone().unwrap_or_else(|| manifest.id.to_string());
+        (manifest.cluster.to_string(), schedule, manifest.run_after.as_second())
+    };
+    page.items.iter().map(|it| (of(&it.document), works[&it.uuid].clone())).collect()
+}
+
+async fn compare(fleet: Fleet) -> Result<(), TestCaseError> {
+    let start: Timestamp = "2026-03-02T00:00:07Z".parse().unwrap();
+    let clock: SharedClock = Arc::new(VirtualClock::from(start));
+    let store = found(&fleet, &clock).await;
+    let question =
+        Question { horizon: HORIZON, cluster: None, schedule: None, task: None, skip: 0, limit: 10_000 };
+    let (foretold, _) = plan(&store, &Catalogue::builtin(), &question, clock.now()).await.unwrap();
+    let mut happened = run_for_real(&store, &clock).await;
+    let ids: HashMap<String, String> = (0..fleet.clusters)
+        .map(|it| (trial::cluster(&format!("c{it}")).id, Uuid::from_u128(0xc105 + it as u128).to_string()))
+        .collect();
+    for entry in &foretold.entries {
+        let named = entry.schedule.clone().or(entry.manifest.map(|it| it.to_string())).unwrap_or_default();
+        let key = (ids[&entry.cluster].clone(), named, entry.run_after);
+        let Some(work) = happened.remove(&key) else {
+            return Err(TestCaseError::fail(format!("{entry:?} never was")));
+        };
+        match entry.outcome {
+            PlanOutcome::Misses => prop_assert_eq!(work.state, WorkState::TimedOut, "{:?}: {:?}", entry, work),
+            PlanOutcome::Runs => {
+                let Some(started) = work.started else {
+                    return Err(TestCaseError::fail(format!("{entry:?} never began: {work:?}")));
+                };
+                let late = started.duration_since(entry.start);
+                prop_assert!(late.abs() <= TOLERANCE, "{:?} began {:?} from its time", entry, late);
+            }
+        }
+    }
+    // Whatever else is there has not begun within the time, and was not too late for it.
+    for (key, work) in happened {
+        let begun = work.started.is_some_and(|it| it < foretold.to);
+        prop_assert!(!begun && work.state != WorkState::TimedOut, "{:?} was not foretold: {:?}", key, work);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_the_plan_says_is_what_happens(fleet in fleets()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(compare(fleet))?;
+    }
+}
