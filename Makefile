@@ -24,9 +24,10 @@ test: ## run every test once; installs or finds what it needs
 kube: ## build Kubernetes for tests, once for each user and version; prints where it is
 	@tools/kube/build
 
-bench: ## measure the store against its floors, and kubesim against the real server
+bench: ## measure the store against its floors, the scheduler against its goals, and kubesim against the real server
 	@tools/setup
 	cargo bench --locked -p store --bench keel -- $(ARGS)
+	cargo bench --locked -p maintenance --bench scheduler
 	cargo bench --locked -p kubesim --bench servers
 	cargo run --locked --release -p kubesim --example fleet
 

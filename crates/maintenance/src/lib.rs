@@ -1,3 +1,4 @@
 //! The services of maintenance: the scheduler makes manifests, the actuator works them.
 
 pub mod actuator;
+pub mod scheduler;

@@ -14,8 +14,9 @@ use super::{Member, Rule};
 /// a thousand intervals late.
 const OPEN_MAX: usize = 1000;
 
-/// How far back the latest period is looked for, at most.
-const LOOK_BACK_MAX: Duration = Duration::from_secs(50 * 366 * 86_400);
+/// Older periods are not made up for. That they were made once is known only as long as their manifests are kept, which is
+/// longer than this.
+const LOOK_BACK_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// What counts of a rule's calendar at an instant.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,14 +114,13 @@ impl Rule {
     /// The latest period that has begun.
     fn latest(&self, now: Timestamp) -> Option<Timestamp> {
         let mut reach = Duration::from_secs(3600);
-        while reach < LOOK_BACK_MAX {
+        loop {
             let begun = self.calendars.after(earlier(now, reach)).take_while(|at| *at <= now).last();
-            if begun.is_some() {
+            if begun.is_some() || reach == LOOK_BACK_MAX {
                 return begun;
             }
-            reach *= 4;
+            reach = (reach * 4).min(LOOK_BACK_MAX);
         }
-        None
     }
 
     /// The slots that a cluster has in these periods; none when the rule is not for it or is disabled.
@@ -133,7 +133,8 @@ impl Rule {
             SpreadBy::Schedule => position_in(&self.id, member.uuid),
         };
         let offset = offset(position, self.across);
-        let was_there = |at: Timestamp| at >= self.since && at >= member.created_at;
+        let oldest = earlier(horizon.now, LOOK_BACK_MAX);
+        let was_there = |at: Timestamp| at >= self.since && at >= member.created_at && at >= oldest;
         let slot = |period: &Period| {
             let run_after = later(period.at, offset);
             let closes = later(run_after, self.start_within);

@@ -1,0 +1,192 @@
+//! The scheduler: sees to it that the pending manifests are those that the schedules want.
+//!
+//! It holds the fleet in memory ([`Fleet`]), fed by the store's change feed. What changed is decided anew, and nothing
+//! else: a changed cluster against every schedule, a changed schedule or one whose next period has begun against every
+//! cluster. Only differences are written. Between changes it sleeps until the next period begins.
+//!
+//! One process works at a time, by the lease `scheduler`. That is thrift, not safety: the ids of manifests follow from
+//! schedule, period and cluster, so that two who work at once still make one manifest of each.
+//!
+//! What was begun is never withdrawn, because its undo would not run; and what a person cancelled is never made again.
+
+mod act;
+mod desk;
+mod feed;
+mod fleet;
+mod metrics;
+mod outlook;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use api::clock::SharedClock;
+use jiff::Timestamp;
+use store::{FeedError, Position, Store, StoreError, Topic};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub use fleet::{Fleet, Plan};
+pub use metrics::Metrics;
+
+/// The lease of the one who works.
+pub const LEASE: &str = "scheduler";
+/// How long one that vanished keeps the others waiting.
+const LEASE_LENGTH: Duration = Duration::from_secs(60);
+/// How often the lease is renewed, and how often the others look whether it is free.
+const RENEWAL: Duration = Duration::from_secs(15);
+const STANDBY: Duration = Duration::from_secs(5);
+/// The longest sleep: wake-ups may be lost, and the clock may be set.
+const NAP_MAX: Duration = Duration::from_secs(5);
+/// After a failure, before the next try.
+const REST: Duration = Duration::from_secs(2);
+
+/// What a scheduler is made of.
+#[derive(Debug, Clone)]
+pub struct Deps {
+    /// Where schedules, clusters and manifests are.
+    pub store: Store,
+    /// By which periods begin.
+    pub clock: SharedClock,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// This process, to the store; fresh at every start.
+    pub owner: Uuid,
+}
+
+/// Why a pass did not come to its end; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The feed has moved on without us: everything must be listed again.
+    #[error("the feed no longer holds what came behind our position")]
+    Gone,
+}
+
+impl From<FeedError> for Error {
+    fn from(error: FeedError) -> Error {
+        match error {
+            FeedError::Gone { .. } => Error::Gone,
+            FeedError::Store(error) => Error::Store(error),
+        }
+    }
+}
+
+/// Schedules until it is told to stop. Failures of the store are waited out; it never ends by itself.
+pub async fn run(deps: Deps, shutdown: CancellationToken) -> Result<(), Error> {
+    while !shutdown.is_cancelled() {
+        match deps.store.take_lease(LEASE, deps.owner, LEASE_LENGTH).await {
+            Ok(Some(_fence)) => {
+                deps.metrics.leading(true);
+                lead(&deps, &shutdown).await;
+                deps.metrics.leading(false);
+            }
+            Ok(None) => pause(&shutdown, STANDBY).await,
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "The scheduler's lease cannot be had"
+                );
+                pause(&shutdown, STANDBY).await;
+            }
+        }
+    }
+    if let Err(error) = deps.store.release_lease(LEASE, deps.owner).await {
+        tracing::info!(error = &error as &dyn std::error::Error, "The scheduler's lease is left to run out");
+    }
+    Ok(())
+}
+
+/// Works until the lease is lost or the end is asked for.
+async fn lead(deps: &Deps, shutdown: &CancellationToken) {
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = keep_lease(deps) => tracing::info!("The scheduler's lease is lost; another process has it"),
+        () = work(deps) => {}
+    }
+}
+
+/// Renews the lease; returns when somebody else has it.
+async fn keep_lease(deps: &Deps) {
+    loop {
+        tokio::time::sleep(RENEWAL).await;
+        match deps.store.take_lease(LEASE, deps.owner, LEASE_LENGTH).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return,
+            // Without it two may work at once for a while, which does no harm.
+            Err(error) => {
+                tracing::info!(
+                    error = &error as &dyn std::error::Error,
+                    "The scheduler's lease was not renewed"
+                );
+            }
+        }
+    }
+}
+
+/// Follows the feed and the calendar, for ever. Dropped at any await it leaves only what the next one finishes.
+async fn work(deps: &Deps) {
+    let mut scheduler: Option<Scheduler> = None;
+    let mut news = deps.store.wakeups(Topic::Feed);
+    loop {
+        let nap = match turn(deps, &mut scheduler).await {
+            Ok(nap) => nap,
+            Err(error) => {
+                deps.metrics.failed();
+                if matches!(error, Error::Gone) {
+                    scheduler = None;
+                }
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "A pass of the scheduler failed and is tried again"
+                );
+                REST
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(nap) => {}
+            () = news.next() => {}
+        }
+    }
+}
+
+/// One turn: what has happened is learnt, what follows from it is written. How long nothing more is to be done.
+async fn turn(deps: &Deps, scheduler: &mut Option<Scheduler>) -> Result<Duration, Error> {
+    let scheduler = match scheduler {
+        Some(scheduler) => scheduler,
+        None => scheduler.insert(Scheduler::open(deps).await?),
+    };
+    scheduler.follow().await?;
+    scheduler.pass().await?;
+    if !scheduler.fleet.is_clean() {
+        return Ok(Duration::ZERO);
+    }
+    let until = scheduler.fleet.boundary().map(|at| at.duration_since(deps.clock.now()));
+    let until = until.map(|until| Duration::try_from(until).unwrap_or(Duration::ZERO));
+    Ok(until.unwrap_or(NAP_MAX).min(NAP_MAX))
+}
+
+async fn pause(shutdown: &CancellationToken, length: Duration) {
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = tokio::time::sleep(length) => {}
+    }
+}
+
+/// The fleet in memory, with what is needed to follow and to change the store.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    deps: Deps,
+    pub(crate) fleet: Fleet,
+    position: Position,
+    /// Manifests that no schedule has made, or that were begun or over before we knew them.
+    foreign: HashSet<Uuid>,
+    /// When the versions of clusters are next looked up, which the feed does not tell.
+    versions_due: Timestamp,
+    /// Schedules and clusters to be decided once more in the next pass.
+    again: Vec<(String, Uuid)>,
+}

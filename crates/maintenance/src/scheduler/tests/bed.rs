@@ -1,0 +1,236 @@
+//! Where the tests stand: a store of either engine, a clock that is moved by hand, clusters and schedules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::clock::{Clock as _, ManualClock, SharedClock, SystemClock};
+use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy};
+use api::secret::Secret;
+use api::work::WorkState;
+use jiff::{Timestamp, ToSpan};
+use serde_json::{Map, json};
+use store::{By, Keyring, Location, Options, Store, Versioned, WorkView};
+use testbed::{parts, postgres};
+use uuid::Uuid;
+
+use super::super::{Deps, Metrics, Scheduler};
+
+pub(super) const TASK: Uuid = Uuid::from_u128(0x7a5c);
+
+pub(super) struct Bed {
+    pub(super) store: Store,
+    pub(super) options: Options,
+    pub(super) clock: Arc<ManualClock>,
+    _place: Place,
+}
+
+enum Place {
+    Directory(#[expect(dead_code, reason = "removed when dropped")] tempfile::TempDir),
+    Database(#[expect(dead_code, reason = "dropped when dropped")] postgres::Database),
+}
+
+impl Bed {
+    pub(super) async fn sqlite() -> Bed {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(directory.path().join("store.db"));
+        Bed::open(location, Place::Directory(directory)).await
+    }
+
+    pub(super) async fn postgres() -> Option<Bed> {
+        let Some(server) = postgres::shared() else {
+            parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+            return None;
+        };
+        let database = server.database().unwrap();
+        Some(Bed::open(database.url().parse().unwrap(), Place::Database(database)).await)
+    }
+
+    async fn open(location: Location, place: Place) -> Bed {
+        let truth: SharedClock = Arc::new(SystemClock);
+        let options = Options::new(location, Keyring::ephemeral().unwrap(), truth);
+        let store = Store::open(options.clone()).await.unwrap();
+        // The scheduler's clock is moved; the store's goes its way.
+        Bed { store, options, clock: ManualClock::at(SystemClock.now()), _place: place }
+    }
+
+    /// The store as another process has it; on SQLite, which is for one process, the same.
+    pub(super) async fn another(&self) -> Store {
+        match self.options.location {
+            Location::Postgres(_) => Store::open(self.options.clone()).await.unwrap(),
+            Location::Sqlite(_) => self.store.clone(),
+        }
+    }
+
+    pub(super) fn deps(&self, store: Store) -> Deps {
+        Deps { store, clock: self.clock.clone(), metrics: Metrics::default(), owner: Uuid::new_v4() }
+    }
+
+    /// A scheduler that has just begun.
+    pub(super) async fn scheduler(&self) -> Scheduler {
+        Scheduler::open(&self.deps(self.store.clone())).await.unwrap()
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(super) async fn import(&self, cluster: &Cluster) -> Uuid {
+        self.store.clusters().import(cluster, &Secret::new(b"{}".to_vec()), &by()).await.unwrap().0
+    }
+
+    pub(super) async fn cluster(&self, uuid: Uuid) -> Versioned<Cluster> {
+        self.store.clusters().get(uuid).await.unwrap().unwrap()
+    }
+
+    pub(super) async fn change_cluster(&self, uuid: Uuid, change: impl FnOnce(&mut Cluster)) {
+        let read = self.cluster(uuid).await;
+        let mut wanted = read.document.clone();
+        change(&mut wanted);
+        self.store.clusters().update(&read, &wanted, &by()).await.unwrap();
+    }
+
+    pub(super) async fn put(&self, schedule: &Schedule) {
+        self.store.schedules().put(schedule, None, &by()).await.unwrap();
+    }
+
+    pub(super) async fn schedule(&self, id: &str) -> Versioned<Schedule> {
+        self.store.schedules().find(&format!("/maintenanceschedules/{id}")).await.unwrap().unwrap()
+    }
+
+    /// The pending manifests of a schedule.
+    pub(super) async fn pending(&self, schedule: &str) -> Vec<WorkView> {
+        let mut pending = self.store.pending_of(schedule, None, 1000).await.unwrap();
+        pending.sort_by_key(|work| (work.run_after, work.lane));
+        pending
+    }
+
+    /// The clusters for which a schedule has something pending.
+    pub(super) async fn clusters_of(&self, schedule: &str) -> BTreeSet<Uuid> {
+        self.pending(schedule).await.into_iter().map(|work| work.lane).collect()
+    }
+
+    pub(super) async fn state(&self, manifest: Uuid) -> WorkState {
+        self.store.work(manifest).await.unwrap().unwrap().state
+    }
+}
+
+/// Learns, decides and writes, as a turn of the service does. How much was made and withdrawn.
+pub(super) async fn turn(scheduler: &mut Scheduler) -> (usize, usize) {
+    catch_up(scheduler).await;
+    scheduler.pass().await.unwrap()
+}
+
+/// Learns all that was written up to now. PostgreSQL shows a change in the feed only when no older transaction runs
+/// on the whole server, those of other tests included: so a mark is written, and looked for.
+pub(super) async fn catch_up(scheduler: &mut Scheduler) {
+    let mark = api::doc::Version {
+        version: Uuid::new_v4().to_string(),
+        openshift_pullspec: String::new(),
+        installer_pullspec: None,
+        enabled: false,
+        default: false,
+    };
+    let (uuid, _) = scheduler.deps.store.versions().create(&mark, &by()).await.unwrap();
+    let mut from = scheduler.position;
+    loop {
+        let page = scheduler.deps.store.feed_after(from, 1000).await.unwrap();
+        if page.changes.iter().any(|change| change.uuid == uuid) {
+            break;
+        }
+        from = page.next;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    scheduler.follow().await.unwrap();
+}
+
+pub(super) fn by() -> By {
+    By { actor: "tester".to_owned(), reason: String::new(), correlation_id: None }
+}
+
+pub(super) fn cluster(name: &str) -> Cluster {
+    let subscription = "00000000-0000-0000-0000-000000000000";
+    Cluster {
+        id: format!(
+            "/subscriptions/{subscription}/resourcegroups/imported/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
+        ),
+        subscription_id: subscription.to_owned(),
+        name: name.to_owned(),
+        location: "here".to_owned(),
+        labels: BTreeMap::from([("ring".to_owned(), "1".to_owned())]),
+        provisioning_state: ProvisioningState::Succeeded,
+        last_provisioning_state: None,
+        failed_provisioning_state: None,
+        operation: None,
+        credential: None,
+        managed_resource_group: None,
+        imported: true,
+        created_at: SystemClock.now() - 1000.hours(),
+    }
+}
+
+/// A schedule for ring 1 whose next period begins two hours from `now`, and then every day.
+pub(super) fn daily(id: &str, now: Timestamp) -> Schedule {
+    Schedule {
+        id: id.to_owned(),
+        state: ScheduleState::Enabled,
+        task_id: TASK,
+        calendars: vec![calendar_at(now + 2.hours())],
+        time_zone: "UTC".to_owned(),
+        look_forward_count: 1,
+        schedule_across: "0s".to_owned(),
+        spread_by: SpreadBy::Cluster,
+        start_within: None,
+        missed_policy: MissedPolicy::Skip,
+        priority: 0,
+        selectors: vec![json!({ "key": "label.ring", "operator": "eq", "value": "1" })],
+        parameters: Map::new(),
+    }
+}
+
+/// Every day at the hour and minute of an instant.
+pub(super) fn calendar_at(at: Timestamp) -> String {
+    at.strftime("*-*-* %H:%M").to_string()
+}
+
+pub(super) fn block_on<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(180), test).await.expect("the test hangs")
+    })
+}
+
+/// One test, on both engines; afterwards every promise of the store is verified.
+macro_rules! on_both_engines {
+    ($(#[$meta:meta])* async fn $name:ident($bed:ident: &Bed) $body:block) => {
+        $(#[$meta])*
+        mod $name {
+            use super::*;
+
+            async fn on($bed: &Bed) $body
+
+            async fn run_and_check(bed: Bed) {
+                on(&bed).await;
+                let findings = bed.store.check().await.unwrap();
+                let broken: Vec<_> = findings.into_iter().filter(|it| !it.faults.is_empty()).collect();
+                assert!(broken.is_empty(), "{broken:#?}");
+            }
+
+            #[test]
+            fn on_sqlite() {
+                $crate::scheduler::tests::bed::block_on(async { run_and_check(Bed::sqlite().await).await });
+            }
+
+            #[test]
+            fn on_postgresql() {
+                $crate::scheduler::tests::bed::block_on(async {
+                    if let Some(bed) = Bed::postgres().await {
+                        run_and_check(bed).await;
+                    }
+                });
+            }
+        }
+    };
+}
+
+pub(super) use on_both_engines;

@@ -1,0 +1,5 @@
+mod bed;
+mod converge;
+mod edits;
+mod races;
+mod service;

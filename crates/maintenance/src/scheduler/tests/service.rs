@@ -1,0 +1,62 @@
+//! The service as it runs: woken by the store, one at a time, at rest when there is nothing to do.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use store::Topic;
+use tokio_util::sync::CancellationToken;
+use upkeep::schedule::status;
+
+use super::super::{LEASE, run};
+use super::bed::{Bed, cluster, daily, on_both_engines};
+
+/// Waits until so much is pending of a schedule.
+async fn pending(bed: &Bed, schedule: &str, count: usize) {
+    let mut news = bed.store.wakeups(Topic::Feed);
+    loop {
+        if bed.pending(schedule).await.len() == count {
+            return;
+        }
+        tokio::select! {
+            () = news.next() => {}
+            () = tokio::time::sleep(Duration::from_millis(200)) => {}
+        }
+    }
+}
+
+on_both_engines! {
+    async fn it_follows_changes_and_the_clock_and_another_takes_over(bed: &Bed) {
+        let (first, second) = (CancellationToken::new(), CancellationToken::new());
+        let mut services = tokio::task::JoinSet::new();
+        let deps = bed.deps(bed.store.clone());
+        let metrics = deps.metrics.clone();
+        services.spawn(run(deps, first.clone()));
+        bed.import(&cluster("one")).await;
+        bed.put(&daily("nightly", bed.now())).await;
+        pending(bed, "nightly", 1).await;
+        services.spawn(run(bed.deps(bed.another().await), second.clone()));
+        bed.import(&cluster("two")).await;
+        pending(bed, "nightly", 2).await;
+        // The next period begins: the service looks at the clock at least every few seconds.
+        bed.clock.advance(SignedDuration::from_hours(2));
+        pending(bed, "nightly", 4).await;
+        // It is told when all of the pass is done.
+        while status(&bed.store, "nightly").await.unwrap().is_none_or(|told| told.created != 2) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // The first ends and gives its lease back; the second goes on.
+        first.cancel();
+        services.join_next().await.unwrap().unwrap().unwrap();
+        bed.import(&cluster("three")).await;
+        pending(bed, "nightly", 5).await;
+        assert_eq!(bed.store.leases(LEASE).await.unwrap().len(), 1);
+        second.cancel();
+        services.join_next().await.unwrap().unwrap().unwrap();
+        assert!(bed.store.leases(LEASE).await.unwrap().is_empty());
+        let mut registry = prometheus_client::registry::Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(text.contains("manifests_created_total 4\n") && text.contains("leading 0\n"), "{text}");
+    }
+}
