@@ -29,6 +29,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run every service in this process
     Up(UpFlags),
+    /// Run only the Admin API, beside other processes on the same PostgreSQL
+    #[command(alias = "rp")]
+    Frontend(FrontendFlags),
+    /// Run only what works manifests, beside other processes on the same PostgreSQL
+    #[command(alias = "mimo-actuator")]
+    Actuator(ServiceFlags),
     /// Run simulated clusters, for kubectl and for trying things out
     Sim(SimCommand),
     /// What can be done to a cluster: list, write, test and run tasks
@@ -137,21 +143,46 @@ pub(crate) struct SettingFlags {
     set: Vec<String>,
 }
 
-/// Flags of `shipshape up`.
+/// Flags of every service.
 #[derive(Debug, Args)]
-pub(crate) struct UpFlags {
+pub(crate) struct ServiceFlags {
     /// Address and port of the health and metrics endpoint
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
     health: Option<String>,
+}
+
+/// Flags of `shipshape frontend`.
+#[derive(Debug, Args)]
+pub(crate) struct FrontendFlags {
+    /// Address and port of the API
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
+    api: Option<String>,
+    #[command(flatten)]
+    service: ServiceFlags,
+}
+
+/// Flags of `shipshape up`.
+#[derive(Debug, Args)]
+pub(crate) struct UpFlags {
+    #[command(flatten)]
+    frontend: FrontendFlags,
+    /// Serve the API over plain HTTP and without authentication, only ever on this machine
+    #[arg(long, help_heading = "Settings")]
+    insecure: bool,
 }
 
 impl Cli {
     /// The settings among the flags. They are checked together with those from elsewhere.
     pub(crate) fn flags(&self) -> Vec<Flag> {
         let of_all = &self.settings;
-        let health = match &self.command {
-            Command::Up(flags) => flags.health.as_ref(),
-            _ => None,
+        let insecure = "true".to_owned();
+        let (health, api, insecure) = match &self.command {
+            Command::Up(UpFlags { frontend, insecure: open }) => {
+                (frontend.service.health.as_ref(), frontend.api.as_ref(), open.then_some(&insecure))
+            }
+            Command::Frontend(flags) => (flags.service.health.as_ref(), flags.api.as_ref(), None),
+            Command::Actuator(flags) => (flags.health.as_ref(), None, None),
+            _ => (None, None, None),
         };
         let named = [
             ("--data-dir", "data_dir", of_all.data_dir.as_ref()),
@@ -159,6 +190,8 @@ impl Cli {
             ("--log-level", "log.level", of_all.log_level.as_ref()),
             ("--log-format", "log.format", of_all.log_format.as_ref()),
             ("--health", "health.listen", health),
+            ("--api", "frontend.listen", api),
+            ("--insecure", "frontend.insecure", insecure),
         ];
         let named = named.into_iter().filter_map(|(flag, key, value)| {
             value.map(|value| Flag::Named { flag, key, value: value.clone() })

@@ -5,13 +5,13 @@ mod audit;
 mod cli;
 mod commands;
 mod config;
-#[cfg_attr(not(test), allow(dead_code, reason = "up publishes its context when it has a door"))]
 mod contexts;
 mod metrics;
 mod opening;
 mod output;
 mod process;
 mod readiness;
+mod services;
 mod sim;
 mod store;
 mod supervisor;
@@ -37,6 +37,7 @@ use config::{ConfigErrors, Environment, Loaded};
 use process::Process;
 use supervisor::Fault;
 use telemetry::Telemetry;
+use up::Service;
 use version::Version;
 
 /// What a shell expects for a command that was asked wrongly.
@@ -69,7 +70,9 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
     let load = || config::load(cli.settings.config.as_deref(), environment, &cli.flags());
     let desk = Desk::new(environment, cli.settings.data_dir.as_ref().map(PathBuf::from));
     match &cli.command {
-        Command::Up(_) => serve(load()?, environment, up::run),
+        Command::Up(_) => serve(load()?, environment, |process| up::run(process, environment)),
+        Command::Frontend(_) => serve(load()?, environment, |process| up::alone(process, Service::Frontend)),
+        Command::Actuator(_) => serve(load()?, environment, |process| up::alone(process, Service::Actuator)),
         Command::Sim(command) if command.runs() => {
             serve(load()?, environment, |process| sim::run(process, command))
         }

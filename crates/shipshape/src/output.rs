@@ -29,6 +29,15 @@ pub(crate) fn note(sentence: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// Writes one line to standard error that nobody is to overlook: in red where that can be.
+pub(crate) fn warn(sentence: &str, colour: bool) {
+    let mut stderr = io::stderr().lock();
+    let _ = match colour && io::IsTerminal::is_terminal(&stderr) {
+        true => writeln!(stderr, "\u{1b}[1;31m{sentence}\u{1b}[0m"),
+        false => writeln!(stderr, "{sentence}"),
+    };
+}
+
 /// Writes one line to standard error, its spaces as they are.
 pub(crate) fn note_as_is(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");

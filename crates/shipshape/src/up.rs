@@ -1,79 +1,90 @@
-//! `shipshape up`: every service in one process.
+//! `shipshape up`: every service in one process; and each of them alone, for many processes on one PostgreSQL.
 
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use store::{Reader, Store, housekeeping};
-use tokio_util::sync::CancellationToken;
+use store::Store;
 
-use crate::opening;
+use crate::config::Environment;
+use crate::contexts::Published;
 use crate::output;
 use crate::process::Process;
-use crate::readiness::Condition;
-use crate::supervisor::Stage;
+use crate::services;
 use crate::version::Version;
 
-/// How often the store is asked whether it answers.
-const WATCH: Duration = Duration::from_secs(5);
+/// A service that can run alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// Answers the Admin API.
+    Frontend,
+    /// Works manifests.
+    Actuator,
+}
+
+/// Where everything is, once it runs.
+struct Running {
+    store: Store,
+    health: String,
+    api: String,
+    context: Published,
+}
 
 /// Runs every service there is until a signal ends it.
-pub(crate) async fn run(mut process: Process) -> anyhow::Result<()> {
-    let (health, store) = start(&mut process).await?;
-    output::show(&banner(&process, &health, &store))?;
+pub(crate) async fn run(mut process: Process, environment: &Environment) -> anyhow::Result<()> {
+    let running = start(&mut process, environment).await?;
+    output::show(&banner(&process, &running))?;
+    if process.config.frontend.insecure {
+        output::warn(
+            "INSECURE: the API asks nobody who they are; whoever is on this machine may do everything",
+            environment.allows_colour(),
+        );
+    }
+    end(process, running.store).await
+}
+
+/// Runs one service until a signal ends it.
+pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Result<()> {
+    let (health, store) = services::keel(&mut process).await?;
+    let api = match service {
+        Service::Frontend => {
+            let config = process.config.frontend.clone();
+            Some(services::frontend(&mut process, &store, config).await?)
+        }
+        Service::Actuator => {
+            services::actuator(&mut process, &store);
+            None
+        }
+    };
+    let name = match service {
+        Service::Frontend => "frontend",
+        Service::Actuator => "actuator",
+    };
+    let api = api.map(|api| format!("  api      {api}\n")).unwrap_or_default();
+    output::show(&format!(
+        "Shipshape {} {name} is up\n{api}  health   {health}\n  store    {}\n",
+        Version::current().version,
+        store.place()
+    ))?;
+    end(process, store).await
+}
+
+async fn end(process: Process, store: Store) -> anyhow::Result<()> {
     let ended = process.tasks.run().await;
     // Last of all: whatever the tasks wrote while they ended is on disk when this returns.
     store.close().await;
     Ok(ended?)
 }
 
-/// Starts the services; returns the URL of the health endpoint and the store once all are ready.
+/// Starts the services; returns when all are ready.
 #[tracing::instrument(name = "start", skip_all)]
-async fn start(process: &mut Process) -> anyhow::Result<(String, Store)> {
-    ensure_writable(process.config.data_dir.as_ref())?;
-    let answers = process.readiness.condition("store");
-    let health = process.open_health().await?;
-    answers.not_ready("opening");
-    let store = opening::open_store(&process.config.store).await?;
-    tracing::info!("The store is {}", store.place());
-
-    let counts = housekeeping::Metrics::default();
-    process.metrics.room("store", |registry| counts.register(registry));
-    let retention = opening::retention(&process.config.retention);
-    let keeper = store.clone();
-    process.tasks.spawn(Stage::Keel, "housekeeping", move |shutdown| async move {
-        housekeeping::run(keeper, retention, counts, shutdown).await;
-        Ok(())
-    });
-    let watched = store.reader();
-    answers.ready();
-    process.tasks.spawn(Stage::Keel, "store-watch", move |shutdown| watch(watched, answers, shutdown));
-    Ok((health, store))
-}
-
-/// Says in the readiness whether the database answers.
-async fn watch(reader: Reader, answers: Condition, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let mut answered = true;
-    while shutdown.run_until_cancelled(tokio::time::sleep(WATCH)).await.is_some() {
-        let pinged = reader.ping().await;
-        match &pinged {
-            Ok(()) => answers.ready(),
-            Err(error) => answers.not_ready(error.to_string()),
-        }
-        if pinged.is_ok() != answered {
-            answered = pinged.is_ok();
-            match pinged {
-                Ok(()) => tracing::info!("The store answers again"),
-                Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "The store does not answer");
-                }
-            }
-        }
-    }
-    Ok(())
+async fn start(process: &mut Process, environment: &Environment) -> anyhow::Result<Running> {
+    let (health, store) = services::keel(process).await?;
+    let (api, context) = services::own_frontend(process, &store, environment).await?;
+    services::actuator(process, &store);
+    Ok(Running { store, health, api, context })
 }
 
 /// Makes the data directory, for its owner only, and makes sure that it can be written to: better a
@@ -90,17 +101,27 @@ pub(crate) fn ensure_writable(directory: &Path) -> anyhow::Result<()> {
     written.with_context(|| format!("data_dir {name}: the directory cannot be written to"))
 }
 
-fn banner(process: &Process, health: &str, store: &Store) -> String {
+fn banner(process: &Process, running: &Running) -> String {
+    let Running { store, health, api, context } = running;
+    // Commands use the current context by themselves; another must be named.
+    let (note, flag) = match context.current {
+        true => (String::new(), String::new()),
+        false => (", which is not the current one".to_owned(), format!(" --context {}", context.name)),
+    };
+    let place = if context.current { String::new() } else { format!("SHIPSHAPE_CONTEXT={} ", context.name) };
     format!(
         "Shipshape {version} is up\n\
+         \x20 api      {api}\n\
+         \x20 context  {name}{note}\n\
          \x20 health   {health}\n\
          \x20 data     {data}\n\
          \x20 store    {store}\n\
          Try\n\
-         \x20 curl {health}/readyz\n\
-         \x20 shipshape store check\n\
-         \x20 shipshape config show --origin\n",
+         \x20 {place}shipshape cluster import NAME --kubeconfig FILE\n\
+         \x20 shipshape task list{flag}\n\
+         \x20 shipshape plan --for 7d{flag}\n",
         version = Version::current().version,
+        name = context.name,
         data = process.config.data_dir,
         store = store.place(),
     )

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use super::origin::Origin;
 use super::{Config, StoreUrl};
 
+/// More manifests than this one process does not work well at once.
+const SLOTS_MAX: usize = 1000;
+
 /// One sentence for each pair of settings that do not go together.
 pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origin>) -> Vec<String> {
     let origin = |key: &str| origins.get(key).unwrap_or(&Origin::Default);
@@ -35,6 +38,22 @@ pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origi
                 ));
             }
         }
+    }
+    if config.frontend.insecure && !config.frontend.listen.ip().is_loopback() {
+        problems.push(format!(
+            "frontend.insecure ({}) lets everybody in, but frontend.listen = {} ({}) can be reached from elsewhere; \
+             listen on a loopback address, such as 127.0.0.1:8443",
+            origin("frontend.insecure"),
+            config.frontend.listen,
+            origin("frontend.listen"),
+        ));
+    }
+    if !(1..=SLOTS_MAX).contains(&config.actuator.slots) {
+        problems.push(format!(
+            "actuator.slots = {} ({}): expected a whole number from 1 to {SLOTS_MAX}",
+            config.actuator.slots,
+            origin("actuator.slots"),
+        ));
     }
     problems
 }

@@ -156,7 +156,10 @@ mod tests {
         assert_eq!(keys.kind("health.listen"), Some(Kind::Setting), "one with its own reader too");
         assert_eq!(keys.kind("data_dir"), Some(Kind::Setting));
         assert_eq!(keys.kind("store.nothing"), None);
-        assert_eq!(keys.settings().count(), 18);
+        assert_eq!(keys.kind("frontend.oidc"), Some(Kind::Section), "one within another too");
+        assert_eq!(keys.kind("frontend.oidc.issuer"), Some(Kind::Setting));
+        assert_eq!(keys.kind("frontend.locations"), Some(Kind::Setting), "a list is one setting");
+        assert_eq!(keys.settings().count(), 36);
     }
 
     #[test]
@@ -165,7 +168,9 @@ mod tests {
         let check = |wrong: &str, right: &str| assert_eq!(keys.nearest(wrong), right, "{wrong}");
         check("store.conections", "store.connections");
         check("stor.url", "store.url");
-        check("listen", "health.listen");
+        check("listen", "frontend.listen");
+        check("frontend.oidc.isuer", "frontend.oidc.issuer");
+        check("actuator.slot", "actuator.slots");
         check("datadir", "data_dir");
         check("retention.manifest", "retention.manifests");
     }

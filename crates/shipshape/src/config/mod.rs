@@ -42,6 +42,10 @@ pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     /// The health and metrics endpoint.
     pub(crate) health: HealthConfig,
+    /// The Admin API: where it listens, and whom it lets in.
+    pub(crate) frontend: frontend::Config,
+    /// What works manifests.
+    pub(crate) actuator: maintenance::actuator::Config,
     /// What is logged, and how.
     pub(crate) log: LogConfig,
     /// Where traces are sent.
@@ -127,6 +131,8 @@ impl Default for Config {
             shutdown_deadline: TimeSpan::seconds(30),
             store: StoreConfig::default(),
             health: HealthConfig::default(),
+            frontend: frontend::Config::default(),
+            actuator: maintenance::actuator::Config::default(),
             log: LogConfig::default(),
             telemetry: TelemetryConfig::default(),
             retention: RetentionConfig::default(),

@@ -21,18 +21,22 @@ impl Loaded {
     pub(crate) fn to_toml(&self, origins: bool) -> anyhow::Result<String> {
         let mut text = String::new();
         let table = Table::try_from(&self.config)?;
+        self.section(&mut text, "", &table, origins)?;
+        Ok(text)
+    }
+
+    fn section(&self, text: &mut String, prefix: &str, table: &Table, origins: bool) -> std::fmt::Result {
         // Settings before sections, as TOML demands.
         let (sections, settings): (Vec<_>, Vec<_>) = table.iter().partition(|(_, value)| value.is_table());
-        for (key, value) in settings {
-            self.line(&mut text, key, key, value, origins)?;
+        for (name, value) in settings {
+            self.line(text, &format!("{prefix}{name}"), name, value, origins)?;
         }
         for (name, section) in sections {
-            write!(text, "\n[{name}]\n")?;
-            for (key, value) in section.as_table().into_iter().flatten() {
-                self.line(&mut text, &format!("{name}.{key}"), key, value, origins)?;
-            }
+            let Some(section) = section.as_table() else { continue };
+            write!(text, "\n[{prefix}{name}]\n")?;
+            self.section(text, &format!("{prefix}{name}."), section, origins)?;
         }
-        Ok(text)
+        Ok(())
     }
 
     /// As one JSON object; with `origins`, each value becomes `{"value": …, "origin": …}`.
@@ -40,9 +44,7 @@ impl Loaded {
         let mut document = serde_json::to_value(&self.config)?;
         if let Some(root) = document.as_object_mut() {
             // What is unset is left out, as in TOML, where there is no null.
-            for section in root.values_mut().filter_map(serde_json::Value::as_object_mut) {
-                section.retain(|_, value| !value.is_null());
-            }
+            drop_unset(root);
             if origins {
                 self.annotate("", root);
             }
@@ -80,4 +82,9 @@ impl Loaded {
     fn origin(&self, key: &str) -> &Origin {
         self.origins.get(key).unwrap_or(&Origin::Default)
     }
+}
+
+fn drop_unset(object: &mut serde_json::Map<String, serde_json::Value>) {
+    object.retain(|_, value| !value.is_null());
+    object.values_mut().filter_map(serde_json::Value::as_object_mut).for_each(drop_unset);
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
+use super::Published;
 use super::file::write_whole;
 use crate::config::Environment;
 
@@ -92,9 +93,13 @@ impl Contexts {
         })
     }
 
-    /// Makes a context file known and returns its name.
-    pub(super) fn register(file: &Path, environment: &Environment) -> anyhow::Result<String> {
-        Contexts::change(environment, |contexts| Ok(contexts.add(file, |known| !known.is_gone())))
+    /// Makes a context file known.
+    pub(super) fn register(file: &Path, environment: &Environment) -> anyhow::Result<Published> {
+        Contexts::change(environment, |contexts| {
+            let name = contexts.add(file, |known| !known.is_gone());
+            let current = contexts.current() == Some(name.as_str());
+            Ok(Published { name, current })
+        })
     }
 
     /// Adds `file` under a name made from its directory. It becomes the current one if no other that is still there is.

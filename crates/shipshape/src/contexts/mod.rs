@@ -123,24 +123,33 @@ fn read(name: String, path: &Path) -> anyhow::Result<Chosen> {
     Ok(Chosen { name, context: ContextFile::read(path)?.context(path) })
 }
 
-/// Writes the context of the server that runs in `data_dir` and makes it known. Returns its name, by which a command in
-/// another terminal can name it.
+/// A context that was made known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// Its name, or the path of its file where there is no list.
+    pub(crate) name: String,
+    /// Whether commands use it when nobody says otherwise.
+    pub(crate) current: bool,
+}
+
+/// Writes the context of the server that runs in `data_dir` and makes it known, so that a command in another terminal finds
+/// it.
 pub(crate) fn publish(
     data_dir: &Path,
     file: &ContextFile,
     environment: &Environment,
-) -> anyhow::Result<String> {
+) -> anyhow::Result<Published> {
     let data_dir = data_dir
         .canonicalize()
         .with_context(|| format!("data_dir {}: has no full path", data_dir.display()))?;
     let path = data_dir.join(FILE);
     file.write(&path)?;
     match Contexts::register(&path, environment) {
-        Ok(name) => Ok(name),
+        Ok(published) => Ok(published),
         Err(error) => {
             // A service account may have no home. Its context can still be named by its path.
             tracing::warn!("The context is not in the list of known ones: {error:#}");
-            Ok(path.display().to_string())
+            Ok(Published { name: path.display().to_string(), current: false })
         }
     }
 }

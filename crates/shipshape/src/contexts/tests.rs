@@ -14,7 +14,9 @@ fn home() -> (TempDir, Environment) {
 fn up_in(home: &TempDir, name: &str, environment: &Environment) -> String {
     let data = home.path().join(name);
     std::fs::create_dir_all(&data).unwrap();
-    publish(&data, &ContextFile::open(format!("http://{}", name.replace('/', "-"))), environment).unwrap()
+    publish(&data, &ContextFile::open(format!("http://{}", name.replace('/', "-"))), environment)
+        .unwrap()
+        .name
 }
 
 #[test]

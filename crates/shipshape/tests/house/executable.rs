@@ -40,13 +40,19 @@ impl Home {
         Answer::of(self.shipshape(arguments).output().unwrap())
     }
 
-    /// Starts `shipshape up` on a port that the system chooses, and waits for its banner.
+    /// Starts `shipshape up` on ports that the system chooses, and waits for its banner.
     pub(crate) fn up(&self, arguments: &[&str]) -> Up {
-        self.up_as(self.shipshape(&[&["up", "--health", "127.0.0.1:0"], arguments].concat()))
+        let ports = ["up", "--health", "127.0.0.1:0", "--api", "127.0.0.1:0"];
+        self.up_as(self.shipshape(&[&ports, arguments].concat()))
     }
 
     pub(crate) fn up_as(&self, command: Command) -> Up {
-        self.started(command, "config show")
+        self.started(command, "shipshape plan")
+    }
+
+    /// Starts one service alone on ports that the system chooses, and waits for its banner.
+    pub(crate) fn alone(&self, service: &str, arguments: &[&str]) -> Up {
+        self.started(self.shipshape(&[&[service, "--health", "127.0.0.1:0"], arguments].concat()), "  store ")
     }
 
     /// Starts `shipshape sim`, and waits for its banner.
@@ -65,7 +71,9 @@ impl Home {
                 panic!("no banner; {answer:?}");
             }
         }
-        let address = banner.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        // Of several, the health endpoint's is the one that tests ask.
+        let told = banner.split_once("health ").map_or(banner.as_str(), |(_, rest)| rest);
+        let address = told.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
         Up { address: address.expect(&banner).to_owned(), banner, child }
     }
 }

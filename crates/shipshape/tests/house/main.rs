@@ -5,8 +5,10 @@
     reason = "clippy takes only functions marked #[test] for tests, not their fixtures"
 )]
 
+mod alerts;
 mod config;
 mod executable;
+mod maintenance;
 mod old_postgres;
 mod processes;
 mod sim;

@@ -11,7 +11,7 @@ fn up_starts_answers_and_ends_in_peace() {
     for signal in ["TERM", "INT"] {
         let home = Home::new();
         let up = home.up(&[]);
-        assert!(up.banner.contains(&format!("curl http://{}/readyz", up.address)), "{}", up.banner);
+        assert!(up.banner.contains(&format!("health   http://{}\n", up.address)), "{}", up.banner);
         assert_eq!(up.get("/readyz"), (200, "ready\n".to_owned()));
         assert_eq!(up.get("/livez").0, 200);
         let (status, metrics) = up.get("/metrics");
@@ -51,7 +51,8 @@ fn the_data_directory_is_made_for_its_owner_only() {
 fn a_port_in_use_is_one_sentence() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let answer = Home::new().run(&["up", "--health", &address, "--log-level", "off"]);
+    let free = ["--api", "127.0.0.1:0"];
+    let answer = Home::new().run(&[&["up", "--health", &address, "--log-level", "off"], &free[..]].concat());
     assert_eq!(answer.code, Some(1), "{answer:?}");
     let expected = format!("error: health.listen {address}: the port is in use by another process");
     assert!(answer.stderr.starts_with(&expected), "{answer:?}");

@@ -1,0 +1,149 @@
+//! The services, each built in plain sight from the settings and handed to the supervisor under its name and stage.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use api::clock::{Clock as _, SystemClock};
+use frontend::pki::Pki;
+use kubelink::LinksLimits;
+use maintenance::actuator;
+use store::{Reader, Store, housekeeping};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::config::Environment;
+use crate::contexts::{self, ContextFile, Published};
+use crate::opening;
+use crate::process::Process;
+use crate::readiness::Condition;
+use crate::supervisor::Stage;
+use crate::up::ensure_writable;
+
+/// How often the store is asked whether it answers.
+const WATCH: Duration = Duration::from_secs(5);
+
+/// What all services stand on: the health endpoint, the store and its housekeeping. Returns the URL of the first and the
+/// second, open.
+pub(crate) async fn keel(process: &mut Process) -> anyhow::Result<(String, Store)> {
+    ensure_writable(process.config.data_dir.as_ref())?;
+    let answers = process.readiness.condition("store");
+    let health = process.open_health().await?;
+    answers.not_ready("opening");
+    let store = opening::open_store(&process.config.store).await?;
+    tracing::info!("The store is {}", store.place());
+
+    let counts = housekeeping::Metrics::default();
+    process.metrics.room("store", |registry| counts.register(registry));
+    let retention = opening::retention(&process.config.retention);
+    let keeper = store.clone();
+    process.tasks.spawn(Stage::Keel, "housekeeping", move |shutdown| async move {
+        housekeeping::run(keeper, retention, counts, shutdown).await;
+        Ok(())
+    });
+    let watched = store.reader();
+    answers.ready();
+    process.tasks.spawn(Stage::Keel, "store-watch", move |shutdown| watch(watched, answers, shutdown));
+    Ok((health, store))
+}
+
+/// Says in the readiness whether the database answers.
+async fn watch(reader: Reader, answers: Condition, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut answered = true;
+    while shutdown.run_until_cancelled(tokio::time::sleep(WATCH)).await.is_some() {
+        let pinged = reader.ping().await;
+        match &pinged {
+            Ok(()) => answers.ready(),
+            Err(error) => answers.not_ready(error.to_string()),
+        }
+        if pinged.is_ok() != answered {
+            answered = pinged.is_ok();
+            match pinged {
+                Ok(()) => tracing::info!("The store answers again"),
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "The store does not answer");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Opens the door to the Admin API and returns its URL.
+pub(crate) async fn frontend(
+    process: &mut Process,
+    store: &Store,
+    config: frontend::Config,
+) -> anyhow::Result<String> {
+    let open = process.readiness.condition("frontend");
+    let metrics = frontend::Metrics::default();
+    process.metrics.room("frontend", |registry| metrics.register(registry));
+    let deps = frontend::Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics };
+    let server = frontend::Server::bind(config, deps).await?;
+    let url = server.url();
+    tracing::info!("The API is at {url}");
+    process.tasks.spawn(Stage::Doors, "frontend", move |shutdown| async move {
+        open.ready();
+        Ok(server.serve(shutdown).await?)
+    });
+    Ok(url)
+}
+
+/// Opens the door with certificates of its own where none are configured, and writes down how to come in by it.
+pub(crate) async fn own_frontend(
+    process: &mut Process,
+    store: &Store,
+    environment: &Environment,
+) -> anyhow::Result<(String, Published)> {
+    let mut config = process.config.frontend.clone();
+    let data_dir: &Path = process.config.data_dir.as_ref();
+    let mut file = ContextFile::open(String::new());
+    if !config.insecure {
+        let listens_at = config.listen.ip();
+        let names = if listens_at.is_unspecified() { Vec::new() } else { vec![listens_at.to_string()] };
+        let pki =
+            Pki::ensure(&data_dir.join("pki"), &names, SystemClock.now()).context("the certificates")?;
+        match &config.certificate {
+            // Whoever brings a certificate brings what signed it in the same file.
+            Some(certificate) => {
+                let certificate = certificate.canonicalize();
+                file.authority_file = Some(certificate.context("frontend.certificate cannot be found")?);
+            }
+            None => file.authority = Some(pki.authority_pem()?),
+        }
+        if config.client_ca.is_none() {
+            let (certificate, key) = pki.operator_pem()?;
+            file.certificate = Some(certificate);
+            file.key = Some(key.expose().clone());
+        }
+        pki.complete(&mut config);
+    }
+    let data_dir = data_dir.to_owned();
+    let url = frontend(process, store, config).await?;
+    file.server = url.clone();
+    let published = contexts::publish(&data_dir, &file, environment)?;
+    Ok((url, published))
+}
+
+/// Works manifests.
+pub(crate) fn actuator(process: &mut Process, store: &Store) {
+    let works = process.readiness.condition("actuator");
+    let metrics = actuator::Metrics::default();
+    process.metrics.room("actuator", |registry| metrics.register(registry));
+    let clock = Arc::new(SystemClock);
+    let allow = process.config.frontend.allow_kubeconfig.clone();
+    let fleet = actuator::Fleet::new(store.reader(), LinksLimits::default(), allow, clock.clone());
+    let deps = actuator::Deps {
+        store: store.clone(),
+        tasks: Arc::new(fleet),
+        clock,
+        metrics,
+        config: process.config.actuator.clone(),
+        owner: Uuid::new_v4(),
+    };
+    process.tasks.spawn(Stage::Workers, "actuator", move |shutdown| async move {
+        works.ready();
+        Ok(actuator::run(deps, shutdown).await?)
+    });
+}

@@ -1,0 +1,61 @@
+//! The alerts: read by Prometheus's own tool, played through by it, and about metrics that there are.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testbed::{parts, promtool};
+
+use super::executable::{Answer, Home};
+use super::maintenance::metrics_of;
+
+fn alerts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/alerts")
+}
+
+#[test]
+fn the_alerts_are_sound_and_fire_when_they_should() {
+    let Some(promtool) = promtool::find() else {
+        return parts::skip(parts::PROMTOOL, promtool::MISSING);
+    };
+    for arguments in [["check", "rules", "shipshape.rules.yaml"], ["test", "rules", "tests.yaml"]] {
+        let answer =
+            Answer::of(Command::new(&promtool).args(arguments).current_dir(alerts()).output().unwrap());
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+    }
+}
+
+#[test]
+fn every_metric_that_an_alert_names_is_told_by_the_process() {
+    let home = Home::new();
+    let up = home.up(&[]);
+    let told = metrics_of(&up);
+    // A family without members has its line of help all the same.
+    let names: BTreeSet<&str> =
+        told.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let rules = std::fs::read_to_string(alerts().join("shipshape.rules.yaml")).unwrap();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let wanted: BTreeSet<&str> =
+        rules.split(|c: char| !is_part(c)).filter(|word| word.starts_with("shipshape_")).collect();
+    assert!(wanted.len() > 8, "{wanted:?}");
+    for metric in wanted {
+        let bare = ["_total", "_count", "_sum", "_bucket"]
+            .into_iter()
+            .find_map(|end| metric.strip_suffix(end))
+            .unwrap_or(metric);
+        assert!(names.contains(metric) || names.contains(bare), "{metric} is not among {names:?}");
+    }
+}
+
+#[test]
+fn every_alert_tells_what_to_do() {
+    let rules = std::fs::read_to_string(alerts().join("shipshape.rules.yaml")).unwrap();
+    let rules: serde_json::Value = serde_saphyr::from_str(&rules).unwrap();
+    let alerts = rules["groups"][0]["rules"].as_array().unwrap();
+    assert!(alerts.len() >= 8);
+    for alert in alerts {
+        let runbook = alert["annotations"]["runbook"].as_str().unwrap_or_default();
+        assert!(runbook.len() > 100, "{}", alert["alert"]);
+        assert!(alert["labels"]["severity"].is_string() && alert["annotations"]["summary"].is_string());
+    }
+}

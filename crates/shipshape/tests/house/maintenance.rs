@@ -1,0 +1,392 @@
+//! Maintenance as an operator meets it: the walk-through of the README, on simulated clusters and on a real one, with the
+//! process killed in the middle of it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use testbed::{kube, parts, postgres, wait_until};
+
+use super::executable::{Answer, Home, Up};
+
+/// Far longer than any step here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A lease of a killed process runs out after a minute; only then is its work taken over.
+const TAKEOVER: Duration = Duration::from_secs(240);
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn walk_through(name: &str) -> String {
+    repository().join("docs/walk-through").join(name).display().to_string()
+}
+
+/// The standard output of a command that succeeds.
+fn done(home: &Home, arguments: &[&str]) -> String {
+    let answer = home.run(arguments);
+    assert_eq!(answer.code, Some(0), "{arguments:?}: {answer:?}");
+    answer.stdout
+}
+
+fn json(home: &Home, arguments: &[&str]) -> Value {
+    serde_json::from_str(&done(home, &[arguments, &["-o", "json"]].concat())).unwrap()
+}
+
+/// The only line of standard error of a command that fails.
+fn refused(home: &Home, arguments: &[&str]) -> String {
+    let answer = home.run(arguments);
+    assert_eq!(answer.code, Some(1), "{arguments:?}: {answer:?}");
+    assert_eq!(answer.stderr.lines().count(), 1, "{arguments:?}: {answer:?}");
+    answer.stderr.trim_start_matches("error: ").trim_end().to_owned()
+}
+
+/// Waits until a manifest is in the step of that name.
+fn until_in_step(home: &Home, manifest: &str, step: &str) {
+    wait_until(&format!("the manifest is in step {step}"), PATIENCE, || {
+        let form = json(home, &["manifest", "show", manifest]);
+        assert_ne!(form["phase"], "finished", "{form:#}");
+        (form["step"]["name"] == step && form["phase"] == "running").then_some(())
+    })
+    .unwrap();
+}
+
+fn import_sim(home: &Home, name: &str, number: u16) {
+    let kubeconfig =
+        home.directory.path().join(format!(".local/share/shipshape/sim/sim-{number}/kubeconfig"));
+    let imported = done(
+        home,
+        &["cluster", "import", name, "--kubeconfig", kubeconfig.to_str().unwrap(), "--label", "env=test"],
+    );
+    assert_eq!(imported, format!("cluster/{name} imported\n"));
+}
+
+/// The commands between the marks of the README, as one script.
+fn readme_script() -> String {
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let marked = readme.split("<!-- walk-through begins -->").nth(1).unwrap();
+    let marked = marked.split("<!-- walk-through ends -->").next().unwrap();
+    let blocks: Vec<&str> =
+        marked.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(!blocks.is_empty());
+    blocks.concat()
+}
+
+#[test]
+fn the_walk_through_of_the_readme_works_as_printed() {
+    let home = Home::new();
+    let _sim = home.sim(&["--clusters", "2", "--nodes", "4"]);
+    let up = home.up(&[]);
+    let executable = Path::new(env!("CARGO_BIN_EXE_shipshape")).parent().unwrap();
+    let mut path = std::ffi::OsString::from(executable);
+    path.push(":/usr/local/bin:/usr/bin:/bin");
+    let mut shell = Command::new("sh");
+    shell.args(["-eu", "-c", &readme_script()]).current_dir(repository());
+    shell.env_clear().env("HOME", home.directory.path()).env("PATH", path);
+    let answer = Answer::of(shell.output().unwrap());
+    assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
+    for line in ["cluster/harbour imported", "task/rest-a-node created", "Completed", "NotDue", "Cancelled"] {
+        assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
+    }
+    for line in ["step set-aside began", "step rest done", "undone set-aside"] {
+        assert!(answer.stderr.contains(line), "{line} in {}", answer.stderr);
+    }
+    up.signal("TERM");
+    let ended = up.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[test]
+fn a_killed_process_goes_on_with_the_step_that_it_was_in() {
+    let home = Home::new();
+    let _sim = home.sim(&["--clusters", "1", "--nodes", "3"]);
+    let up = home.up(&[]);
+    import_sim(&home, "harbour", 1);
+    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
+    let run = ["task", "run", "rest-a-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "rest=3s"];
+    let manifest = done(&home, &[&run[..], &["-o", "name"]].concat());
+    let manifest = manifest.trim();
+    until_in_step(&home, manifest, "rest");
+    up.signal("KILL");
+    up.end();
+
+    let again = home.up(&[]);
+    let ended = wait_until("the manifest has ended", TAKEOVER, || {
+        let form = json(&home, &["manifest", "show", manifest]);
+        (form["phase"] == "finished").then_some(form)
+    })
+    .unwrap();
+    assert_eq!(ended["state"], "Completed", "{ended:#}");
+    assert_eq!(ended["attempt"], 2, "the attempt of the lost worker counts");
+    let history = json(&home, &["manifest", "history", manifest]);
+    let events: Vec<(&str, &str)> = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (entry["event"].as_str().unwrap(), entry["step"].as_str().unwrap_or_default()))
+        .collect();
+    let count = |event: &str, step: &str| events.iter().filter(|it| **it == (event, step)).count();
+    assert_eq!(count("takenOver", ""), 1, "{events:?}");
+    assert_eq!(count("stepFinished", "set-aside"), 1, "what was done is not done again: {events:?}");
+    assert_eq!(count("stepFinished", "rest"), 1, "{events:?}");
+    again.signal("TERM");
+    assert_eq!(again.end().code, Some(0));
+}
+
+#[test]
+fn a_real_cluster_is_imported_worked_on_and_left_as_it_was_after_a_cancel() {
+    let Some(cluster) = kube::shared() else {
+        return parts::skip(parts::KUBERNETES, kube::MISSING);
+    };
+    let namespace = cluster.namespace("walk").unwrap();
+    let node = format!("node-{namespace}");
+    let kubectl = |arguments: &[&str]| {
+        let answer = Answer::of(cluster.kubectl().args(arguments).output().unwrap());
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        answer.stdout
+    };
+    let home = Home::new();
+    let file = home.directory.path().join("node.json");
+    std::fs::write(&file, format!(r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{node}"}}}}"#))
+        .unwrap();
+    kubectl(&["create", "-f", file.to_str().unwrap()]);
+    let is_cordoned = || kubectl(&["get", "node", &node, "-o", "jsonpath={.spec.unschedulable}"]) == "true";
+
+    let up = home.up(&[]);
+    let kubeconfig = cluster.kubeconfig_path();
+    done(&home, &["cluster", "import", "real", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
+    let (node_given, space_given) = (format!("node={node}"), format!("namespace={namespace}"));
+    let run = ["task", "run", "rest-a-node", "--cluster", "real", "-p", &node_given, "-p", &space_given];
+    let answer = home.run(&[&run[..], &["-p", "rest=1s", "--wait"]].concat());
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.stdout.contains(" Completed in "), "{answer:?}");
+    assert!(answer.stderr.contains("step leave-a-note done"), "{answer:?}");
+    assert_eq!(
+        kubectl(&["get", "configmap", "rested", "-n", &namespace, "-o", "jsonpath={.data.node}"]),
+        node
+    );
+    assert!(!is_cordoned());
+
+    let manifest = done(&home, &[&run[..], &["-p", "rest=10m", "-o", "name"]].concat());
+    let manifest = manifest.trim();
+    until_in_step(&home, manifest, "rest");
+    assert!(is_cordoned());
+    let why = done(&home, &["why", manifest]);
+    assert!(why.contains("it is at work"), "{why}");
+    let cancelled =
+        home.run(&["manifest", "cancel", manifest, "--yes", "--wait", "--reason", "enough rested"]);
+    assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
+    assert!(cancelled.stdout.contains("Cancelled"), "{cancelled:?}");
+    assert!(cancelled.stderr.contains("undone set-aside"), "{cancelled:?}");
+    assert!(!is_cordoned(), "what was cordoned is uncordoned");
+    let shown = json(&home, &["cluster", "show", "real"]);
+    assert_eq!(shown["properties"]["reachability"]["reachable"], true, "{shown:#}");
+    done(&home, &["cluster", "forget", "real", "--yes"]);
+    kubectl(&["delete", "node", &node]);
+    up.signal("TERM");
+    assert_eq!(up.end().code, Some(0));
+}
+
+#[test]
+fn every_form_of_output_is_what_its_reader_expects() {
+    let home = Home::new();
+    let _sim = home.sim(&["--clusters", "2", "--nodes", "1"]);
+    let _up = home.up(&[]);
+    import_sim(&home, "harbour", 1);
+    import_sim(&home, "quay", 2);
+    done(&home, &["cluster", "label", "quay", "env=prod", "tier=web"]);
+    let table = done(&home, &["cluster", "list"]);
+    assert!(table.starts_with("NAME "), "{table}");
+    assert!(!table.contains('\u{1b}'), "no colour in a pipe");
+    assert_eq!(done(&home, &["cluster", "list", "-o", "name"]), "cluster/harbour\ncluster/quay\n");
+    assert_eq!(done(&home, &["cluster", "list", "-l", "env=prod,tier", "-o", "name"]), "cluster/quay\n");
+    assert!(done(&home, &["cluster", "list", "-o", "wide"]).contains("env=prod,tier=web"));
+    let listed = json(&home, &["cluster", "list"]);
+    assert_eq!(listed[0]["name"], "harbour");
+    let yaml: Value =
+        serde_saphyr::from_str(&done(&home, &["cluster", "show", "quay", "-o", "yaml"])).unwrap();
+    assert_eq!(yaml["properties"]["labels"]["tier"], "web");
+    let uuid = yaml["properties"]["uuid"].as_str().unwrap();
+    assert_eq!(done(&home, &["cluster", "show", &uuid[..8], "-o", "name"]), "cluster/quay\n");
+
+    let tasks = json(&home, &["task", "list"]);
+    let health = tasks.as_array().unwrap().iter().find(|it| it["source"] == "builtin").unwrap();
+    let (id, name) = (health["id"].as_str().unwrap(), health["name"].as_str().unwrap());
+    assert_eq!(json(&home, &["task", "show", &id[..8]])["name"], name);
+    assert_eq!(done(&home, &["budget", "set", "fleet", "3"]), "budget/fleet is 3\n");
+    assert!(done(&home, &["budget", "list"]).contains("fleet   3"), "the limit is listed");
+    assert_eq!(done(&home, &["budget", "clear", "fleet"]), "budget/fleet has no limit\n");
+}
+
+#[test]
+fn what_is_asked_wrongly_is_one_sentence_with_the_remedy() {
+    let home = Home::new();
+    assert!(
+        refused(&home, &["cluster", "list"]).starts_with("no server is known; `shipshape up` starts one")
+    );
+    let up = home.up(&[]);
+    assert_eq!(
+        refused(&home, &["cluster", "show", "x"]),
+        "there is no cluster \"x\"; `shipshape cluster list` shows those that there are"
+    );
+    assert!(refused(&home, &["why", "x"]).contains("is no manifest's id"));
+    assert!(refused(&home, &["why", "00000000"]).starts_with("there is no manifest 00000000"));
+    assert!(refused(&home, &["task", "show", "chek-health"]).starts_with("there is no task"));
+    assert!(
+        refused(&home, &["task", "apply", "-f", "/no/such/file"])
+            .starts_with("/no/such/file: cannot be read")
+    );
+    assert!(
+        refused(&home, &["cluster", "list", "--context", "x"])
+            .starts_with("there is no context \"x\"; there are shipshape")
+    );
+    let nonsense = home.directory.path().join("kubeconfig");
+    std::fs::write(&nonsense, "no: kubeconfig").unwrap();
+    let sentence = refused(&home, &["cluster", "import", "x", "--kubeconfig", nonsense.to_str().unwrap()]);
+    assert!(sentence.starts_with("cluster x: "), "{sentence}");
+    let broken = home.directory.path().join("task.yaml");
+    std::fs::write(&broken, "name: t\ntitle: t\nsteps: [{uses: node/explode}]\n").unwrap();
+    let sentence = refused(&home, &["task", "apply", "-f", broken.to_str().unwrap()]);
+    assert!(sentence.contains("node/explode") && sentence.contains("steps[0]"), "{sentence}");
+    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
+    let sentence = refused(&home, &["task", "delete", "rest-a-node"]);
+    assert_eq!(sentence, "Remove task rest-a-node? There is nobody to ask; say --yes if it is meant");
+    done(&home, &["task", "delete", "rest-a-node", "--yes"]);
+    let usage: [&[&str]; 6] = [
+        &["manifest", "create", "--task", "x"],
+        &["manifest", "create", "--task", "x", "--cluster", "y", "--run-after", "soon"],
+        &["task", "run", "x", "--cluster", "y", "-p", "nonsense"],
+        &["budget", "set", "fleet", "many"],
+        &["manifest", "list", "--state", "Done"],
+        &["cluster", "label", "x", "nonsense"],
+    ];
+    for arguments in usage {
+        let answer = home.run(arguments);
+        assert_eq!(answer.code, Some(2), "{arguments:?}: {answer:?}");
+    }
+    up.signal("KILL");
+    up.end();
+    let sentence = refused(&home, &["task", "list"]);
+    assert!(
+        sentence.contains("cannot be reached: nobody listens there; is `shipshape up` running"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn nobody_comes_in_without_a_certificate() {
+    let home = Home::new();
+    let up = home.up(&[]);
+    let context = home.directory.path().join(".local/share/shipshape/context.toml");
+    let text = std::fs::read_to_string(&context).unwrap();
+    let stranger: String = {
+        let mut table: toml::Table = toml::from_str(&text).unwrap();
+        table.remove("certificate");
+        table.remove("key");
+        toml::to_string(&table).unwrap()
+    };
+    let path = home.directory.path().join("stranger.toml");
+    std::fs::write(&path, stranger).unwrap();
+    let sentence = refused(&home, &["task", "list", "--context", path.to_str().unwrap()]);
+    assert!(sentence.contains("Forbidden") || sentence.contains("403"), "{sentence}");
+    up.signal("TERM");
+    assert_eq!(up.end().code, Some(0));
+}
+
+#[test]
+fn an_insecure_api_says_so_and_is_only_for_this_machine() {
+    let home = Home::new();
+    let up = home.up(&["--insecure"]);
+    assert!(up.banner.contains("api      http://127.0.0.1:"), "{}", up.banner);
+    assert!(done(&home, &["task", "list"]).starts_with("NAME"));
+    up.signal("TERM");
+    let answer = up.end();
+    assert!(answer.stderr.contains("INSECURE: the API asks nobody who they are"), "{answer:?}");
+    let answer = home.run(&["up", "--insecure", "--api", "0.0.0.0:0"]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stderr.contains("can be reached from elsewhere"), "{answer:?}");
+}
+
+#[test]
+fn two_processes_have_two_contexts_and_the_first_stays_the_current_one() {
+    let home = Home::new();
+    let first = home.up(&["--data-dir", "one"]);
+    let second = home.up(&["--data-dir", "two"]);
+    assert!(first.banner.contains("context  one\n"), "{}", first.banner);
+    assert!(second.banner.contains("context  two, which is not the current one\n"), "{}", second.banner);
+    assert!(second.banner.contains("shipshape task list --context two\n"), "{}", second.banner);
+    let names = done(&home, &["context", "list", "-o", "name"]);
+    assert_eq!(names, "context/one\ncontext/two\n");
+    done(&home, &["budget", "set", "fleet", "7", "--context", "two"]);
+    assert!(!done(&home, &["budget", "list", "-o", "json"]).contains('7'));
+    assert!(done(&home, &["budget", "list", "--data-dir", "two"]).contains("fleet   7"));
+    assert_eq!(done(&home, &["context", "use", "two"]), "context/two is the current one\n");
+    assert!(done(&home, &["budget", "list"]).contains("fleet   7"));
+    let shown = json(&home, &["context", "show"]);
+    assert_eq!((shown["name"].as_str(), shown["credential"].as_str()), (Some("two"), Some("certificate")));
+}
+
+#[test]
+fn a_shell_completes_names_that_the_server_knows() {
+    let home = Home::new();
+    let _up = home.up(&[]);
+    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
+    let mut command = home.shipshape(&["--", "shipshape", "task", "show", "rest-"]);
+    command.env("SHIPSHAPE_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "3").env("_CLAP_IFS", "\n");
+    let answer = Answer::of(command.output().unwrap());
+    assert!(answer.stdout.contains("rest-a-node"), "{answer:?}");
+}
+
+#[test]
+fn a_task_is_tried_without_a_server() {
+    let home = Home::new();
+    let file = walk_through("rest-a-node.yaml");
+    let test = ["task", "test", "-f", &file, "-p", "node=node-1", "-p", "rest=10ms"];
+    assert!(done(&home, &test).contains("Completed: "));
+    let failed = done(&home, &[&test[..], &["--fail-at", "leave-a-note"]].concat());
+    assert!(failed.contains("Failed: ") && failed.contains("undone: "), "{failed}");
+    let crashed = done(&home, &[&test[..], &["--crash-at", "leave-a-note"]].concat());
+    assert!(crashed.contains("the worker was killed; another goes on"), "{crashed}");
+    let unknown = refused(&home, &[&test[..], &["--fail-at", "x"]].concat());
+    assert!(unknown.ends_with("its steps are set-aside, leave-a-note, rest, go-on"), "{unknown}");
+    let lacking = refused(&home, &["task", "test", "-f", &file]);
+    assert!(lacking.contains("node"), "{lacking}");
+}
+
+#[test]
+fn each_service_runs_alone_on_one_postgresql() {
+    let Some(server) = postgres::shared() else {
+        return parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+    };
+    let database = server.database().unwrap();
+    let home = Home::new();
+    let _sim = home.sim(&["--clusters", "1", "--nodes", "1"]);
+    let store = ["--store", database.url()];
+    let open = ["--set", "frontend.insecure=true", "--api", "127.0.0.1:0"];
+    let frontend = home.alone("frontend", &[&store[..], &open].concat());
+    let workers = ["actuator", "mimo-actuator"].map(|name| home.alone(name, &store));
+    let url = frontend.banner.split_whitespace().find(|it| it.starts_with("http://")).unwrap().to_owned();
+    let kubeconfig = home.directory.path().join(".local/share/shipshape/sim/sim-1/kubeconfig");
+    let there = ["--server", url.as_str()];
+    let import = ["cluster", "import", "harbour", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    done(&home, &[&import[..], &there].concat());
+    done(&home, &[&["task", "apply", "-f", &walk_through("rest-a-node.yaml")], &there[..]].concat());
+    let run = ["task", "run", "rest-a-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "rest=1s"];
+    let ran = done(&home, &[&run[..], &["--wait"], &there].concat());
+    assert!(ran.contains(" Completed in "), "{ran}");
+    for process in workers.into_iter().chain([frontend]) {
+        process.signal("TERM");
+        let answer = process.end();
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+    }
+}
+
+/// The health endpoint of a process, for those who ask it.
+pub(crate) fn metrics_of(up: &Up) -> String {
+    let (status, text) = up.get("/metrics");
+    assert_eq!(status, 200);
+    text
+}
