@@ -14,7 +14,7 @@ use crate::feed::{FeedError, FeedPage, Position};
 use crate::keyring::Sealed;
 use crate::open::OpenError;
 use crate::postgres::Postgres;
-use crate::records::HealthSample;
+use crate::records::{HealthSample, Retention};
 use crate::sqlite::Sqlite;
 use crate::transaction::{Committed, Transaction};
 use crate::wake::{Topic, Wakeups};
@@ -74,8 +74,6 @@ pub(crate) enum Stale {
     Feed,
     /// Tombstones that were deleted before that, and whose feed rows have left.
     Tombstones,
-    /// Finished work of a kind, with the document of the same uuid (which leaves a tombstone and a feed row).
-    History(WorkKind),
     /// Sealed audit records up to that number, whatever their age; the newest sealed one always stays.
     Audit { up_to: i64 },
 }
@@ -206,6 +204,22 @@ impl Engine {
         meta: Vec<(String, String)>,
     ) -> Result<usize, StoreError> {
         both!(self, it => it.trim(stale, age, max, meta).await)
+    }
+
+    /// Removes up to `max` pieces of finished work that are older than their kind is kept, each with what was told of it
+    /// and with the document of the same uuid (which leaves a tombstone and a feed row). One engine has an index of
+    /// what is old; the other looks at `look` rows behind `after`, and says where to go on.
+    pub(crate) async fn trim_history(
+        &self,
+        keep: Retention,
+        after: Option<Uuid>,
+        look: usize,
+        max: usize,
+    ) -> Result<Walk, StoreError> {
+        match self {
+            Engine::Sqlite(it) => it.trim_history(keep, after, look, max).await,
+            Engine::Postgres(it) => it.trim_history(keep, max).await,
+        }
     }
 
     pub(crate) async fn set_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {

@@ -4,7 +4,6 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use api::work::WorkKind;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -27,6 +26,9 @@ const ROUND: Duration = Duration::from_secs(10);
 const EXPIRE_ROWS: usize = 5000;
 /// Lanes that one round looks at; rounds go on where the last one ended.
 const REPAIR_LANES: usize = 1000;
+/// Rows of the history that one round looks at for old ones, where there is no index of them: three million are looked
+/// through in less than two hours, and work is kept for days at least.
+const HISTORY_ROWS: usize = 5000;
 /// Rows that one transaction removes; others write in between.
 const TRIM_BLOCK: usize = 500;
 /// Blocks that one round removes of each kind.
@@ -80,7 +82,15 @@ impl Metrics {
 /// Keeps house until it is told to stop.
 pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown: CancellationToken) {
     let owner = Uuid::new_v4();
-    let mut keeper = Housekeeper { store, retention, metrics, owner, expire_at: None, repair_at: None };
+    let mut keeper = Housekeeper {
+        store,
+        retention,
+        metrics,
+        owner,
+        expire_at: None,
+        repair_at: None,
+        history_at: Some(Uuid::new_v4()),
+    };
     let mut news = keeper.store.wakeups(Topic::Feed);
     let mut next_round = tokio::time::Instant::now();
     loop {
@@ -118,6 +128,8 @@ struct Housekeeper {
     owner: Uuid,
     expire_at: Option<Uuid>,
     repair_at: Option<Uuid>,
+    /// Anywhere at first: else a process that is often started anew would never come to the end.
+    history_at: Option<Uuid>,
 }
 
 impl Housekeeper {
@@ -149,20 +161,25 @@ impl Housekeeper {
         self.tidy().await
     }
 
-    async fn tidy(&self) -> Result<(), StoreError> {
+    async fn tidy(&mut self) -> Result<(), StoreError> {
         let keep = self.retention;
-        for (stale, age) in [
-            (Stale::Feed, keep.feed),
-            (Stale::Tombstones, keep.feed),
-            (Stale::History(WorkKind::Manifest), keep.manifests),
-            (Stale::History(WorkKind::Operation), keep.operations),
-        ] {
+        for (stale, age) in [(Stale::Feed, keep.feed), (Stale::Tombstones, keep.feed)] {
             for _ in 0..TRIM_BLOCKS {
                 let removed = self.store.engine.trim(stale, age, TRIM_BLOCK, Vec::new()).await?;
                 self.metrics.removed.inc_by(removed as u64);
                 if removed < TRIM_BLOCK {
                     break;
                 }
+            }
+        }
+        for _ in 0..TRIM_BLOCKS {
+            let engine = &self.store.engine;
+            let Walk { changed, next } =
+                engine.trim_history(keep, self.history_at, HISTORY_ROWS, TRIM_BLOCK).await?;
+            self.history_at = next;
+            self.metrics.removed.inc_by(changed as u64);
+            if changed < TRIM_BLOCK {
+                break;
             }
         }
         let removed = self.store.trim_audit(keep.audit).await?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::work::WorkKind;
 use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -33,6 +34,16 @@ pub struct Retention {
     pub operations: Duration,
     /// The audit log.
     pub audit: Duration,
+}
+
+impl Retention {
+    /// How long finished work of a kind is kept.
+    pub(crate) fn of(self, kind: WorkKind) -> Duration {
+        match kind {
+            WorkKind::Operation => self.operations,
+            WorkKind::Manifest => self.manifests,
+        }
+    }
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::work::WorkKind;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::commit::topics;
@@ -13,7 +15,8 @@ use super::{Postgres, count32, get, micros, time};
 use crate::StoreError;
 use crate::document::behind;
 use crate::engine::Stale;
-use crate::records::HealthSample;
+use crate::records::{HealthSample, Retention};
+use crate::work::Walk;
 
 /// Rows of one statement: enough to be cheap, few enough not to hold locks for long.
 const HEALTH_BLOCK: usize = 500;
@@ -109,19 +112,28 @@ impl Postgres {
                 self.row(what, "select trim_tombstones_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values])
                     .await?
             }
-            Stale::History(kind) => {
-                let sql = "select trim_history_v1($1, $2, $3, $4, $5)";
-                self.row(what, sql, &[&kind.as_str(), &age, &max, &keys, &values]).await?
-            }
             Stale::Audit { up_to } => {
                 self.row(what, "select trim_audit_v1($1, $2, $3)", &[&up_to, &keys, &values]).await?
             }
         };
-        let removed = usize::try_from(get::<i32>(&row, 0)?).unwrap_or(0);
-        if removed > 0 && matches!(stale, Stale::History(_)) {
+        Ok(usize::try_from(get::<i32>(&row, 0)?).unwrap_or(0))
+    }
+
+    pub(crate) async fn trim_history(&self, keep: Retention, max: usize) -> Result<Walk, StoreError> {
+        let none: [&str; 0] = [];
+        let mut changed = 0;
+        for kind in WorkKind::ALL {
+            let sql = "select trim_history_v1($1, $2, $3, $4, $5)";
+            let (age, max) = (micros(keep.of(kind)), count32(max));
+            let values: [&(dyn ToSql + Sync); 5] =
+                [&kind.as_str(), &age, &max, &none.as_slice(), &none.as_slice()];
+            let row = self.row("remove old work", sql, &values).await?;
+            changed += usize::try_from(get::<i32>(&row, 0)?).unwrap_or(0);
+        }
+        if changed > 0 {
             self.wake(topics(1));
         }
-        Ok(removed)
+        Ok(Walk { changed, next: None })
     }
 }
 

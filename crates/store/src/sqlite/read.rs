@@ -468,7 +468,7 @@ fn sealed(row: &Row<'_>) -> Result<Sealed, StoreError> {
     Ok(Sealed { owner: row.get(0)?, name: row.get(1)?, key_id: row.get(2)?, bytes: row.get(3)? })
 }
 
-fn word<T: std::str::FromStr<Err = api::work::UnknownWord>>(text: &str) -> Result<T, StoreError> {
+pub(super) fn word<T: std::str::FromStr<Err = api::work::UnknownWord>>(text: &str) -> Result<T, StoreError> {
     text.parse().map_err(|error: api::work::UnknownWord| StoreError::broken(error.to_string()))
 }
 

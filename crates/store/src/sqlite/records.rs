@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use api::audit::AuditEntry;
+use api::work::WorkKind;
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{OptionalExtension as _, Row, params};
 use uuid::Uuid;
 
-use super::read::many;
+use super::read::{many, word};
 use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
 use crate::document::behind;
 use crate::engine::{Sealing, Stale};
 use crate::keyring::Sealed;
-use crate::records::HealthSample;
+use crate::records::{HealthSample, Retention};
+use crate::work::Walk;
 use crate::{Etag, Position, StoreError};
 
 impl Session<'_> {
@@ -102,16 +104,19 @@ impl Session<'_> {
         Ok(removed)
     }
 
-    fn trim_history(&mut self, kind: &str, before: i64, max: usize) -> Result<usize, StoreError> {
-        let ended: Vec<Uuid> = self
-            .connection
-            .prepare_cached(
-                "select id from history where finished < ?1 and kind = ?2 order by finished limit ?3",
-            )?
-            .query_map(params![before, kind, max], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        for id in &ended {
-            self.connection.prepare_cached("delete from history where id = ?1")?.execute([id])?;
+    /// Removes finished work that was found to be old; what was told of it goes with it.
+    fn trim_history(&mut self, old: &[(Uuid, i64)]) -> Result<usize, StoreError> {
+        let mut removed = 0;
+        for (id, finished) in old {
+            // It was read in another snapshot: it may live again.
+            let gone = self
+                .connection
+                .prepare_cached("delete from history where id = ?1 and finished = ?2")?
+                .execute(params![id, finished])?;
+            if gone == 0 {
+                continue;
+            }
+            removed += 1;
             let etag: Option<i64> = self
                 .connection
                 .prepare_cached("select etag from documents where uuid = ?1 and deleted_at is null")?
@@ -121,7 +126,7 @@ impl Session<'_> {
                 self.delete(*id, Etag(etag))?;
             }
         }
-        Ok(ended.len())
+        Ok(removed)
     }
 
     fn trim_tombstones(&mut self, before: i64, max: usize) -> Result<usize, StoreError> {
@@ -258,7 +263,6 @@ impl Sqlite {
             let removed = match stale {
                 Stale::Feed => session.trim_feed(before, max)?,
                 Stale::Tombstones => session.trim_tombstones(before, max)?,
-                Stale::History(kind) => session.trim_history(kind.as_str(), before, max)?,
                 Stale::Audit { up_to } => session.trim_audit(up_to)?,
             };
             if removed > 0 {
@@ -267,6 +271,41 @@ impl Sqlite {
             Ok(removed)
         })
         .await
+    }
+
+    pub(crate) async fn trim_history(
+        &self,
+        keep: Retention,
+        after: Option<Uuid>,
+        look: usize,
+        max: usize,
+    ) -> Result<Walk, StoreError> {
+        let now = self.now();
+        let rows: Vec<(Uuid, WorkKind, i64)> = self
+            .read(move |connection| {
+                let row = |row: &Row<'_>| Ok((row.get(0)?, word(&row.get::<_, String>(1)?)?, row.get(2)?));
+                let behind = "select id, kind, finished from history where id > ?1 order by id limit ?2";
+                let mut rows = many(connection, behind, params![after.unwrap_or(Uuid::nil()), look], row)?;
+                if let Some(start) = after {
+                    // Round to where it began.
+                    let before = "select id, kind, finished from history where id <= ?1 order by id limit ?2";
+                    rows.extend(many(connection, before, params![start, look - rows.len()], row)?);
+                }
+                Ok(rows)
+            })
+            .await?;
+        let is_old = |it: &&(Uuid, WorkKind, i64)| it.2 < now.saturating_sub(micros(keep.of(it.1)));
+        let old: Vec<(Uuid, i64)> = rows.iter().filter(is_old).take(max).map(|it| (it.0, it.2)).collect();
+        let next = match old.last() {
+            Some(last) if old.len() == max => Some(last.0),
+            _ if rows.len() == look => rows.last().map(|it| it.0),
+            _ => None,
+        };
+        if old.is_empty() {
+            return Ok(Walk { changed: 0, next });
+        }
+        let changed = self.write(move |session| session.trim_history(&old)).await?;
+        Ok(Walk { changed, next })
     }
 
     pub(crate) async fn set_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {

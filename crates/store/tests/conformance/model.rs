@@ -351,6 +351,8 @@ impl Model {
                 let piece = self.work.get_mut(&hold.work).unwrap();
                 (piece.state, piece.due) = (WorkState::Pending, due);
                 piece.attempt -= i32::from(!attempt_spent);
+                // What took no effect was never begun.
+                piece.started &= *attempt_spent || piece.class != 2;
             }
             Event::Renew(index) => {
                 let Some(hold) = self.pick_hold(index) else { return };

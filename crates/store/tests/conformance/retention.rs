@@ -133,6 +133,39 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
     });
 }
 
+#[test]
+fn old_work_is_found_among_more_young_work_than_one_round_looks_at() {
+    block_on(async {
+        let clock = ManualClock::at(Timestamp::from_second(1_800_000_000).unwrap());
+        let folder = Folder::new();
+        let options =
+            Options { clock: Arc::clone(&clock) as api::clock::SharedClock, ..folder.options.clone() };
+        let (store, raw) = (Store::open(options.clone()).await.unwrap(), Raw::to(&options.location).await);
+        // Spread over all that an id can be, as those of real work are.
+        let at = |number: u128| Uuid::from_u128(number * (u128::MAX / 100_000));
+        let ended = async |ids: std::ops::Range<u128>| {
+            let lane = Uuid::new_v4();
+            let ids: Vec<u128> = ids.collect();
+            for block in ids.chunks(1000) {
+                let work = |id: &u128| NewWork::new(at(*id), lane, WorkKind::Manifest);
+                store.enqueue(block.iter().map(work).collect()).await.unwrap();
+                store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
+            }
+        };
+        ended(90_000..90_010).await;
+        clock.advance(SignedDuration::from_hours(91 * 24));
+        ended(1..6001).await;
+        eventually("the old ones have left", async || {
+            keep_house(&store, &raw, Retention::default()).await;
+            (count(&raw, "history").await == 6000).then_some(())
+        })
+        .await;
+        assert!(store.work(at(90_000)).await.unwrap().is_none());
+        assert!(store.work(at(1)).await.unwrap().is_some());
+        assert_sound(&store).await;
+    });
+}
+
 on_both_engines! {
     async fn everything_that_may_leave_does(bed: &Bed) {
         let (store, raw) = (&bed.store, Raw::of(bed).await);

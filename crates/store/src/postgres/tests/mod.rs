@@ -273,20 +273,9 @@ async fn the_feed_tells_every_change_once_and_forgets_with_age() {
     bed.all_visible().await;
     assert_eq!(bed.store.trim(Stale::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 1);
     assert_eq!(bed.store.trim(Stale::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(), 1);
-    assert_eq!(
-        bed.store
-            .trim(Stale::History(WorkKind::Manifest), Duration::from_secs(60), 500, vec![])
-            .await
-            .unwrap(),
-        0
-    );
-    assert_eq!(
-        bed.store
-            .trim(Stale::History(WorkKind::Operation), Duration::from_secs(60), 500, vec![])
-            .await
-            .unwrap(),
-        1
-    );
+    let minute = crate::Retention { operations: Duration::from_secs(60), ..crate::Retention::default() };
+    assert_eq!(bed.store.trim_history(crate::Retention::default(), 500).await.unwrap().changed, 0);
+    assert_eq!(bed.store.trim_history(minute, 500).await.unwrap().changed, 1);
     assert!(bed.store.get(operation.uuid).await.unwrap().is_none());
     let other = crate::Position { generation: start.generation + 1, ..rest.next };
     assert!(matches!(bed.store.feed_after(other, 5).await, Err(FeedError::Gone { .. })));
