@@ -1,21 +1,22 @@
 //! One task: what it is called, what it needs, and how a plan is made of it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::admin::{RequiresForm, StepForm, TaskForm, TaskSource};
 use api::doc::Task;
 use api::duration::TimeSpan;
+use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use steps::engine::{PLAN_TIME, Plan, Step};
 use steps::kinds::{build_step, step_name};
 use steps::{ClusterContext, ClusterFacts, Given};
 use uuid::Uuid;
 
+use super::TaskProblem;
 use super::builtin;
-use super::parameters::with_defaults;
-use super::{TaskProblem, check_parameters};
+use super::parameters::{checked, validator};
 
 /// A task of a certain version. Cheap to clone.
 #[derive(Clone)]
@@ -30,6 +31,7 @@ struct Inner {
     /// Its steps are those that are carried out, unless `made` says otherwise.
     form: TaskForm,
     made: Made,
+    validator: OnceLock<Validator>,
 }
 
 /// Where a task's steps come from.
@@ -47,7 +49,7 @@ pub(super) type Maker =
 impl Definition {
     pub(super) fn new(id: Uuid, version: u32, source: TaskSource, form: TaskForm, made: Made) -> Definition {
         let form = TaskForm { id: None, version: None, source: None, reason: None, ..form };
-        Definition { inner: Arc::new(Inner { id, version, source, form, made }) }
+        Definition { inner: Arc::new(Inner { id, version, source, form, made, validator: OnceLock::new() }) }
     }
 
     /// A task as it is stored. Its form was checked when it was stored.
@@ -167,27 +169,36 @@ impl Definition {
         }
     }
 
+    /// What holds parameters against the schema; made once.
+    pub(super) fn validator(&self) -> Result<Option<&Validator>, TaskProblem> {
+        let Some(schema) = self.schema() else { return Ok(None) };
+        if let Some(made) = self.inner.validator.get() {
+            return Ok(Some(made));
+        }
+        let made = validator(schema)?;
+        Ok(Some(self.inner.validator.get_or_init(|| made)))
+    }
+
     /// What is done on this cluster with these parameters.
     pub fn plan(
         &self,
         parameters: &Map<String, Value>,
         cluster: &ClusterFacts,
     ) -> Result<Plan<ClusterContext>, TaskProblem> {
-        check_parameters(self, parameters)?;
-        self.plan_unchecked(parameters, cluster)
+        self.build(&checked(self, parameters)?, cluster)
     }
 
-    pub(super) fn plan_unchecked(
+    /// The plan, from parameters that were checked and have their defaults.
+    pub(super) fn build(
         &self,
         parameters: &Map<String, Value>,
         cluster: &ClusterFacts,
     ) -> Result<Plan<ClusterContext>, TaskProblem> {
-        let parameters = with_defaults(self.schema(), parameters);
         let steps = match self.inner.made {
-            Made::Coded(maker) => maker(&parameters, cluster)?,
+            Made::Coded(maker) => maker(parameters, cluster)?,
             Made::Written => {
                 let facts = cluster.value();
-                let given = Given { parameters: &parameters, cluster: &facts };
+                let given = Given { parameters, cluster: &facts };
                 let forms = self.inner.form.steps.iter().enumerate();
                 forms
                     .map(|(index, form)| build_step(form, &format!("steps[{index}]"), given))

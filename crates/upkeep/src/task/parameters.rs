@@ -65,6 +65,10 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), TaskProblem> {
         let message = "a parameter's name is made of letters, digits, - and _";
         return Err(TaskProblem::at(format!("parameters.properties.{name}"), message));
     }
+    if let Err(error) = jsonschema::meta::validate(schema) {
+        let place = dotted("parameters", &error.instance_path().to_string());
+        return Err(TaskProblem::at(place, format!("it is not a JSON schema: {}", told(&error))));
+    }
     let validator = validator(schema)?;
     // A default that its own schema refuses would make every manifest fail.
     let defaults = with_defaults(Some(schema), &Map::new());
@@ -80,11 +84,7 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), TaskProblem> {
 }
 
 /// Patterns are those of linear time; nothing outside the schema is fetched.
-fn validator(schema: &Value) -> Result<Validator, TaskProblem> {
-    if let Err(error) = jsonschema::meta::validate(schema) {
-        let place = dotted("parameters", &error.instance_path().to_string());
-        return Err(TaskProblem::at(place, format!("it is not a JSON schema: {}", told(&error))));
-    }
+pub(super) fn validator(schema: &Value) -> Result<Validator, TaskProblem> {
     let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
     options
         .build(schema)
@@ -93,6 +93,23 @@ fn validator(schema: &Value) -> Result<Validator, TaskProblem> {
 
 /// Refuses parameters that a task does not take.
 pub fn check_parameters(task: &Definition, given: &Map<String, Value>) -> Result<(), TaskProblem> {
+    let whole = checked(task, given)?;
+    // Where no step waits for the cluster to be known, the plan shows what the schema cannot: a text that is no duration.
+    let waits = |step| names_cluster(&serde_json::to_value(step).unwrap_or_default());
+    if task.is_coded() || !task.steps().iter().any(waits) {
+        task.build(&whole, &sample()).map_err(|problem| match problem.target.starts_with("parameters") {
+            true => problem,
+            false => TaskProblem::at("parameters", problem.to_string()),
+        })?;
+    }
+    Ok(())
+}
+
+/// What was given, with defaults, if it is of the task's schema.
+pub(super) fn checked(
+    task: &Definition,
+    given: &Map<String, Value>,
+) -> Result<Map<String, Value>, TaskProblem> {
     let size = serde_json::to_string(given).map_or(usize::MAX, |text| text.len());
     if size > PARAMETERS_SIZE_MAX {
         let message =
@@ -115,25 +132,16 @@ pub fn check_parameters(task: &Definition, given: &Map<String, Value>) -> Result
             format!("{unknown} is not known; {known}"),
         ));
     }
-    let whole = with_defaults(task.schema(), given);
-    if let Some(schema) = task.schema() {
-        let instance = Value::Object(whole.clone());
-        if let Err(error) = validator(schema)?.validate(&instance) {
-            return Err(TaskProblem::at(place(&error), told(&error)));
-        }
+    let whole = Value::Object(with_defaults(task.schema(), given));
+    if let Some(validator) = task.validator()?
+        && let Err(error) = validator.validate(&whole)
+    {
+        return Err(TaskProblem::at(place(&error), told(&error)));
     }
-    // Where no step waits for the cluster to be known, the plan shows what the schema cannot: a text that is no duration.
-    let plain = task.is_coded()
-        || !task.steps().iter().any(|step| names_cluster(&serde_json::to_value(step).unwrap_or_default()));
-    if plain {
-        task.plan_unchecked(&whole, &sample()).map_err(|problem| {
-            match problem.target.starts_with("parameters") {
-                true => problem,
-                false => TaskProblem::at("parameters", problem.to_string()),
-            }
-        })?;
+    match whole {
+        Value::Object(whole) => Ok(whole),
+        _ => Ok(Map::new()),
     }
-    Ok(())
 }
 
 /// A cluster that no plan reaches.

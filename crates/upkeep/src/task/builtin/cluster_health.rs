@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::duration::TimeSpan;
 use jiff::{SignedDuration, Timestamp};
-use kubelink::facts;
+use kubelink::facts::{self, CertificateFacts};
 use serde_json::{Map, Value, json};
 use steps::engine::{Outcome, Step, StepContext, StepError};
 use steps::{ClusterContext, ClusterFacts};
@@ -98,7 +98,16 @@ async fn operators(cx: &ClusterContext) -> Result<Outcome, StepError> {
 
 async fn certificates(cx: &ClusterContext, days: i64) -> Result<Outcome, StepError> {
     let certificates = facts::certificates(&cx.link).await?;
-    let now = cx.clock.now();
+    let wrong = ending(&certificates, cx.clock.now(), days);
+    let first = match certificates.earliest_end() {
+        Some(end) => format!("the first certificate ends at {end}"),
+        None => "no certificates are used".to_owned(),
+    };
+    Ok(found(&first, wrong))
+}
+
+/// The certificates that do not hold for so many days more.
+fn ending(certificates: &CertificateFacts, now: Timestamp, days: i64) -> Vec<String> {
     let until = now.saturating_add(SignedDuration::from_hours(days * 24)).unwrap_or(Timestamp::MAX);
     let both = [
         ("the API server's certificate", &certificates.serving),
@@ -112,11 +121,7 @@ async fn certificates(cx: &ClusterContext, days: i64) -> Result<Outcome, StepErr
             (false, false) => None,
         }
     });
-    let wrong: Vec<String> = wrong.collect();
-    let first = certificates
-        .earliest_end()
-        .map_or("no certificates are used".to_owned(), |end| format!("the first certificate ends at {end}"));
-    Ok(found(&first, wrong))
+    wrong.collect()
 }
 
 fn found(message: &str, wrong: Vec<String>) -> Outcome {
@@ -154,6 +159,29 @@ mod tests {
             "the cluster is not well: node a is not ready; our client certificate ends soon"
         );
         assert!(verdict(&Map::new()).is_ok());
+    }
+
+    #[test]
+    fn certificates_that_end_soon_are_named() {
+        let until = |end: &str| {
+            let (not_before, not_after) = (Timestamp::UNIX_EPOCH, end.parse().unwrap());
+            Some(kubelink::certificate::Validity { subject: String::new(), not_before, not_after })
+        };
+        let facts = CertificateFacts {
+            serving: until("2026-03-01T00:00:00Z"),
+            client: until("2026-02-01T00:00:00Z"),
+        };
+        let at = |now: &str, days| ending(&facts, now.parse().unwrap(), days);
+        assert!(at("2026-01-01T00:00:00Z", 14).is_empty());
+        assert_eq!(
+            at("2026-01-20T00:00:00Z", 14),
+            ["our client certificate ends at 2026-02-01T00:00:00Z, within 14 days"]
+        );
+        assert_eq!(at("2026-02-20T00:00:00Z", 5), ["our client certificate ended at 2026-02-01T00:00:00Z"]);
+        assert_eq!(at("2026-02-20T00:00:00Z", 14).len(), 2);
+        assert!(
+            ending(&CertificateFacts { serving: None, client: None }, Timestamp::UNIX_EPOCH, 14).is_empty()
+        );
     }
 
     #[test]

@@ -1,0 +1,191 @@
+//! A real cluster with controllers, in which simulated nodes live, and a worker that carries out one manifest.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use api::admin::Entry;
+use api::clock::{SharedClock, SystemClock};
+use api::doc::ProvisioningState;
+use api::work::{WorkKind, WorkState};
+use kubelink::{Allow, Kubeconfig, Link, Timeouts};
+use kubesim::life::{Life, LifeOptions, NodePlan};
+use serde_json::{Map, Value};
+use steps::engine::{ATTEMPTS_MAX, Control, Ended, Journal, Order, run};
+use steps::{ClusterContext, ClusterFacts};
+use store::{Keyring, Location, NewWork, Options, Store, WorkView};
+use testbed::kube::{OwnCluster, own};
+use tokio::runtime::Runtime;
+use upkeep::task::Definition;
+use uuid::Uuid;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The cluster of all tests of this executable.
+pub(crate) struct Real {
+    pub(crate) cluster: OwnCluster,
+    /// Where the nodes live, whatever becomes of a test's own runtime.
+    _runtime: Runtime,
+    _life: Life,
+}
+
+/// The nodes, each with the pool that it is in.
+pub(crate) const POOLS: [(&str, &str); 5] =
+    [("host-1", "host"), ("host-2", "host"), ("cycle-1", "cycle"), ("cycle-2", "cycle"), ("held-1", "held")];
+
+/// The cluster; `None`, said aloud, where this machine has none.
+pub(crate) fn real() -> Option<&'static Real> {
+    static REAL: OnceLock<Option<Real>> = OnceLock::new();
+    let real = REAL.get_or_init(|| {
+        let cluster = own(testbed::kube::Options::default().with_controllers())?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let nodes = POOLS.map(|(name, pool)| {
+            let mut node = NodePlan::worker(name);
+            node.labels.push(("pool".to_owned(), pool.to_owned()));
+            node
+        });
+        let kubeconfig = cluster.kubeconfig().to_owned();
+        let life = std::thread::scope(|scope| {
+            let start = || {
+                runtime.block_on(async {
+                    let options = LifeOptions { nodes: nodes.to_vec(), pace: 0.05, ..LifeOptions::default() };
+                    Life::start(link_to(&kubeconfig).client(), options)
+                })
+            };
+            scope.spawn(start).join().unwrap()
+        });
+        Some(Real { cluster, _runtime: runtime, _life: life })
+    });
+    if real.is_none() {
+        testbed::parts::skip(testbed::parts::KUBERNETES_CONTROLLERS, testbed::kube::MISSING);
+    }
+    real.as_ref()
+}
+
+pub(crate) fn link_to(kubeconfig: &str) -> Link {
+    let kubeconfig = Kubeconfig::parse(kubeconfig, None, &Allow::nothing()).unwrap();
+    Link::open("real", &kubeconfig, Timeouts::default(), Arc::new(SystemClock)).unwrap()
+}
+
+/// Asks again until there is an answer.
+pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let begun = tokio::time::Instant::now();
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it never came true that {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+impl Real {
+    pub(crate) fn link(&self) -> Link {
+        link_to(self.cluster.kubeconfig())
+    }
+
+    /// Waits until all nodes of the pools are ready.
+    pub(crate) async fn nodes_are_ready(&self, link: &Link) {
+        eventually("all nodes are ready", async || {
+            let nodes = kubelink::facts::nodes(link).await.ok()?;
+            let is_ready = |name: &str| nodes.iter().any(|node| node.name == name && node.ready);
+            POOLS.iter().all(|(name, _)| is_ready(name)).then_some(())
+        })
+        .await;
+    }
+}
+
+pub(crate) fn facts() -> ClusterFacts {
+    ClusterFacts {
+        uuid: Uuid::now_v7(),
+        id: "/subscriptions/s/resourcegroups/g/providers/x/openshiftclusters/c".to_owned(),
+        name: "c".to_owned(),
+        location: "here".to_owned(),
+        version: None,
+        provisioning_state: ProvisioningState::Succeeded,
+        labels: BTreeMap::new(),
+    }
+}
+
+/// A manifest on its way, in a store of its own.
+pub(crate) struct Errand {
+    pub(crate) store: Store,
+    pub(crate) work: Uuid,
+    pub(crate) control: Control,
+    _directory: tempfile::TempDir,
+}
+
+/// What became of a manifest.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) state: WorkState,
+    pub(crate) work: WorkView,
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl End {
+    pub(crate) fn message(&self) -> String {
+        let result = self.work.result.as_ref().and_then(|result| result.get("message")?.as_str());
+        result.unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn code(&self) -> String {
+        let result = self.work.result.as_ref().and_then(|result| result.get("code")?.as_str());
+        result.unwrap_or_default().to_owned()
+    }
+
+    /// All sentences of the history.
+    pub(crate) fn told(&self) -> String {
+        self.entries.iter().filter_map(|entry| entry.message.clone()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Errand {
+    pub(crate) async fn new() -> Errand {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(directory.path().join("store.db"));
+        let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+        let store = Store::open(options).await.unwrap();
+        let work = Uuid::now_v7();
+        store.enqueue(vec![NewWork::new(work, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
+        Errand { store, work, control: Control::new(), _directory: directory }
+    }
+
+    /// One attempt, at most.
+    pub(crate) async fn carry_out(&self, task: &Definition, parameters: &Value, link: &Link) -> End {
+        let facts = facts();
+        let plan = task.plan(&map(parameters), &facts).unwrap();
+        let clock: SharedClock = Arc::new(SystemClock);
+        let claimed = self.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
+        let order = Order {
+            store: &self.store,
+            claimed: &claimed,
+            plan: &plan,
+            context: Arc::new(ClusterContext::new(link.clone(), facts, clock.clone())),
+            journal: Journal::read(claimed.checkpoint.as_ref()),
+            control: self.control.clone(),
+            clock,
+            actor: "service:test",
+            attempts_max: ATTEMPTS_MAX,
+        };
+        match run(order).await {
+            Ended::Finished(completion) => drop(self.store.complete(vec![completion]).await.unwrap()),
+            Ended::HandedBack { yielding, .. } => self.store.hand_back(yielding).await.unwrap(),
+            Ended::Lost => panic!("the work was lost"),
+        }
+        let work = self.store.work(self.work).await.unwrap().unwrap();
+        let entries = self.store.entries(self.work, None, 500).await.unwrap();
+        End { state: work.state, work, entries: entries.into_iter().map(|(_, entry)| entry).collect() }
+    }
+}
+
+pub(crate) fn map(value: &Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+/// Carries out a built-in task once.
+pub(crate) async fn done(name: &str, parameters: &Value, link: &Link) -> End {
+    let catalogue = upkeep::task::Catalogue::builtin();
+    Errand::new().await.carry_out(catalogue.find(name).unwrap(), parameters, link).await
+}

@@ -1,0 +1,109 @@
+//! Simulated worlds, made anew for every mishap, and the trial of a task in them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::clock::{ManualClock, SystemClock};
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use kubelink::Link;
+use kubelink::apply::{ApplyOptions, Documents, apply};
+use kubesim::life::{Life, LifeOptions, NodePlan};
+use serde_json::Value;
+use steps::ClusterContext;
+use steps::engine::trial::{Mishap, Trial};
+use store::{Keyring, Location, Options, Store};
+use upkeep::task::Definition;
+
+use crate::real::{facts, map};
+
+pub(crate) const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
+
+/// Looks whether a world is as it should be, knowing which step was struck.
+pub(crate) type Look = fn(Link, String) -> BoxFuture<'static, Result<(), String>>;
+
+/// A task, its parameters, and what it promises.
+pub(crate) struct Trying {
+    pub(crate) task: Definition,
+    pub(crate) parameters: Value,
+    /// Objects in YAML that are there before.
+    pub(crate) objects: String,
+    pub(crate) done: Look,
+    pub(crate) undone: Look,
+}
+
+/// A simulated cluster whose nodes live.
+struct World {
+    _cluster: kubesim::Cluster,
+    _life: Life,
+    context: Arc<ClusterContext>,
+}
+
+impl World {
+    async fn new(objects: &str) -> World {
+        let cluster = kubesim::Cluster::start("sim", kubesim::Options::default()).await.unwrap();
+        let nodes = NODES.map(NodePlan::worker).to_vec();
+        let life = Life::start(cluster.client(), LifeOptions { nodes, pace: 0.0, ..LifeOptions::default() });
+        let link = Link::over("sim", cluster.client(), Arc::new(SystemClock));
+        let ready = async {
+            loop {
+                let nodes = kubelink::facts::nodes(&link).await.unwrap();
+                if nodes.len() == NODES.len() && nodes.iter().all(|node| node.ready) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), ready).await.expect("the nodes become ready");
+        let documents = Documents::parse(objects).unwrap();
+        apply(&link, &documents, &ApplyOptions::default(), &kubelink::Progress::silent()).await.unwrap();
+        let context = Arc::new(ClusterContext::new(link, facts(), Arc::new(SystemClock)));
+        World { _cluster: cluster, _life: life, context }
+    }
+}
+
+impl Trying {
+    /// Every mishap at every step, in a fresh world each.
+    pub(crate) async fn all(self) {
+        let names = self.task.step_names();
+        let directory = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
+        let location = Location::Sqlite(directory.path().join("store.db"));
+        let store =
+            Store::open(Options::new(location, Keyring::ephemeral().unwrap(), clock.clone())).await.unwrap();
+        let fresh = Arc::new(AtomicBool::new(true));
+        let world: Arc<tokio::sync::Mutex<Option<World>>> = Arc::default();
+        let struck = Arc::new(Mutex::new(String::new()));
+        let Trying { task, parameters, objects, done, undone } = self;
+        let (making, want_fresh) = (world.clone(), fresh.clone());
+        let make = move || -> BoxFuture<'static, _> {
+            let (task, parameters, objects) = (task.clone(), parameters.clone(), objects.clone());
+            let (world, fresh) = (making.clone(), want_fresh.clone());
+            Box::pin(async move {
+                let mut world = world.lock().await;
+                // A new plan for the same world, as whoever takes over makes one, or a new world.
+                if fresh.swap(false, Ordering::SeqCst) {
+                    *world = Some(World::new(&objects).await);
+                }
+                let context = world.as_ref().unwrap().context.clone();
+                (task.plan(&map(&parameters), &context.cluster).unwrap(), context)
+            })
+        };
+        let checked = |look: Look| {
+            let struck = struck.clone();
+            Box::new(move |context: Arc<ClusterContext>| {
+                look(context.link.clone(), struck.lock().unwrap().clone())
+            }) as steps::engine::trial::Check<ClusterContext>
+        };
+        let (done, undone) = (checked(done), checked(undone));
+        let trial = Trial { store, clock, make: Box::new(make), done, undone };
+        for mishap in Mishap::ALL {
+            for step in &names {
+                fresh.store(true, Ordering::SeqCst);
+                step.clone_into(&mut struck.lock().unwrap());
+                trial.one(step, mishap).await;
+            }
+        }
+    }
+}
