@@ -18,7 +18,7 @@ use crate::wire::{Answer, Ask, Code, LIMIT_DEFAULT, PageAsk, Refusal};
 /// So much of the queue is read at once when many manifests are looked through.
 const BLOCK: usize = 500;
 
-const NO_MANIFEST: &str = "manifest not found";
+pub(super) const NO_MANIFEST: &str = "manifest not found";
 
 /// Lists the manifests of a cluster, in the order of their ids.
 #[utoipa::path(

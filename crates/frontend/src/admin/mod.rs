@@ -12,6 +12,7 @@ mod import;
 mod manifest_form;
 mod manifests;
 mod openapi;
+mod outlook;
 mod params;
 mod schedules;
 mod tasks;
@@ -27,6 +28,7 @@ use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
 use kubelink::Allow;
 use store::{Store, StoreError};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use upkeep::task::Catalogue;
 use utoipa_axum::router::OpenApiRouter;
@@ -40,6 +42,9 @@ use crate::metrics::Metrics;
 use crate::server::Deps;
 use crate::wire::{Answer, Code, Refusal, ResourceId, Spelled};
 
+/// So many plans are computed at once; others wait.
+const PLANS_MAX: usize = 2;
+
 /// What the routes work with.
 #[derive(Debug, Clone)]
 pub(crate) struct Desk {
@@ -49,6 +54,8 @@ pub(crate) struct Desk {
     locations: Arc<[String]>,
     allow: Allow,
     shelf: catalogue::Shelf,
+    /// Turns for what keeps a core busy.
+    planning: Arc<Semaphore>,
     /// Cancelled when the door closes; event streams end then.
     closing: CancellationToken,
 }
@@ -62,6 +69,7 @@ impl Desk {
             locations: config.locations.clone().into(),
             allow: config.allow_kubeconfig.clone(),
             shelf: catalogue::Shelf::default(),
+            planning: Arc::new(Semaphore::new(PLANS_MAX)),
             closing,
         }
     }
@@ -87,6 +95,7 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(manifests::list, create::create))
         .routes(routes!(manifests::show, manifests::delete))
         .routes(routes!(manifests::history))
+        .routes(routes!(outlook::why))
         .routes(routes!(manifests::cancel))
         .routes(routes!(manifests::expedite));
     OpenApiRouter::new()
@@ -102,6 +111,7 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(schedules::show, schedules::delete))
         .routes(routes!(tasks::list))
         .routes(routes!(tasks::show, tasks::put, tasks::delete))
+        .routes(routes!(outlook::plan))
         .routes(routes!(budgets::list))
         .routes(routes!(budgets::show, budgets::set))
         .routes(routes!(budgets::show_scoped, budgets::set_scoped))

@@ -24,11 +24,20 @@ pub(crate) struct PageAsk<T> {
 impl Ask {
     /// Which page is wanted, of at most `default` items unless the caller says otherwise.
     pub(crate) fn page<T: std::str::FromStr>(&self, default: usize) -> Result<PageAsk<T>, Refusal> {
+        self.page_within(default, LIMIT_MAX)
+    }
+
+    /// The same, of at most `most` items.
+    pub(crate) fn page_within<T: std::str::FromStr>(
+        &self,
+        default: usize,
+        most: usize,
+    ) -> Result<PageAsk<T>, Refusal> {
         let limit = match self.query.one("limit")? {
             None => default,
             Some(text) => text.parse::<u32>().ok().filter(|limit| *limit > 0).map_or_else(
                 || Err(Refusal::parameter("limit", "The limit must be a whole number from 1 on.")),
-                |limit| Ok((limit as usize).min(LIMIT_MAX)),
+                |limit| Ok((limit as usize).min(most)),
             )?,
         };
         let from = self.query.one("$skipToken")?.map(|text| {

@@ -201,6 +201,54 @@ async fn a_schedules_later_manifests_are_cancelled_together() {
     house.close().await;
 }
 
+#[tokio::test]
+async fn the_plan_and_the_reasons_tell_of_what_waits() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    let later = now().as_second() + 3600;
+    let id = house.order("one", json!({"runAfter": later})).await;
+    let why = house.get(&manifest("one", &format!("{id}/why"))).await.expect(200).json();
+    assert_eq!(
+        (why["manifest"].as_str(), why["verdict"].as_str()),
+        (Some(id.to_string().as_str()), Some("blocked"))
+    );
+    let codes: Vec<_> =
+        why["blockers"].as_array().unwrap().iter().map(|it| it["code"].as_str().unwrap()).collect();
+    assert!(codes.contains(&"NotDue") && codes.contains(&"NoActuator"), "{codes:?}");
+    let nobody = house.get(&manifest("one", &format!("{}/why", Uuid::now_v7()))).await;
+    assert_eq!(nobody.refusal().1, "NotFound");
+
+    let path = "/admin/maintenanceplan?api-version=admin";
+    let plan = house.get(path).await.expect(200).json();
+    assert_eq!(plan["entries"][0]["manifest"], id.to_string());
+    assert_eq!(plan["entries"][0]["runAfter"], later);
+    let second = house.order("one", json!({"runAfter": later + 10})).await;
+    let first = house.get(&format!("{path}&limit=1")).await.expect(200).json();
+    let next = first["nextLink"].as_str().unwrap().strip_prefix(&house.url).unwrap().to_owned();
+    let rest = house.get(&next).await.expect(200).json();
+    assert_eq!(rest["entries"][0]["manifest"], second.to_string());
+    assert_eq!(rest["generatedAt"], first["generatedAt"]);
+    let none = house.get(&format!("{path}&cluster={}", rid("two"))).await.expect(200).json();
+    assert_eq!(none["entries"], json!([]));
+    assert_eq!(house.get(&format!("{path}&horizon=1m")).await.expect(200).json()["entries"], json!([]));
+    let named =
+        house.get(&format!("{path}&task=wait-a-moment&cluster={}", rid("ONE"))).await.expect(200).json();
+    assert_eq!(named["entries"].as_array().unwrap().len(), 2);
+    for (query, target) in [
+        ("horizon=0s", "horizon"),
+        ("horizon=soon", "horizon"),
+        ("horizon=100000d", "horizon"),
+        ("cluster=one", "cluster"),
+        ("task=nothing", "task"),
+        ("limit=0", "limit"),
+        ("$skipToken=1-x", "$skipToken"),
+    ] {
+        let found = house.get(&format!("{path}&{query}")).await.refusal();
+        assert_eq!(found, (400, "InvalidParameter".to_owned(), target.to_owned()), "{query}");
+    }
+    house.close().await;
+}
+
 /// Follows a list to its end; the ids on each page.
 async fn pages(house: &House, path: &str) -> Vec<Vec<String>> {
     let (mut pages, mut path) = (Vec::new(), path.to_owned());
