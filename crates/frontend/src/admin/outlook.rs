@@ -52,7 +52,7 @@ pub(super) async fn why(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
 )]
 pub(super) async fn plan(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
     let PageAsk { limit, from } = ask.page_within::<Place>(ENTRIES, ENTRIES_MAX)?;
-    let place = from.unwrap_or(Place { skip: 0, now: desk.clock.now() });
+    let place = from.unwrap_or_else(|| Place::first(desk.clock.now()));
     let catalogue = desk.catalogue().await?;
     let question = Question {
         horizon: horizon(&ask)?,
@@ -80,6 +80,13 @@ pub(super) async fn plan(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
 struct Place {
     skip: usize,
     now: Timestamp,
+}
+
+impl Place {
+    /// The beginning; in microseconds, as it is written.
+    fn first(now: Timestamp) -> Place {
+        Place { skip: 0, now: Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now) }
+    }
 }
 
 impl std::fmt::Display for Place {

@@ -75,12 +75,13 @@ fn with_real_ids(mut document: Value, manifest: &str) -> Value {
 }
 
 async fn run(program: &Path, house: &House, document: &Path, examples: u32) {
+    // One worker: with more, Python's own parser stumbles over its threads now and then.
     // Event streams do not end, so that no answer of theirs is ever complete.
     let output = Command::new(program)
         .args(["run", "--url", &house.url, "--checks", CHECKS, "--exclude-path", "/admin/events"])
         .args(["--phases", "examples,coverage,fuzzing", "--max-examples", &examples.to_string()])
         .args(["--seed", "7", "--request-timeout", "20", "--suppress-health-check", "all", "--no-color"])
-        .args(["--max-failures", "20", "--workers", "2", "--warnings", "off"])
+        .args(["--max-failures", "20", "--workers", "1", "--warnings", "off"])
         .arg(document)
         .stdin(Stdio::null())
         .kill_on_drop(true)
