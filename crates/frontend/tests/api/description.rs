@@ -83,6 +83,8 @@ async fn run(program: &Path, house: &House, document: &Path, examples: u32) {
         .args(["--seed", "7", "--request-timeout", "20", "--suppress-health-check", "all", "--no-color"])
         .args(["--max-failures", "20", "--workers", "1", "--warnings", "off"])
         .arg(document)
+        // It leaves notes where it runs.
+        .current_dir(document.parent().unwrap())
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output()
