@@ -35,6 +35,9 @@ pub(crate) enum Command {
     /// Run only what works manifests, beside other processes on the same PostgreSQL
     #[command(alias = "mimo-actuator")]
     Actuator(ServiceFlags),
+    /// Run only what makes manifests of schedules, beside other processes on the same PostgreSQL
+    #[command(alias = "mimo-scheduler")]
+    Scheduler(ServiceFlags),
     /// Run simulated clusters, for kubectl and for trying things out
     Sim(SimCommand),
     /// What can be done to a cluster: list, write, test and run tasks
@@ -181,7 +184,7 @@ impl Cli {
                 (frontend.service.health.as_ref(), frontend.api.as_ref(), open.then_some(&insecure))
             }
             Command::Frontend(flags) => (flags.service.health.as_ref(), flags.api.as_ref(), None),
-            Command::Actuator(flags) => (flags.health.as_ref(), None, None),
+            Command::Actuator(flags) | Command::Scheduler(flags) => (flags.health.as_ref(), None, None),
             _ => (None, None, None),
         };
         let named = [

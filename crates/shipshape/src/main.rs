@@ -73,6 +73,9 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Up(_) => serve(load()?, environment, |process| up::run(process, environment)),
         Command::Frontend(_) => serve(load()?, environment, |process| up::alone(process, Service::Frontend)),
         Command::Actuator(_) => serve(load()?, environment, |process| up::alone(process, Service::Actuator)),
+        Command::Scheduler(_) => {
+            serve(load()?, environment, |process| up::alone(process, Service::Scheduler))
+        }
         Command::Sim(command) if command.runs() => {
             serve(load()?, environment, |process| sim::run(process, command))
         }

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use api::clock::{Clock as _, SystemClock};
 use frontend::pki::Pki;
 use kubelink::LinksLimits;
-use maintenance::actuator;
+use maintenance::{actuator, scheduler};
 use store::{Reader, Store, housekeeping};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -145,5 +145,22 @@ pub(crate) fn actuator(process: &mut Process, store: &Store) {
     process.tasks.spawn(Stage::Workers, "actuator", move |shutdown| async move {
         works.ready();
         Ok(actuator::run(deps, shutdown).await?)
+    });
+}
+
+/// Makes the manifests that schedules want.
+pub(crate) fn scheduler(process: &mut Process, store: &Store) {
+    let plans = process.readiness.condition("scheduler");
+    let metrics = scheduler::Metrics::default();
+    process.metrics.room("scheduler", |registry| metrics.register(registry));
+    let deps = scheduler::Deps {
+        store: store.clone(),
+        clock: Arc::new(SystemClock),
+        metrics,
+        owner: Uuid::new_v4(),
+    };
+    process.tasks.spawn(Stage::Workers, "scheduler", move |shutdown| async move {
+        plans.ready();
+        Ok(scheduler::run(deps, shutdown).await?)
     });
 }

@@ -22,6 +22,8 @@ pub(crate) enum Service {
     Frontend,
     /// Works manifests.
     Actuator,
+    /// Makes the manifests that schedules want.
+    Scheduler,
 }
 
 /// Where everything is, once it runs.
@@ -57,10 +59,15 @@ pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Res
             services::actuator(&mut process, &store);
             None
         }
+        Service::Scheduler => {
+            services::scheduler(&mut process, &store);
+            None
+        }
     };
     let name = match service {
         Service::Frontend => "frontend",
         Service::Actuator => "actuator",
+        Service::Scheduler => "scheduler",
     };
     let api = api.map(|api| format!("  api      {api}\n")).unwrap_or_default();
     output::show(&format!(
@@ -83,6 +90,7 @@ async fn end(process: Process, store: Store) -> anyhow::Result<()> {
 async fn start(process: &mut Process, environment: &Environment) -> anyhow::Result<Running> {
     let (health, store) = services::keel(process).await?;
     let (api, context) = services::own_frontend(process, &store, environment).await?;
+    services::scheduler(process, &store);
     services::actuator(process, &store);
     Ok(Running { store, health, api, context })
 }

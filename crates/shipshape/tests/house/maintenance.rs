@@ -367,7 +367,7 @@ fn each_service_runs_alone_on_one_postgresql() {
     let store = ["--store", database.url()];
     let open = ["--set", "frontend.insecure=true", "--api", "127.0.0.1:0"];
     let frontend = home.alone("frontend", &[&store[..], &open].concat());
-    let workers = ["actuator", "mimo-actuator"].map(|name| home.alone(name, &store));
+    let workers = ["actuator", "mimo-actuator", "scheduler"].map(|name| home.alone(name, &store));
     let url = frontend.banner.split_whitespace().find(|it| it.starts_with("http://")).unwrap().to_owned();
     let kubeconfig = home.directory.path().join(".local/share/shipshape/sim/sim-1/kubeconfig");
     let there = ["--server", url.as_str()];
