@@ -2,3 +2,4 @@
 
 pub mod actuator;
 pub mod scheduler;
+pub mod trial;

@@ -18,10 +18,6 @@ use super::Tasks;
 use super::crew::Crew;
 use super::work::{Facts, one};
 
-/// Between two looks for lost holders, at least.
-const TAKE_OVER_EVERY: Duration = Duration::from_secs(5);
-/// Between two looks for lost holders, at most.
-const TAKE_OVER_EVERY_MAX: Duration = Duration::from_secs(10);
 /// After the store failed, the queue is looked at again soon.
 const AGAIN: Duration = Duration::from_secs(1);
 /// So long after a shutdown began, steps that have not come to an end are dropped.
@@ -33,10 +29,11 @@ const READS_MAX: u32 = 6;
 
 /// Works manifests until it is told to stop, and then until all are handed back.
 pub(super) async fn work<T: Tasks>(crew: &Arc<Crew<T>>, shutdown: &CancellationToken) {
+    let timing = crew.config.timing;
     let mut runs: JoinSet<()> = JoinSet::new();
     let mut bell = crew.store.wakeups(Topic::Work(WorkKind::Manifest));
     let mut look_at = Instant::now();
-    let mut take_over_at = Instant::now() + crew.pace.between(Duration::ZERO, TAKE_OVER_EVERY);
+    let mut take_over_at = Instant::now() + crew.pace.between(Duration::ZERO, timing.take_over);
     loop {
         let free = crew.free() > 0;
         tokio::select! {
@@ -44,7 +41,7 @@ pub(super) async fn work<T: Tasks>(crew: &Arc<Crew<T>>, shutdown: &CancellationT
             () = shutdown.cancelled() => break,
             Some(ended) = runs.join_next() => tell_panic(ended),
             () = sleep_until(take_over_at) => {
-                take_over_at = Instant::now() + crew.pace.between(TAKE_OVER_EVERY, TAKE_OVER_EVERY_MAX);
+                take_over_at = Instant::now() + crew.pace.between(timing.take_over, timing.take_over * 2);
                 take_over(crew, &mut runs).await;
             }
             () = crew.holds.freed.notified() => look_at = look(crew, &mut runs).await,
@@ -57,13 +54,14 @@ pub(super) async fn work<T: Tasks>(crew: &Arc<Crew<T>>, shutdown: &CancellationT
 
 /// Claims what is due, as long as there are slots; when to look again.
 async fn look<T: Tasks>(crew: &Arc<Crew<T>>, runs: &mut JoinSet<()>) -> Instant {
+    let lease = crew.config.timing.lease;
     loop {
         let wanted = crew.free().min(CLAIM_MAX);
         if wanted == 0 {
             return Instant::now() + SAFETY_POLL;
         }
         let asked = Instant::now();
-        match crew.store.claim(WorkKind::Manifest, wanted, crew.owner).await {
+        match crew.store.claim_for(WorkKind::Manifest, wanted, crew.owner, lease).await {
             Ok(claimed) => {
                 let got = claimed.len();
                 start(crew, runs, claimed, asked).await;
@@ -87,7 +85,7 @@ async fn take_over<T: Tasks>(crew: &Arc<Crew<T>>, runs: &mut JoinSet<()>) {
         return;
     }
     let asked = Instant::now();
-    match crew.store.take_over(WorkKind::Manifest, free, crew.owner).await {
+    match crew.store.take_over_for(WorkKind::Manifest, free, crew.owner, crew.config.timing.lease).await {
         Ok(taken) => {
             crew.metrics.taken_over.inc_by(taken.len() as u64);
             start(crew, runs, taken, asked).await;

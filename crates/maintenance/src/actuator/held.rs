@@ -1,10 +1,11 @@
 //! The lanes that this process holds, and until when it may believe that it does.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use steps::engine::Control;
-use store::{Hold, LaneView, Renewed, SELF_STOP};
+use store::{Hold, LaneView, Renewed};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -12,7 +13,8 @@ use uuid::Uuid;
 /// The lanes that this process holds.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    lanes: Mutex<HashMap<Uuid, Held>>,
+    /// In order, so that a simulation can be replayed.
+    lanes: Mutex<BTreeMap<Uuid, Held>>,
     /// Rung when a lane is let go.
     pub(super) freed: Notify,
 }
@@ -26,7 +28,7 @@ struct Held {
 }
 
 impl Holds {
-    fn lanes(&self) -> MutexGuard<'_, HashMap<Uuid, Held>> {
+    fn lanes(&self) -> MutexGuard<'_, BTreeMap<Uuid, Held>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,10 +92,17 @@ impl Holds {
         }
     }
 
-    /// Stops whatever was not renewed for too long: somebody else may soon have it.
-    pub(super) fn stop_late(&self, now: Instant) -> usize {
+    /// When the first of them will not have been renewed for too long.
+    pub(super) fn late_at(&self, self_stop: Duration) -> Option<Instant> {
         let lanes = self.lanes();
-        let late = lanes.values().filter(|held| now.duration_since(held.renewed) >= SELF_STOP);
+        let held = lanes.values().filter(|held| !held.control.lost.is_cancelled());
+        held.map(|held| held.renewed + self_stop).min()
+    }
+
+    /// Stops whatever was not renewed for too long: somebody else may soon have it.
+    pub(super) fn stop_late(&self, now: Instant, self_stop: Duration) -> usize {
+        let lanes = self.lanes();
+        let late = lanes.values().filter(|held| now.duration_since(held.renewed) >= self_stop);
         let late = late.filter(|held| !held.control.lost.is_cancelled());
         late.map(|held| held.control.lost.cancel()).count()
     }
@@ -106,9 +115,7 @@ impl Holds {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use store::Signals;
+    use store::{SELF_STOP, Signals};
 
     use super::*;
 
@@ -151,9 +158,9 @@ mod tests {
         let now = Instant::now();
         let old = holds.take(hold(1, 1), now);
         let young = holds.take(hold(2, 1), now + Duration::from_secs(20));
-        assert_eq!(holds.stop_late(now + Duration::from_secs(39)), 0);
-        assert_eq!(holds.stop_late(now + Duration::from_secs(40)), 1);
-        assert_eq!(holds.stop_late(now + Duration::from_secs(41)), 0);
+        assert_eq!(holds.stop_late(now + Duration::from_secs(39), SELF_STOP), 0);
+        assert_eq!(holds.stop_late(now + Duration::from_secs(40), SELF_STOP), 1);
+        assert_eq!(holds.stop_late(now + Duration::from_secs(41), SELF_STOP), 0);
         assert!(old.lost.is_cancelled() && !young.lost.is_cancelled());
     }
 }

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub use config::Config;
+pub use config::{Config, Timing};
 pub use fleet::Fleet;
 pub use metrics::Metrics;
 pub use tasks::{Contact, Errand, Ready, Tasks};
@@ -87,6 +87,7 @@ pub async fn run<T: Tasks>(deps: Deps<T>, shutdown: CancellationToken) -> Result
     parts.spawn(named("statistics", stats::keep(crew.clone(), over.clone())));
     tracing::info!(actuator.id = %crew.owner, "Actuator {} takes up to {} manifests", crew.owner, crew.config.slots);
     let ended = tokio::select! {
+        biased;
         () = claim::work(&crew, &shutdown) => None,
         ended = parts.join_next() => ended,
     };

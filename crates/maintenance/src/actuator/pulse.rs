@@ -4,23 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::work::WorkKind;
-use store::{LEASE, RENEWAL, Topic};
-use tokio::time::{Instant, sleep, timeout};
+use store::Topic;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::crew::Crew;
 
-/// After a failed renewal the next one follows soon: there are only 40 s in all.
-const RENEWAL_AGAIN: Duration = Duration::from_secs(2);
+/// After a failed renewal the next one follows after this part of the usual time: there are only 40 s in all.
+const RENEWAL_AGAIN: u32 = 10;
 /// A renewal that takes longer than this is given up and said again.
 const RENEWAL_TIME: Duration = Duration::from_secs(10);
-/// How exactly the self-stop is kept.
-const SELF_STOP_TICK: Duration = Duration::from_millis(500);
 /// Wake-ups that come closer together than this are served by one look.
 const LISTEN_GAP: Duration = Duration::from_millis(10);
 
 /// Renews the leases on all lanes together, and the one that says that this actuator is there.
 pub(super) async fn beat<T>(crew: Arc<Crew<T>>, over: CancellationToken) {
+    let timing = crew.config.timing;
     loop {
         let asked = crew.holds.all();
         let sent = Instant::now();
@@ -28,22 +27,22 @@ pub(super) async fn beat<T>(crew: Arc<Crew<T>>, over: CancellationToken) {
         let name = crew.lease_name();
         let renewal = async {
             // The lanes first: work hangs on them.
-            let renewed = crew.store.renew(crew.owner, lanes).await?;
+            let renewed = crew.store.renew_for(crew.owner, lanes, timing.lease).await?;
             let lost = crew.holds.renewed(&asked, &renewed, sent);
-            crew.store.take_lease(&name, crew.owner, LEASE).await.map(|_| lost)
+            crew.store.take_lease(&name, crew.owner, timing.lease).await.map(|_| lost)
         };
         let next = match timeout(RENEWAL_TIME, renewal).await {
             Ok(Ok(lost)) => {
                 crew.metrics.lost.inc_by(lost as u64);
-                RENEWAL
+                timing.renewal
             }
             Ok(Err(error)) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "The leases were not renewed");
-                RENEWAL_AGAIN
+                timing.renewal / RENEWAL_AGAIN
             }
             Err(_) => {
                 tracing::warn!("The leases were not renewed: the store gives no answer");
-                RENEWAL_AGAIN
+                timing.renewal / RENEWAL_AGAIN
             }
         };
         if over.run_until_cancelled(sleep(next)).await.is_none() {
@@ -54,8 +53,15 @@ pub(super) async fn beat<T>(crew: Arc<Crew<T>>, over: CancellationToken) {
 
 /// Stops what could not be renewed, before its lease runs out.
 pub(super) async fn self_stop<T>(crew: Arc<Crew<T>>, over: CancellationToken) {
-    while over.run_until_cancelled(sleep(SELF_STOP_TICK)).await.is_some() {
-        let stopped = crew.holds.stop_late(Instant::now());
+    let timing = crew.config.timing;
+    loop {
+        // What is claimed meanwhile has more time than this.
+        let soon = Instant::now() + timing.renewal;
+        let next = crew.holds.late_at(timing.self_stop).map_or(soon, |at| at.min(soon));
+        if over.run_until_cancelled(sleep_until(next)).await.is_none() {
+            return;
+        }
+        let stopped = crew.holds.stop_late(Instant::now(), timing.self_stop);
         if stopped > 0 {
             crew.metrics.lost.inc_by(stopped as u64);
             tracing::error!("{stopped} manifests were stopped: their leases could not be renewed");

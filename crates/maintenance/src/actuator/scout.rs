@@ -36,6 +36,7 @@ pub(super) async fn watch<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken)
         }
         let pause = async {
             tokio::select! {
+                biased;
                 () = bell.next() => sleep(GAP).await,
                 () = sleep(POLL) => {}
             }

@@ -1,6 +1,6 @@
 //! How long tasks take, for the plan: the last hundred durations of each, in a small document.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(60);
 /// Durations that are not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
-    fresh: Mutex<HashMap<Uuid, Vec<Duration>>>,
+    fresh: Mutex<BTreeMap<Uuid, Vec<Duration>>>,
 }
 
 impl Durations {
@@ -28,7 +28,7 @@ impl Durations {
         fresh.entry(task).or_default().extend(took);
     }
 
-    fn take(&self) -> HashMap<Uuid, Vec<Duration>> {
+    fn take(&self) -> BTreeMap<Uuid, Vec<Duration>> {
         std::mem::take(&mut *self.fresh.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

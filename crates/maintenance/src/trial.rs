@@ -1,0 +1,93 @@
+//! For tests: tasks that follow a script, and the nouns that they need.
+
+use std::fmt;
+use std::sync::Arc;
+
+use api::doc::{Cluster, Manifest, ProvisioningState};
+use jiff::{SignedDuration, Timestamp};
+use steps::engine::{Plan, StepError};
+use uuid::Uuid;
+
+use crate::actuator::{Contact, Errand, Ready, Tasks};
+
+/// Makes the plan of a manifest.
+pub type Script<C> = Box<dyn Fn(Errand<'_>) -> Result<Plan<C>, StepError> + Send + Sync>;
+/// Answers for a cluster.
+pub type Answer = Box<dyn Fn(Uuid) -> Result<Contact, StepError> + Send + Sync>;
+
+/// Tasks that follow a script, on clusters that are not there.
+pub struct Scripted<C> {
+    /// What all steps are given.
+    pub context: Arc<C>,
+    /// Makes the plan of a manifest.
+    pub script: Script<C>,
+    /// Answers for a cluster.
+    pub answer: Answer,
+}
+
+impl<C> Scripted<C> {
+    /// Tasks that follow `script`, on clusters that answer.
+    pub fn new(
+        context: Arc<C>,
+        script: impl Fn(Errand<'_>) -> Result<Plan<C>, StepError> + Send + Sync + 'static,
+    ) -> Scripted<C> {
+        let answer = |_| Ok(Contact { version: "v1.0.0".to_owned() });
+        Scripted { context, script: Box::new(script), answer: Box::new(answer) }
+    }
+}
+
+impl<C> fmt::Debug for Scripted<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scripted")
+    }
+}
+
+impl<C: Send + Sync + 'static> Tasks for Scripted<C> {
+    type Context = C;
+
+    async fn ready(&self, errand: Errand<'_>) -> Result<Ready<C>, StepError> {
+        let plan = (self.script)(errand)?;
+        let context = self.context.clone();
+        Ok(Ready { task: "scripted".to_owned(), version: 1, definition: None, plan, context })
+    }
+
+    async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<Contact, StepError> {
+        (self.answer)(cluster)
+    }
+}
+
+/// A cluster that was imported under that name.
+pub fn cluster(name: &str) -> Cluster {
+    let group = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/imported";
+    Cluster {
+        id: format!("{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"),
+        subscription_id: "00000000-0000-0000-0000-000000000000".to_owned(),
+        name: name.to_owned(),
+        location: "here".to_owned(),
+        labels: [].into(),
+        provisioning_state: ProvisioningState::Succeeded,
+        last_provisioning_state: None,
+        failed_provisioning_state: None,
+        operation: None,
+        credential: None,
+        managed_resource_group: None,
+        imported: true,
+        created_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// A manifest for that cluster, due at `from` and for an hour.
+pub fn manifest(id: Uuid, cluster: Uuid, task: Uuid, from: Timestamp) -> Manifest {
+    Manifest {
+        id,
+        cluster,
+        cluster_path: String::new(),
+        task_id: task,
+        created_by_schedule: None,
+        priority: 0,
+        run_after: from,
+        run_before: from.saturating_add(SignedDuration::from_hours(1)).unwrap_or(Timestamp::MAX),
+        parameters: serde_json::Map::new(),
+        created_by: "trial".to_owned(),
+    }
+}

@@ -1,0 +1,93 @@
+//! What goes wrong with the store, and when somebody dies of it.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use api::clock::Clock;
+use jiff::{SignedDuration, Timestamp};
+use steps::engine::trial::VirtualClock;
+use store::{Disturbance, Moment, StoreError};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::random::Random;
+
+/// What goes wrong.
+#[derive(Debug)]
+pub(super) struct Faults {
+    random: Random,
+    on: AtomicBool,
+    outage: Mutex<Option<Instant>>,
+    /// Rung when an actuator is to die at this very write.
+    pub(super) crash: Notify,
+    pub(super) refused: AtomicU64,
+}
+
+impl Faults {
+    pub(super) fn new(seed: u64) -> Arc<Faults> {
+        Arc::new(Faults {
+            random: Random::new(seed ^ 0xfa17),
+            on: AtomicBool::new(false),
+            outage: Mutex::new(None),
+            crash: Notify::new(),
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn switch(&self, on: bool) {
+        self.on.store(on, Ordering::SeqCst);
+        if !on {
+            *self.outage.lock().unwrap() = None;
+        }
+    }
+
+    /// No write succeeds until then.
+    pub(super) fn outage_until(&self, end: Instant) {
+        *self.outage.lock().unwrap() = Some(end);
+    }
+
+    pub(super) fn disturbance(self: &Arc<Faults>) -> Disturbance {
+        let faults = self.clone();
+        Disturbance::new(move |moment| faults.at(moment))
+    }
+
+    fn at(&self, moment: Moment) -> Result<(), StoreError> {
+        if !self.on.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        if self.random.happens(4) {
+            self.crash.notify_one();
+        }
+        let outage = self.outage.lock().unwrap().is_some_and(|end| Instant::now() < end);
+        // During an outage nothing is written; at other times an answer may be lost.
+        if (outage && moment == Moment::Before) || self.random.happens(5) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(StoreError::Unavailable { what: "simulated".to_owned(), source: None });
+        }
+        Ok(())
+    }
+}
+
+/// The clock that the store goes by: the virtual one, wrong by up to five seconds, which change.
+#[derive(Debug)]
+pub(super) struct JumpingClock {
+    truth: VirtualClock,
+    ahead_ms: AtomicI64,
+}
+
+impl JumpingClock {
+    pub(super) fn new() -> Arc<JumpingClock> {
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
+        Arc::new(JumpingClock { truth: VirtualClock::from(start), ahead_ms: AtomicI64::new(0) })
+    }
+
+    pub(super) fn jump_to(&self, ahead_ms: i64) {
+        self.ahead_ms.store(ahead_ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for JumpingClock {
+    fn now(&self) -> Timestamp {
+        self.truth.now() + SignedDuration::from_millis(self.ahead_ms.load(Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,138 @@
+//! What must be so when everything is over.
+
+use std::time::Duration;
+
+use api::admin::EntryEvent;
+use api::work::WorkState;
+use maintenance::actuator::Errand;
+use serde_json::json;
+use steps::engine::Journal;
+use store::{Completion, Fate, StoreError, WorkView};
+
+use super::driver::Fleet;
+use super::script;
+
+/// A wish for the end of running work is met within this, crashes and outages included: a lease, a take-over, an outage,
+/// the longest undo.
+const CANCEL_TIME: Duration = Duration::from_secs(600);
+
+/// Adds what is wrong to what the world found.
+pub(super) async fn judge(fleet: &mut Fleet) {
+    let works = fleet.store.works(fleet.manifests.iter().map(|it| it.id).collect()).await.unwrap_or_default();
+    for work in &works {
+        one(fleet, work).await;
+    }
+    stale_fences(fleet).await;
+    for budget in fleet.store.budgets().await.unwrap_or_default() {
+        if budget.used != 0 {
+            fleet.world.wrong(format!("budget {} is at {}", budget.key, budget.used));
+        }
+    }
+    for finding in fleet.store.check().await.unwrap_or_default() {
+        if !finding.faults.is_empty() {
+            fleet.world.wrong(format!("{finding:?}"));
+        }
+    }
+}
+
+async fn one(fleet: &mut Fleet, work: &WorkView) {
+    let world = fleet.world.clone();
+    let log = fleet.store.entries(work.id, None, 1000).await.unwrap_or_default();
+    let events: Vec<EntryEvent> = log.iter().map(|(_, entry)| entry.event).collect();
+    let count = |event| events.iter().filter(|it| **it == event).count() as u64;
+    fleet.tally.taken_over += count(EntryEvent::TakenOver);
+    fleet.tally.undone += count(EntryEvent::Undone);
+    let preempted = |entry: &api::admin::Entry| {
+        entry.event == EntryEvent::Yielded
+            && entry.message.as_deref() == Some("a customer's operation goes first")
+    };
+    fleet.tally.preempted += log.iter().filter(|(_, entry)| preempted(entry)).count() as u64;
+    let terminal = [
+        WorkState::Completed,
+        WorkState::Failed,
+        WorkState::RetriesExceeded,
+        WorkState::TimedOut,
+        WorkState::Cancelled,
+    ];
+    match terminal.iter().position(|state| *state == work.state) {
+        Some(place) => fleet.tally.ended[place] += 1,
+        None => return world.wrong(format!("{} is {}", work.id, work.state)),
+    }
+    if events.last() != Some(&EntryEvent::Finished) {
+        world.wrong(format!("{} does not end with its end: {events:?}", work.id));
+    }
+    if let Some(started) = work.started {
+        let late = work.run_before.is_some_and(|before| started >= before);
+        if late || started < work.run_after {
+            world.wrong(format!("{} was begun at {started}, outside its window", work.id));
+        }
+    }
+    for (_, asked) in fleet.asked.iter().filter(|(id, _)| *id == work.id) {
+        let took = work.finished.map(|finished| finished.duration_since(*asked).unsigned_abs());
+        if took.is_none_or(|took| took > CANCEL_TIME) {
+            world.wrong(format!("{} ended {took:?} after somebody asked for it", work.id));
+        }
+    }
+    steps_of(fleet, work);
+}
+
+/// No step was begun twice under one fence; what was begun by work that did not come to its end is undone.
+fn steps_of(fleet: &Fleet, work: &WorkView) {
+    let world = &fleet.world;
+    let manifest = fleet.manifests.iter().find(|it| it.id == work.id).expect("it is one of ours");
+    let seen = world.seen();
+    let begun: Vec<_> = seen.begun.iter().filter(|((id, _), _)| *id == work.id).collect();
+    let mut wrong = Vec::new();
+    for ((_, step), fences) in &begun {
+        let twice: Vec<_> = fences.iter().filter(|(_, times)| **times > 1).collect();
+        if !twice.is_empty() {
+            wrong.push(format!("step {step} of {} was begun again under the same fence: {twice:?}", work.id));
+        }
+    }
+    let code = work.result.as_ref().and_then(|it| it["code"].as_str()).unwrap_or_default();
+    // Work that is cancelled while it rests ends where it is.
+    let undone_by_engine = work.result.as_ref().is_some_and(|it| it.get("undone").is_some());
+    let undone = match work.state {
+        WorkState::Failed | WorkState::RetriesExceeded => code != "UnknownTask",
+        WorkState::Cancelled => undone_by_engine && code == "Cancelled",
+        _ => false,
+    };
+    if undone {
+        let journal = Journal::default();
+        let cluster = maintenance::trial::cluster("any");
+        let errand = Errand {
+            manifest,
+            cluster: manifest.cluster,
+            document: &cluster,
+            version: None,
+            journal: &journal,
+        };
+        let undoable = script::plan(errand).map(|plan| script::undoable(&plan)).unwrap_or_default();
+        for ((_, step), _) in begun.iter().filter(|((_, step), _)| undoable.contains(step)) {
+            if !seen.undone.contains_key(&(work.id, step.clone())) {
+                wrong.push(format!(
+                    "step {step} of {} was begun and is not undone: {:?}",
+                    work.id, work.result
+                ));
+            }
+        }
+    }
+    drop(seen);
+    wrong.into_iter().for_each(|it| world.wrong(it));
+}
+
+/// No hold of the past can write anything any more.
+async fn stale_fences(fleet: &Fleet) {
+    let holds = fleet.world.seen().holds.clone();
+    for hold in holds {
+        match fleet.store.checkpoint(hold, "late", json!({})).await {
+            Err(StoreError::LostLease { .. }) => {}
+            other => fleet.world.wrong(format!("a stale hold wrote: {other:?}")),
+        }
+        let end = Completion::new(hold, api::work::Ending::Completed, json!({}));
+        match fleet.store.complete(vec![end]).await {
+            Ok(fates) if fates == [Fate::Lost] => {}
+            other => fleet.world.wrong(format!("a stale hold ended its work: {other:?}")),
+        }
+    }
+}

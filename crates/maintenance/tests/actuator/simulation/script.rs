@@ -1,0 +1,98 @@
+//! The plans of the simulation: what a manifest's steps do follows from its id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maintenance::actuator::Errand;
+use steps::engine::{Body, Look, Outcome, Plan, Step, StepContext, StepError, StepErrorKind};
+use tokio::time::sleep;
+
+use super::random::Random;
+use super::world::World;
+
+/// What an action does after it took effect.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Ends,
+    Fails { kind: StepErrorKind, times: u32 },
+}
+
+const NAMES: [&str; 4] = ["one", "two", "three", "four"];
+
+pub(super) fn plan(errand: Errand<'_>) -> Result<Plan<World>, StepError> {
+    let random = Random::new(errand.manifest.id.as_u64_pair().1);
+    if random.happens(30) {
+        return Err(StepError::terminal("UnknownTask", "task ID not registered"));
+    }
+    let count = 1 + random.below(4);
+    let steps = NAMES.iter().take(usize::try_from(count).unwrap_or(1)).map(|name| step(name, &random));
+    Ok(steps.fold(Plan::new(), Plan::step))
+}
+
+/// The names of the steps of a manifest's plan that can be undone.
+pub(super) fn undoable(plan: &Plan<World>) -> Vec<String> {
+    plan.steps.iter().filter(|step| step.undo.is_some()).map(|step| step.name.clone()).collect()
+}
+
+fn step(name: &'static str, random: &Random) -> Step<World> {
+    let takes = match random.below(3) {
+        0 => Duration::ZERO,
+        1 => random.millis(2_000),
+        _ => random.millis(45_000),
+    };
+    let mut step = match random.below(10) {
+        0..4 => action(name, takes, Act::Ends),
+        4..7 => waiting(name, 1 + random.below(4)),
+        7 => {
+            let times = 1 + u32::try_from(random.below(2)).unwrap_or(0);
+            action(name, takes, Act::Fails { kind: StepErrorKind::Transient, times })
+        }
+        8 => action(name, takes, Act::Fails { kind: StepErrorKind::Unreachable, times: 1 }),
+        _ if random.happens(300) => {
+            action(name, takes, Act::Fails { kind: StepErrorKind::Terminal, times: u32::MAX })
+        }
+        _ => action(name, takes, Act::Ends),
+    };
+    step.safe_point = random.happens(800);
+    if random.happens(200) {
+        step.timeout = Duration::from_secs(20);
+    }
+    if random.happens(700) && matches!(step.body, Body::Action(_)) {
+        let takes = random.millis(3_000);
+        step = step.undo(move |world: Arc<World>, cx, _| async move {
+            let _here = world.enter(&cx, true).await;
+            sleep(takes).await;
+            world.undone(&cx);
+            Ok(Some(format!("{} was taken back", cx.step)))
+        });
+    }
+    step
+}
+
+fn action(name: &'static str, takes: Duration, act: Act) -> Step<World> {
+    Step::action(name, move |world: Arc<World>, cx: StepContext| async move {
+        let _here = world.enter(&cx, false).await;
+        if !takes.is_zero() {
+            sleep(takes).await;
+        }
+        match act {
+            Act::Fails { kind, times } if world.fails(&cx, times) => {
+                Err(StepError::new(kind, "Simulated", "as it was written"))
+            }
+            Act::Ends | Act::Fails { .. } => Ok(Outcome::said(format!("{} is done", cx.step))),
+        }
+    })
+}
+
+fn waiting(name: &'static str, looks: u64) -> Step<World> {
+    Step::wait(name, Duration::from_secs(120), move |world: Arc<World>, cx: StepContext| async move {
+        let _here = world.at_work(cx.hold.lane, cx.hold.work, cx.hold.fence, true);
+        sleep(Duration::from_millis(5)).await;
+        let times = u32::try_from(looks).unwrap_or(1);
+        Ok(if world.fails(&cx, times) {
+            Look::Waiting("for more looks".to_owned())
+        } else {
+            Look::Done(Outcome::default())
+        })
+    })
+}
