@@ -26,7 +26,7 @@ use super::script;
 use super::world::World;
 
 /// So many things befall each fleet.
-const EVENTS: u64 = 24;
+const EVENTS: u64 = 16;
 /// After the last of them everything must come to its end within this time.
 const CALM: Duration = Duration::from_secs(4 * 60 * 60);
 
@@ -126,7 +126,7 @@ pub(super) async fn simulate(seed: u64) -> Result<Tally, String> {
             fleet.world.wrong("not everything came to its end".to_owned());
             break;
         }
-        sleep(Duration::from_secs(15)).await;
+        sleep(Duration::from_secs(30)).await;
         // What housekeeping does.
         let _ = fleet.store.expire(None, 1000).await;
     }
@@ -158,7 +158,7 @@ impl Fleet {
         let by = By::service("simulation");
         let mut clusters = Vec::new();
         let mut write = Transaction::new();
-        for index in 0..2 + random.below(4) {
+        for index in 0..2 + random.below(3) {
             let (id, document) = (random.uuid(), trial::cluster(&format!("c{index}")));
             write = write.create::<Cluster>(id, &document, &by).unwrap();
             clusters.push(id);
@@ -170,10 +170,10 @@ impl Fleet {
             *world.fleet_limit.lock().unwrap() = usize::try_from(limit).ok();
         }
         let mut manifests = Vec::new();
-        for _ in 0..4 + random.below(8) {
+        for _ in 0..3 + random.below(6) {
             let cluster = clusters[usize::try_from(random.below(clusters.len() as u64)).unwrap()];
             let from =
-                clock.now() + SignedDuration::from_millis(i64::try_from(random.below(120_000)).unwrap());
+                clock.now() + SignedDuration::from_millis(i64::try_from(random.below(90_000)).unwrap());
             let mut manifest = trial::manifest(random.uuid(), cluster, Uuid::from_u128(1), from);
             let window = if random.happens(150) { 3_000 } else { 60_000 + random.below(900_000) };
             manifest.run_before = from + SignedDuration::from_millis(i64::try_from(window).unwrap());
