@@ -197,6 +197,32 @@ mod tests {
         check("/subscriptions/s", "api-version=2025-07-25", true);
     }
 
+    #[tokio::test]
+    async fn a_handler_that_panics_is_answered_in_the_envelope_and_the_next_request_is_served() {
+        let router = Router::new()
+            .route("/bad", axum::routing::get(async || -> &'static str { panic!("a bug") }))
+            .route("/good", axum::routing::get(async || "fine"));
+        let gate = Arc::new(Gate {
+            router,
+            doorman: Doorman::Open,
+            clock: Arc::new(api::clock::SystemClock),
+            metrics: Metrics::default(),
+        });
+        let peer = Peer { address: "test".to_owned(), scheme: Scheme::Http, proof: Proof::default() };
+        let ask = |path: &str| {
+            let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+            gate.clone().pass(peer.clone(), request)
+        };
+        let bad = ask("/bad").await;
+        assert_eq!(bad.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(bad.headers().contains_key(&REQUEST_ID));
+        let body = axum::body::to_bytes(bad.into_body(), 10_000).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["error"]["code"], "InternalServerError");
+        assert_eq!(body["error"]["message"], "Internal server error.");
+        assert_eq!(ask("/good").await.status(), StatusCode::OK);
+    }
+
     #[test]
     fn a_path_is_routed_in_lower_case_with_its_query_untouched() {
         let uri: Uri = "/Admin/Clusters?Name=A".parse().unwrap();

@@ -60,7 +60,8 @@ fn measured(seen: &Observed, now: Timestamp) -> (Duration, u64) {
 fn fleet(clusters: usize, schedules: usize, now: Timestamp) -> anyhow::Result<Observed> {
     let mut seen = Observed { actuators: 100, ..Observed::default() };
     for number in 0..clusters {
-        let uuid = Uuid::from_u128((number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+        let uuid =
+            Uuid::from_u128((number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
         let id = format!(
             "/subscriptions/00000000-0000-0000-0000-{:012}/resourcegroups/g/providers/microsoft.redhatopenshift/openshiftclusters/c{number}",
             number % 50

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use api::doc::{Cluster, Document as _, Manifest, Operation, Schedule, Task};
+use api::doc::{Cluster, Document as _, Manifest, Operation, Schedule, ScheduleOutlook, Task};
 use axum::extract::State;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
@@ -30,10 +30,12 @@ const PAGE: usize = 200;
 /// More streams than this are refused: each is a connection that never ends by itself.
 const STREAMS_MAX: u64 = 500;
 
-/// What can be listened to: as it is asked for, as events are called, and the kind in the store.
-const TOPICS: [(&str, &str, &str); 5] = [
+/// What can be listened to: as it is asked for, as events are called, and the kind in the store. How a schedule fares is a
+/// document of its own, and news of the schedule.
+const TOPICS: [(&str, &str, &str); 6] = [
     ("manifests", "manifest", Manifest::KIND),
     ("schedules", "schedule", Schedule::KIND),
+    ("schedules", "schedule", ScheduleOutlook::KIND),
     ("tasks", "task", Task::KIND),
     ("clusters", "cluster", Cluster::KIND),
     ("operations", "operation", Operation::KIND),
@@ -80,14 +82,19 @@ pub(super) async fn events(State(desk): State<Desk>, ask: Ask) -> Result<Respons
 /// The kinds of document that are listened to, with the names of their events.
 fn topics(text: Option<&str>) -> Result<Vec<(&'static str, &'static str)>, Refusal> {
     let Some(text) = text else { return Ok(TOPICS.iter().map(|(_, name, kind)| (*name, *kind)).collect()) };
-    let wanted = text.split(',').map(str::trim).map(|word| {
-        let found = TOPICS.iter().find(|(plural, ..)| plural.eq_ignore_ascii_case(word));
-        found.map(|(_, name, kind)| (*name, *kind)).ok_or_else(|| {
-            let known: Vec<_> = TOPICS.iter().map(|(plural, ..)| *plural).collect();
-            Refusal::parameter("topics", format!("The topics are {}, with commas between.", known.join(", ")))
-        })
-    });
-    wanted.collect()
+    let mut wanted = Vec::new();
+    for word in text.split(',').map(str::trim) {
+        let named = TOPICS.iter().filter(|(plural, ..)| plural.eq_ignore_ascii_case(word));
+        let before = wanted.len();
+        wanted.extend(named.map(|(_, name, kind)| (*name, *kind)));
+        if wanted.len() == before {
+            let mut known: Vec<_> = TOPICS.iter().map(|(plural, ..)| *plural).collect();
+            known.dedup();
+            let message = format!("The topics are {}, with commas between.", known.join(", "));
+            return Err(Refusal::parameter("topics", message));
+        }
+    }
+    Ok(wanted)
 }
 
 /// One open stream.
@@ -180,6 +187,9 @@ impl Listening {
     fn event(&self, change: &Change, form: Option<&Value>, path: Option<&String>) -> Option<Event> {
         let (name, _) = self.topics.iter().find(|(_, kind)| *kind == change.kind)?;
         let is_gone = matches!(change.subject, Subject::Document { deleted: true, .. });
+        if is_gone && change.kind == ScheduleOutlook::KIND {
+            return None;
+        }
         let data = match (form, path) {
             (Some(form), _) => form.to_string(),
             (None, Some(path)) if is_gone => {

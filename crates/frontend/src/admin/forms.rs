@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use api::admin::{AdminCluster, AdminClusterProperties, Reachability};
-use api::doc::{Cluster, Document as _, Manifest, Operation, Schedule, Task};
+use api::doc::{Cluster, Document as _, Manifest, Operation, Schedule, ScheduleOutlook, Task};
 use serde_json::{Value, json};
 use store::{HealthSample, Reader, StoreError, Stored};
 use uuid::Uuid;
@@ -84,8 +84,8 @@ pub(super) async fn of_many(desk: &Desk, uuids: Vec<Uuid>) -> Result<HashMap<Uui
         stored.iter().filter_map(|it| Some((read::<Manifest>(it)?, it.created))).collect();
     let catalogue = desk.catalogue().await?;
     let names = desk.names(&catalogue, manifests.iter().map(|(manifest, _)| manifest.task_id));
-    let schedules = stored.iter().filter(|it| it.kind == Schedule::KIND).count();
-    let statuses = schedules::statuses(reader, schedules).await?;
+    let tells_of_schedules = |it: &&Stored| it.kind == Schedule::KIND || it.kind == ScheduleOutlook::KIND;
+    let statuses = schedules::statuses(reader, stored.iter().filter(tells_of_schedules).count()).await?;
     let mut forms: HashMap<Uuid, Value> = HashMap::with_capacity(stored.len());
     for form in manifest_form::of_fleet(reader, manifests, &names).await? {
         forms.insert(form.id, as_value(&form));
@@ -97,6 +97,11 @@ pub(super) async fn of_many(desk: &Desk, uuids: Vec<Uuid>) -> Result<HashMap<Uui
             operation(&found)
         } else if let Some(found) = read::<Schedule>(document) {
             as_value(&upkeep::schedule::form(&found, statuses.get(&found.id).cloned()))
+        } else if let Some(outlook) = read::<ScheduleOutlook>(document) {
+            // How a schedule fares is shown with it.
+            let path = format!("/maintenanceschedules/{}", outlook.schedule);
+            let Some(found) = reader.documents::<Schedule>().find(&path).await? else { continue };
+            as_value(&upkeep::schedule::form(&found.document, Some(outlook.status)))
         } else if let Some(found) = read::<Task>(document).and_then(|task| catalogue.get(task.id)) {
             as_value(&found.form())
         } else {

@@ -87,6 +87,7 @@ pub(super) fn imagined(manifest: &Manifest, now: Timestamp, names: &Names) -> Ma
 
 fn phase(state: WorkState, work: Option<&WorkView>, lane: Option<&LaneView>, journal: &Journal) -> Phase {
     match state {
+        WorkState::Pending if work.is_some_and(is_called_to_end) => Phase::Cancelling,
         WorkState::Pending if work.is_some_and(|work| work.started.is_some()) => Phase::Waiting,
         WorkState::Pending => Phase::Queued,
         WorkState::InProgress if journal.is_undoing() => Phase::Undoing,
@@ -98,6 +99,13 @@ fn phase(state: WorkState, work: Option<&WorkView>, lane: Option<&LaneView>, jou
         | WorkState::TimedOut
         | WorkState::Cancelled => Phase::Finished,
     }
+}
+
+/// Work that has begun and rests is called at once when it is asked to end, so that it undoes what it did; nothing else
+/// makes it due at the beginning of time without saying that it was asked to run then.
+fn is_called_to_end(work: &WorkView) -> bool {
+    let epoch = Timestamp::UNIX_EPOCH;
+    work.started.is_some() && work.due_at == epoch && work.run_after != epoch
 }
 
 fn is_asked_to_end(work: Option<&WorkView>, lane: Option<&LaneView>) -> bool {
@@ -203,6 +211,9 @@ mod tests {
         let parked =
             WorkView { started: Some(at(60)), checkpoint: Some(waiting), ..work(WorkState::Pending) };
         check(parked, false, Phase::Waiting, "Unreachable", "no answer");
+        let called =
+            WorkView { run_after: at(100), due_at: at(0), started: Some(at(60)), ..work(WorkState::Pending) };
+        check(called, false, Phase::Cancelling, "", "");
         check(work(WorkState::InProgress), false, Phase::Running, "", "");
         check(work(WorkState::InProgress), true, Phase::Cancelling, "", "");
         let undo = json!({"undo": {"ending": "Cancelled"}});

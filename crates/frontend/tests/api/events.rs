@@ -120,6 +120,36 @@ async fn what_happens_is_told_and_taken_up_where_one_left_off() {
 }
 
 #[tokio::test]
+async fn how_a_schedule_fares_is_news_of_the_schedule() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    let mut stream = Stream::open(&house, "?topics=schedules", None).await;
+    stream.any().await.unwrap();
+    let body = json!({
+        "id": "nightly", "state": "Enabled", "maintenanceTaskID": TASK, "schedule": "*-*-* 02:00",
+        "selectors": [{"key": "name", "operator": "eq", "value": "one"}],
+    });
+    let path = "/admin/maintenanceschedules?api-version=admin";
+    house.put(path, &body).await.expect(201);
+    let made = stream.next().await.unwrap();
+    assert_eq!((made.event.as_str(), made.json()["id"].as_str()), ("schedule", Some("nightly")));
+    let status = api::admin::ScheduleStatus { matched: 1, ..Default::default() };
+    let outlook = api::doc::ScheduleOutlook { schedule: "nightly".to_owned(), status, keep_pending: false };
+    let by = store::By::service("scheduler");
+    house.store.collection::<api::doc::ScheduleOutlook>().create(&outlook, &by).await.unwrap();
+    let planned = stream.next().await.unwrap();
+    assert_eq!((planned.event.as_str(), planned.json()["status"]["matched"].as_u64()), ("schedule", Some(1)));
+    let shown = house.get("/admin/maintenanceschedules/nightly?api-version=admin").await.expect(200).json();
+    assert_eq!(shown["status"]["matched"], 1);
+    let listed = house.get(path).await.expect(200).json();
+    assert_eq!(listed["value"][0], shown);
+    house.delete("/admin/maintenanceschedules/nightly?api-version=admin").await.expect(200);
+    let gone = stream.next().await.unwrap();
+    assert_eq!(gone.json(), json!({"id": "nightly", "deleted": true}));
+    house.close().await;
+}
+
+#[tokio::test]
 async fn a_position_that_is_too_old_means_listing_anew() {
     let house = House::open().await;
     house.furnish("one").await;

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod description;
+mod door;
 mod events;
 mod fixture;
 mod identity;
