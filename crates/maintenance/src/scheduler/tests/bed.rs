@@ -196,8 +196,16 @@ pub(super) fn calendar_at(at: Timestamp) -> String {
 pub(super) fn block_on<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(180), test).await.expect("the test hangs")
+        tokio::time::timeout(Duration::from_secs(short_or_long(180, 1800)), test)
+            .await
+            .expect("the test hangs")
     })
+}
+
+/// `short` in every run, `long` in the soak.
+#[expect(clippy::disallowed_methods, reason = "a test's switch, not a setting of the product")]
+pub(super) fn short_or_long<T>(short: T, long: T) -> T {
+    if std::env::var_os("SHIPSHAPE_SOAK").is_some() { long } else { short }
 }
 
 /// One test, on both engines; afterwards every promise of the store is verified.

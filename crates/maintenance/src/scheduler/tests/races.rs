@@ -6,7 +6,7 @@ use api::doc::ScheduleState;
 use jiff::{SignedDuration, ToSpan};
 
 use super::super::Scheduler;
-use super::bed::{Bed, calendar_at, catch_up, cluster, daily, on_both_engines, turn};
+use super::bed::{Bed, calendar_at, catch_up, cluster, daily, on_both_engines, short_or_long, turn};
 
 on_both_engines! {
     async fn two_that_race_make_one_manifest_for_each_schedule_period_and_cluster(bed: &Bed) {
@@ -27,7 +27,7 @@ on_both_engines! {
         }
         let [one, other] = &mut racers[..] else { panic!("two") };
         // Rounds of changes, and after each both at once.
-        for round in 0..12_u32 {
+        for round in 0..short_or_long(12, 600_u32) {
             for schedule in &mut schedules {
                 match round % 4 {
                     0 => schedule.calendars = vec![calendar_at(bed.now() + i64::from(2 + round % 5).hours())],

@@ -7,7 +7,7 @@ use store::Topic;
 use tokio_util::sync::CancellationToken;
 use upkeep::schedule::status;
 
-use super::super::{LEASE, run};
+use super::super::{Error, LEASE, run, turn};
 use super::bed::{Bed, cluster, daily, on_both_engines};
 
 /// Waits until so much is pending of a schedule.
@@ -58,5 +58,24 @@ on_both_engines! {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         assert!(text.contains("manifests_created_total 4\n") && text.contains("leading 0\n"), "{text}");
+    }
+}
+
+on_both_engines! {
+    async fn one_that_fell_out_of_the_feed_lists_everything_again(bed: &Bed) {
+        let deps = bed.deps(bed.store.clone());
+        bed.import(&cluster("one")).await;
+        bed.put(&daily("nightly", bed.now())).await;
+        let mut scheduler = None;
+        turn(&deps, &mut scheduler).await.unwrap();
+        pending(bed, "nightly", 1).await;
+        // A position of another life of the store.
+        scheduler.as_mut().unwrap().position = "999-0-1".parse().unwrap();
+        bed.import(&cluster("two")).await;
+        assert!(matches!(turn(&deps, &mut scheduler).await, Err(Error::Gone)));
+        // As the service does on that answer.
+        scheduler = None;
+        turn(&deps, &mut scheduler).await.unwrap();
+        pending(bed, "nightly", 2).await;
     }
 }
