@@ -77,3 +77,44 @@ impl Catalogue {
         self.names.values().filter_map(|id| self.tasks.get(id)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn stored(id: u128, name: &str, definition: serde_json::Value) -> Task {
+        Task { id: Uuid::from_u128(id), name: name.to_owned(), title: "t".to_owned(), version: 3, definition }
+    }
+
+    fn pause() -> serde_json::Value {
+        json!({"disruptive": false, "steps": [{"name": "p", "uses": "pause", "with": {"duration": "1s"}}]})
+    }
+
+    #[test]
+    fn a_task_is_found_by_its_id_in_any_spelling_and_by_its_name() {
+        let catalogue = Catalogue::with_data(vec![stored(7, "nap", pause())]);
+        let id = Uuid::from_u128(7);
+        assert_eq!(catalogue.find("nap").map(Definition::id), Some(id));
+        assert_eq!(catalogue.find(&id.to_string().to_uppercase()).map(Definition::version), Some(3));
+        assert_eq!(catalogue.find("Nap").map(Definition::id), None);
+        assert!(catalogue.find("cluster-health").is_some_and(|it| Catalogue::is_builtin(it.id())));
+        assert!(!Catalogue::is_builtin(id));
+        let names: Vec<&str> = catalogue.list().into_iter().map(Definition::name).collect();
+        assert!(names.len() == 8 && names.is_sorted() && names.contains(&"nap"), "{names:?}");
+    }
+
+    #[test]
+    fn a_stored_task_never_takes_the_place_of_a_built_in_one() {
+        let health = Catalogue::builtin().find("cluster-health").unwrap().id();
+        let tasks = vec![
+            stored(health.as_u128(), "mine", pause()),
+            stored(8, "cluster-health", pause()),
+            stored(9, "broken", json!({"steps": 5})),
+        ];
+        let catalogue = Catalogue::with_data(tasks);
+        assert_eq!(catalogue.list().len(), 7);
+        assert_eq!(catalogue.find("cluster-health").map(Definition::id), Some(health));
+    }
+}

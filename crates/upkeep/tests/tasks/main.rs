@@ -5,6 +5,7 @@
 
 mod effects;
 mod examples;
+mod faults;
 mod real;
 mod secrets;
 mod sim;
