@@ -83,10 +83,10 @@ pub(crate) async fn frontend(
     let server = frontend::Server::bind(config, deps).await?;
     let url = server.url();
     tracing::info!("The API is at {url}");
-    process.tasks.spawn(Stage::Doors, "frontend", move |shutdown| async move {
-        open.ready();
-        Ok(server.serve(shutdown).await?)
-    });
+    process
+        .tasks
+        .spawn(Stage::Doors, "frontend", move |shutdown| async move { Ok(server.serve(shutdown).await?) });
+    open.ready();
     Ok(url)
 }
 
@@ -143,9 +143,9 @@ pub(crate) fn actuator(process: &mut Process, store: &Store) {
         owner: Uuid::new_v4(),
     };
     process.tasks.spawn(Stage::Workers, "actuator", move |shutdown| async move {
-        works.ready();
         Ok(actuator::run(deps, shutdown).await?)
     });
+    works.ready();
 }
 
 /// Makes the manifests that schedules want.
@@ -160,7 +160,7 @@ pub(crate) fn scheduler(process: &mut Process, store: &Store) {
         owner: Uuid::new_v4(),
     };
     process.tasks.spawn(Stage::Workers, "scheduler", move |shutdown| async move {
-        plans.ready();
         Ok(scheduler::run(deps, shutdown).await?)
     });
+    plans.ready();
 }

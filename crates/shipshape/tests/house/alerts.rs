@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use testbed::{parts, promtool};
+use testbed::{parts, promtool, wait_until};
 
 use super::executable::{Answer, Home};
-use super::maintenance::metrics_of;
+use super::maintenance::{done, import_sim, walk_through};
+
+/// The budgets are surveyed every so many seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn alerts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/alerts")
@@ -28,9 +32,21 @@ fn the_alerts_are_sound_and_fire_when_they_should() {
 #[test]
 fn every_metric_that_an_alert_names_is_told_by_the_process() {
     let home = Home::new();
+    let _sim = home.sim(&["--clusters", "1", "--nodes", "1"]);
     let up = home.up(&[]);
-    let told = metrics_of(&up);
-    // A family without members has its line of help all the same.
+    // A family without members is not told, so there must have been work and a limit.
+    import_sim(&home, "harbour", 1);
+    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
+    done(&home, &["budget", "set", "fleet", "5"]);
+    let run =
+        ["task", "run", "rest-a-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "rest=10ms"];
+    done(&home, &[&run[..], &["--wait"]].concat());
+    let told = wait_until("the limit is told", PATIENCE, || {
+        let (status, text) = up.get("/metrics");
+        assert_eq!(status, 200);
+        text.contains("shipshape_actuator_budget_limit{").then_some(text)
+    });
+    let told = told.unwrap();
     let names: BTreeSet<&str> =
         told.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let rules = std::fs::read_to_string(alerts().join("shipshape.rules.yaml")).unwrap();

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -74,7 +75,14 @@ impl Home {
         // Of several, the health endpoint's is the one that tests ask.
         let told = banner.split_once("health ").map_or(banner.as_str(), |(_, rest)| rest);
         let address = told.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
-        Up { address: address.expect(&banner).to_owned(), banner, child }
+        // Read as it comes: a process whose pipe is full stands still.
+        let mut stderr = child.stderr.take().unwrap();
+        let log = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stderr.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        Up { address: address.expect(&banner).to_owned(), banner, child, log: Some(log) }
     }
 }
 
@@ -103,6 +111,7 @@ pub(crate) struct Up {
     pub(crate) address: String,
     pub(crate) banner: String,
     child: Child,
+    log: Option<JoinHandle<String>>,
 }
 
 impl Up {
@@ -125,8 +134,7 @@ impl Up {
     /// Waits for the end.
     pub(crate) fn end(mut self) -> Answer {
         let status = self.wait();
-        let mut stderr = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let stderr = self.log.take().unwrap().join().unwrap();
         assert!(!stderr.contains("panicked"), "{stderr}");
         Answer { code: status.code(), stdout: String::new(), stderr }
     }

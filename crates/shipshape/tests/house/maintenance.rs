@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use testbed::{kube, parts, postgres, wait_until};
 
-use super::executable::{Answer, Home, Up};
+use super::executable::{Answer, Home};
 
 /// Far longer than any step here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -20,12 +20,12 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-fn walk_through(name: &str) -> String {
+pub(crate) fn walk_through(name: &str) -> String {
     repository().join("docs/walk-through").join(name).display().to_string()
 }
 
 /// The standard output of a command that succeeds.
-fn done(home: &Home, arguments: &[&str]) -> String {
+pub(crate) fn done(home: &Home, arguments: &[&str]) -> String {
     let answer = home.run(arguments);
     assert_eq!(answer.code, Some(0), "{arguments:?}: {answer:?}");
     answer.stdout
@@ -53,7 +53,7 @@ fn until_in_step(home: &Home, manifest: &str, step: &str) {
     .unwrap();
 }
 
-fn import_sim(home: &Home, name: &str, number: u16) {
+pub(crate) fn import_sim(home: &Home, name: &str, number: u16) {
     let kubeconfig =
         home.directory.path().join(format!(".local/share/shipshape/sim/sim-{number}/kubeconfig"));
     let imported = done(
@@ -210,7 +210,7 @@ fn every_form_of_output_is_what_its_reader_expects() {
         serde_saphyr::from_str(&done(&home, &["cluster", "show", "quay", "-o", "yaml"])).unwrap();
     assert_eq!(yaml["properties"]["labels"]["tier"], "web");
     let uuid = yaml["properties"]["uuid"].as_str().unwrap();
-    assert_eq!(done(&home, &["cluster", "show", &uuid[..8], "-o", "name"]), "cluster/quay\n");
+    assert_eq!(done(&home, &["cluster", "show", &uuid[..18], "-o", "name"]), "cluster/quay\n");
 
     let tasks = json(&home, &["task", "list"]);
     let health = tasks.as_array().unwrap().iter().find(|it| it["source"] == "builtin").unwrap();
@@ -382,11 +382,4 @@ fn each_service_runs_alone_on_one_postgresql() {
         let answer = process.end();
         assert_eq!(answer.code, Some(0), "{answer:?}");
     }
-}
-
-/// The health endpoint of a process, for those who ask it.
-pub(crate) fn metrics_of(up: &Up) -> String {
-    let (status, text) = up.get("/metrics");
-    assert_eq!(status, 200);
-    text
 }
