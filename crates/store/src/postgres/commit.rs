@@ -20,8 +20,14 @@ use crate::wake::{Topic, Topics};
 use crate::work::Signals;
 use crate::{Etag, StoreError};
 
-/// The write that services make most: one document, its feed row and, unless `$5` is null, its audit record. In one
-/// statement it is a transaction by itself, and costs half of what the same in three does.
+/// The write that services make most: one document and its feed row. In one statement it is a transaction by itself.
+const OBSERVE_ONE: &str = "with changed as (
+    update documents set etag = etag + 1, changed = micros_v1(), body = $3, generation = generation + $4
+    where uuid = $1 and etag = $2 and deleted_at is null returning kind, etag, changed),
+  told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, etag, false, changed from changed)
+  select etag from changed";
+/// The same with its audit record, at half of what the three cost one by one. Not for a change without record: even a part
+/// that writes nothing costs the server a tenth of the whole.
 const UPDATE_ONE: &str = "with changed as (
     update documents set etag = etag + 1, changed = micros_v1(), body = $3, generation = generation + $4
     where uuid = $1 and etag = $2 and deleted_at is null returning kind, etag, changed),
@@ -29,7 +35,7 @@ const UPDATE_ONE: &str = "with changed as (
   noted as (
     insert into audit (id, at, actor, action, target, reason, correlation, before, after)
     select $5::uuid, changed, $6::text, $7::text, $8::text, $9::text, $10::uuid, $11::text, $12::text
-    from changed where $5::uuid is not null)
+    from changed)
   select etag from changed";
 const CREATE_ONE: &str = "with created as (
     insert into documents (uuid, id, kind, parent, etag, generation, body, created, changed)
@@ -52,7 +58,7 @@ impl Postgres {
         if writes.len() == 1 {
             match (writes.remove(0), entry) {
                 (Write::Update(update), entry) if update.unique_keys.is_none() => {
-                    return self.update_one(update, Noted::of(entry)).await;
+                    return self.update_one(update, entry.map(|entry| Noted::of(Some(entry)))).await;
                 }
                 (Write::Create(document), entry) if document.unique_keys.is_empty() => {
                     return self.create_one(document, Noted::of(entry)).await;
@@ -82,12 +88,17 @@ impl Postgres {
         Ok(Committed { etags, signals })
     }
 
-    async fn update_one(&self, update: DocumentUpdate, noted: Noted) -> Result<Committed, StoreError> {
+    async fn update_one(
+        &self,
+        update: DocumentUpdate,
+        noted: Option<Noted>,
+    ) -> Result<Committed, StoreError> {
         let DocumentUpdate { uuid, etag, body, desired, .. } = update;
         let generations = i64::from(desired);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&uuid, &etag.0, &body, &generations];
-        values.extend(noted.values());
-        let rows = self.rows("update a document", UPDATE_ONE, &values).await?;
+        values.extend(noted.iter().flat_map(Noted::values));
+        let sql = if noted.is_some() { UPDATE_ONE } else { OBSERVE_ONE };
+        let rows = self.rows("update a document", sql, &values).await?;
         if rows.is_empty() {
             let sql = "select etag from documents where uuid = $1 and deleted_at is null";
             return Err(match self.rows("read a document", sql, &[&uuid]).await?.first() {

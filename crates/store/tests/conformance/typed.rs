@@ -62,6 +62,29 @@ on_both_engines! {
 }
 
 on_both_engines! {
+    async fn what_is_only_observed_is_told_by_the_feed_and_not_by_the_audit_log(bed: &Bed) {
+        let store = &bed.store;
+        let read = written(store, &Note::fresh()).await;
+        let (start, audits) = (store.feed_now().await.unwrap(), audited(store).await.len());
+        let seen = store::Transaction::new().observe(&read, &read.document.saying("seen")).unwrap();
+        let committed = store.commit(seen.clone()).await.unwrap();
+        let now = store.documents::<Note>().get(read.uuid).await.unwrap().unwrap();
+        assert_eq!((now.document.text.as_str(), now.generation), ("seen", read.generation));
+        assert_eq!(committed.etag(read.uuid), Some(now.etag));
+        assert!(now.etag > read.etag);
+        assert_eq!(audited(store).await.len(), audits);
+        crate::fixture::eventually("it is told", async || {
+            let told = crate::fixture::feed_from(store, start).await.unwrap();
+            told.iter().any(|it| it.uuid == read.uuid).then_some(())
+        })
+        .await;
+        // As every write it compares what was read; and what is as it was is not written.
+        assert!(matches!(store.commit(seen).await, Err(StoreError::Changed { .. })));
+        assert!(store::Transaction::new().observe(&now, &now.document).unwrap().is_empty());
+    }
+}
+
+on_both_engines! {
     async fn a_change_that_changes_nothing_writes_nothing(bed: &Bed) {
         let store = &bed.store;
         let read = written(store, &Note::fresh().saying("same")).await;
