@@ -120,3 +120,21 @@ fn verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, tls::TlsError> {
         .build()
         .map_err(|error| tls::TlsError::unusable(path, error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_does_not_outlive_its_certificate() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let holder =
+            Holder { name: "jo".to_owned(), role: Role::Reader, not_before: at(100), not_after: at(200) };
+        let check =
+            |second: i64, expect: bool| assert_eq!(holder.name_at(at(second)).is_ok(), expect, "{second}");
+        check(99, false);
+        check(100, true);
+        check(200, true);
+        check(201, false);
+    }
+}

@@ -1,11 +1,11 @@
 //! The issuer's keys: found by discovery, kept, and read again when a token names one that is new.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Stranger;
@@ -22,14 +22,15 @@ const KEYS_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 pub(super) struct Keys {
     issuer: String,
     fetcher: Fetcher,
-    known: Mutex<Known>,
+    known: Mutex<Arc<Known>>,
+    /// When the issuer was last asked. Whoever holds it asks; who needs no answer does not wait for it.
+    asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     keys: Vec<Jwk>,
     read: Option<Instant>,
-    asked: Option<Instant>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -40,32 +41,45 @@ struct Discovery {
 
 impl Keys {
     pub(super) fn of(issuer: String, fetcher: Fetcher) -> Keys {
-        Keys { issuer, fetcher, known: Mutex::default() }
+        Keys { issuer, fetcher, known: Mutex::default(), asked: tokio::sync::Mutex::default() }
     }
 
-    /// The key with which a token was signed. One caller asks the issuer; the others wait for its answer.
+    /// The key with which a token was signed. A known one is found at once, also while somebody asks the issuer for others.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, Stranger> {
-        let mut known = self.known.lock().await;
-        let is_fresh = known.read.is_some_and(|at| at.elapsed() < KEYS_AGE_MAX);
-        let may_ask = known.asked.is_none_or(|at| at.elapsed() >= REFRESH_PAUSE);
-        if may_ask && (!is_fresh || known.find(id, algorithm).is_none()) {
-            known.asked = Some(Instant::now());
-            match self.read().await {
-                Ok(keys) => {
-                    known.keys = keys;
-                    known.read = Some(Instant::now());
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "The issuer's keys could not be read: {error}"
-                    );
-                }
-            }
-        }
+        let known = self.known();
         let found = known.find(id, algorithm);
+        let is_fresh = known.read.is_some_and(|at| at.elapsed() < KEYS_AGE_MAX);
+        let asking = match &found {
+            Some(_) if is_fresh => None,
+            Some(_) => self.asked.try_lock().ok(),
+            None => Some(self.asked.lock().await),
+        };
+        if let Some(mut asked) = asking
+            && asked.is_none_or(|at| at.elapsed() >= REFRESH_PAUSE)
+        {
+            *asked = Some(Instant::now());
+            self.refresh().await;
+        }
+        let found = self.known().find(id, algorithm);
         found
             .ok_or_else(|| Stranger::because("the token was signed with a key that the issuer does not show"))
+    }
+
+    fn known(&self) -> Arc<Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn refresh(&self) {
+        match self.read().await {
+            Ok(keys) => {
+                let known = Known { keys, read: Some(Instant::now()) };
+                *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
+            }
+            Err(error) => {
+                let cause: &dyn std::error::Error = &error;
+                tracing::warn!(error = cause, "The issuer's keys could not be read: {error}");
+            }
+        }
     }
 
     async fn read(&self) -> Result<Vec<Jwk>, KeysError> {

@@ -285,6 +285,33 @@ async fn only_tokens_of_the_issuer_for_us_and_now_come_in() {
 }
 
 #[tokio::test]
+async fn an_issuer_that_does_not_answer_lets_nobody_in_and_keeps_nobody_out_who_is_known() {
+    let (key, _) = signing_key();
+    // A port that nobody listens at.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let house = House::guarded(|config, _| {
+        config.oidc.issuer = Some(url.clone());
+        config.oidc.audience = Some("shipshape".to_owned());
+        config.oidc.operators = vec!["fleet-operators".to_owned()];
+    })
+    .await;
+    let now = api::clock::Clock::now(&api::clock::SystemClock).as_second();
+    let claims = json!({
+        "iss": url, "aud": "shipshape", "sub": "jo", "exp": now + 600, "groups": ["fleet-operators"],
+    });
+    let token = encode(&Header::new(Algorithm::ES256), &claims, &key).unwrap();
+    let nobody = client(house.pki.as_ref().unwrap(), None);
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str())];
+    let reply = with(&house, &nobody, Method::GET, "/admin/clusters", &headers).await;
+    assert_eq!(reply.refusal().1, "Forbidden");
+    house.get("/admin/clusters").await.expect(200);
+    house.close().await;
+}
+
+#[tokio::test]
 async fn an_insecure_server_is_never_open_to_the_network() {
     let place = tempfile::tempdir().unwrap();
     let store = crate::fixture::sqlite(place.path()).await;
