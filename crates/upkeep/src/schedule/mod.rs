@@ -1,8 +1,8 @@
 //! What a schedule wants: for each period of its calendar and each cluster that it selects, one manifest.
 //!
-//! [`check`] makes a stored schedule of what somebody sent, or says why not. [`Rule`] is a schedule that has been read;
+//! [`check()`] makes a stored schedule of what somebody sent, or says why not. [`Rule`] is a schedule that has been read;
 //! [`Rule::horizon`] are the periods that count at an instant, [`Rule::wanted`] the slots of one cluster in them, and
-//! [`decide`] what must be written so that the pending manifests are the wanted ones. [`preview`] shows the same slots by
+//! [`decide()`] what must be written so that the pending manifests are the wanted ones. [`preview()`] shows the same slots by
 //! the same function. Of all this nothing reads a clock or a store; [`delete`] and [`status`] do.
 
 mod check;
