@@ -1,10 +1,12 @@
 //! Wake-ups say "look"; they carry nothing and may be lost. Truth comes from the query, and a slow poll is the
 //! safety net.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::work::WorkKind;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// What there may be something new to see of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,41 +54,55 @@ impl Topics {
 }
 
 /// Wakes the waiters of this process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Bells {
-    bells: Arc<[watch::Sender<u64>; 3]>,
+    bells: Arc<[Arc<Bell>; 3]>,
 }
 
-impl Default for Bells {
-    fn default() -> Bells {
-        Bells { bells: Arc::new(std::array::from_fn(|_| watch::Sender::new(0))) }
-    }
+/// One bell. Its waiters wake in the order in which they began to wait (those of tokio's `watch` do not), so that a
+/// simulation can be replayed.
+#[derive(Debug, Default)]
+struct Bell {
+    count: AtomicU64,
+    rung: Notify,
 }
 
 impl Bells {
     pub(crate) fn ring(&self, topics: Topics) {
         for topic in topics.iter() {
-            self.bells[topic.index()].send_modify(|count| *count = count.wrapping_add(1));
+            let bell = &self.bells[topic.index()];
+            bell.count.fetch_add(1, Ordering::SeqCst);
+            bell.rung.notify_waiters();
         }
     }
 
     pub(crate) fn waiter(&self, topic: Topic) -> Wakeups {
-        Wakeups { bell: self.bells[topic.index()].subscribe() }
+        let bell = self.bells[topic.index()].clone();
+        Wakeups { seen: bell.count.load(Ordering::SeqCst), bell }
     }
 }
 
 /// Waits for wake-ups of one topic.
 #[derive(Debug, Clone)]
 pub struct Wakeups {
-    bell: watch::Receiver<u64>,
+    bell: Arc<Bell>,
+    seen: u64,
 }
 
 impl Wakeups {
     /// Returns at once if there was a wake-up since the last call, else when the next one comes. After the store is
     /// closed it waits for ever; callers wait for their shutdown and a poll interval beside it.
     pub async fn next(&mut self) {
-        if self.bell.changed().await.is_err() {
-            std::future::pending::<()>().await;
+        loop {
+            let mut rung = pin!(self.bell.rung.notified());
+            // From here on no ring is missed; one that came before shows in the count.
+            rung.as_mut().enable();
+            let count = self.bell.count.load(Ordering::SeqCst);
+            if count != self.seen {
+                self.seen = count;
+                return;
+            }
+            rung.await;
         }
     }
 }
