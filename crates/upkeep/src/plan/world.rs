@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
             return *tag;
         }
         let usual = self.seen.usual.get(&task).copied();
-        let limit = self.catalogue.get(task).map_or(UNKNOWN_TIME, |it| it.time_limit());
+        let limit = self.catalogue.get(task).map_or(UNKNOWN_TIME, crate::task::Definition::time_limit);
         let duration = if is_operation { OPERATION_TIME } else { usual.unwrap_or(limit) };
         let source = Source {
             schedule: key.0.clone(),
