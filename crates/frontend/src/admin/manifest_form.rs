@@ -75,7 +75,8 @@ pub(super) fn form(
         finished_at: work.and_then(|work| work.finished),
         task_name: names.get(&manifest.task_id).cloned().unwrap_or_default(),
         task_version: journal.task_version,
-        step: journal.step,
+        // The last step's end is written with the work's: the checkpoint still shows the one before.
+        step: journal.step.filter(|_| state != WorkState::Completed),
     }
 }
 

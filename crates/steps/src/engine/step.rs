@@ -162,6 +162,10 @@ async fn watch<C>(
             result = &mut body => break Ran::Out(result),
             () = control.cancel.cancelled() => {
                 stop.cancel();
+                // A look changes nothing, so that there is nothing to put in order.
+                if matches!(step.body, Body::Wait { .. }) {
+                    break Ran::Cancelled;
+                }
                 tokio::select! {
                     biased;
                     () = control.lost.cancelled() => return Err(Lost),
