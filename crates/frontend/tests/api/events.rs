@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use crate::fixture::{House, TASK, admin, manifest};
+use crate::fixture::{House, TASK, admin, manifest, on_both};
 
 /// One open stream.
 struct Stream {
@@ -79,7 +79,10 @@ impl Stream {
 
 #[tokio::test]
 async fn what_happens_is_told_and_taken_up_where_one_left_off() {
-    let house = House::open().await;
+    on_both(follow).await;
+}
+
+async fn follow(house: House) {
     let mut all = Stream::open(&house, "", None).await;
     let first = all.any().await.unwrap();
     assert!(first.comment && !first.id.is_empty(), "it says at once that it listens: {first:?}");
