@@ -414,4 +414,35 @@ mod tests {
             "the task has no step drian; its steps are steady, cordon, note, drain, uncordon"
         );
     }
+
+    /// What follows a flag in a command line, for each time that it is there.
+    fn given<'a>(words: &[&'a str], flag: &str) -> Vec<&'a str> {
+        words.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1]).collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_the_how_to_says_to_type_ends_as_it_says() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let text = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).unwrap();
+        let how_to = text("docs/how-to/write-a-task.md");
+        let lines = how_to.lines().filter(|line| line.starts_with("shipshape task test "));
+        let mut tried = 0;
+        for line in lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let one = |flag: &str| given(&words, flag).first().map(|word| (*word).to_owned());
+            let task = text(&one("-f").unwrap());
+            let form = upkeep::task::read(task.as_bytes(), upkeep::task::Format::Yaml).unwrap();
+            let pairs = given(&words, "-p").into_iter().map(|pair| pair.split_once('=').unwrap());
+            let test = TaskTest {
+                parameters: pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).collect(),
+                crash_at: one("--crash-at"),
+                fail_at: one("--fail-at"),
+                objects: one("--objects").map(|path| text(&path)),
+            };
+            let report = run(&form, &test).await.unwrap();
+            assert!(report.as_expected, "{line}: {}", report.text);
+            tried += 1;
+        }
+        assert_eq!(tried, 6, "each example is tried, and one twice");
+    }
 }
