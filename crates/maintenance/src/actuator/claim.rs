@@ -129,7 +129,7 @@ async fn start<T: Tasks>(crew: &Arc<Crew<T>>, runs: &mut JoinSet<()>, claimed: V
         }
     }
     // Nothing of them was begun; whoever takes them over has more luck.
-    held.iter().for_each(|(claimed, _)| crew.holds.release(claimed.hold));
+    crew.holds.release(held.iter().map(|(claimed, _)| claimed.hold));
 }
 
 /// What a batch of claimed work is about, read together.

@@ -41,6 +41,13 @@ pub(super) async fn write<T>(
         if got == 0 {
             return;
         }
+        // Whoever is at its end at this moment comes along; nobody waits for time to pass.
+        tokio::task::yield_now().await;
+        while batch.len() < BATCH_MAX
+            && let Ok(end) = ends.try_recv()
+        {
+            batch.push(end);
+        }
         write_batch(&crew, std::mem::take(&mut batch), &over).await;
     }
 }
@@ -51,6 +58,7 @@ async fn write_batch<T>(crew: &Crew<T>, batch: Vec<End>, over: &CancellationToke
     loop {
         match crew.store.complete(completions.clone()).await {
             Ok(fates) => {
+                crew.holds.release(completions.iter().map(|it| it.hold));
                 for (end, fate) in batch.into_iter().zip(fates) {
                     // Whoever waited may be gone with a lost lease.
                     let _ = end.written.send(fate);

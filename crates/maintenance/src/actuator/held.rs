@@ -39,14 +39,21 @@ impl Holds {
         control
     }
 
-    /// A lane is let go, unless it is held anew meanwhile.
-    pub(super) fn release(&self, hold: Hold) {
+    /// Lanes are let go, unless they were before or are held anew meanwhile. One ring for all: what is claimed in their place
+    /// is claimed together.
+    pub(super) fn release(&self, holds: impl IntoIterator<Item = Hold>) {
         let mut lanes = self.lanes();
-        if lanes.get(&hold.lane).is_some_and(|held| held.hold == hold) {
-            lanes.remove(&hold.lane);
+        let before = lanes.len();
+        for hold in holds {
+            if lanes.get(&hold.lane).is_some_and(|held| held.hold == hold) {
+                lanes.remove(&hold.lane);
+            }
         }
+        let freed = lanes.len() < before;
         drop(lanes);
-        self.freed.notify_one();
+        if freed {
+            self.freed.notify_one();
+        }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -148,7 +155,7 @@ mod tests {
         let asked = holds.all();
         let new = holds.take(hold(1, 6), now);
         assert_eq!(holds.renewed(&asked, &[], now), 0);
-        holds.release(hold(1, 5));
+        holds.release([hold(1, 5)]);
         assert!(holds.count() == 1 && !new.lost.is_cancelled());
     }
 

@@ -91,7 +91,7 @@ struct Letting<'a, T> {
 
 impl<T> Drop for Letting<'_, T> {
     fn drop(&mut self) {
-        self.crew.holds.release(self.hold);
+        self.crew.holds.release([self.hold]);
     }
 }
 
