@@ -15,10 +15,8 @@ create table entries (
 -- Of the running rows too: a claim then leaves the index as it is.
 create index work_by_origin on work (origin, id) where origin is not null;
 
--- To the one writer a changed page costs more than rows that are read in vain, by another thread and seldom: lost holders
--- are looked for, and old history is, by walks. A claim and an end of work change three pages less of fourteen.
--- contract: no statement of the release before names it
-drop index lanes_owned;
+-- To the one writer a changed page costs more than rows that are read in vain, by another thread and seldom: old history
+-- is looked for by a walk.
 -- contract: no statement of the release before names it
 drop index history_finished;
 
