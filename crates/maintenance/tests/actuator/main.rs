@@ -7,4 +7,5 @@
 
 mod behaviour;
 mod chaos;
+mod foretold;
 mod simulation;

@@ -202,60 +202,96 @@ impl State {
             let keys = self.running[lane as usize];
             for key in keys.iter() {
                 self.used[key] -= 1;
-                if let Some(head) = self.parked[key].pop_first() {
-                    self.heads.insert(head);
-                }
+                let head = self.first_parked(key);
+                self.heads.extend(head);
             }
-            self.show_head(lane);
             let queue = &mut self.queues[lane as usize];
             if queue.pieces.get(queue.next).is_some_and(|it| it.due < self.now) {
                 queue.held = Held::Lane;
             }
+            self.miss_what_is_late(lane);
+            self.show_head(lane);
         }
     }
 
     fn start_what_is_due(&mut self) {
-        while let Some(head) = self.heads.first().copied() {
-            let (due, _, _, lane) = head;
-            if due > self.now {
+        loop {
+            while let Some(head) = self.heads.first().copied() {
+                let (due, _, _, lane) = head;
+                if self.free == 0 || due > self.now {
+                    break;
+                }
+                self.heads.remove(&head);
+                self.take(lane);
+            }
+            if self.free == 0 || !self.let_out() {
                 return;
             }
-            if self.free == 0 {
-                return;
-            }
-            self.heads.remove(&head);
-            self.take(lane);
         }
+    }
+
+    /// A lane that was let out for room which it did not take passes it on: others are let out in its place. Whether any
+    /// was; each either begins, is missed, or parks on another budget that is full.
+    fn let_out(&mut self) -> bool {
+        let mut any = false;
+        for key in 0..self.parked.len() {
+            for _ in self.used[key]..self.limits[key] {
+                let Some(head) = self.first_parked(key) else { break };
+                self.heads.insert(head);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Takes the longest due lane that is parked on a budget. What became too late while it was parked has been swept away.
+    fn first_parked(&mut self, key: usize) -> Option<(Micros, i32, Uuid, u32)> {
+        while let Some(parked) = self.parked[key].pop_first() {
+            self.miss_what_is_late(parked.3);
+            match self.head(parked.3) {
+                Some(head) if head == parked => return Some(head),
+                Some(head) if head.0 <= self.now => drop(self.parked[key].insert(head)),
+                later => self.heads.extend(later),
+            }
+        }
+        None
     }
 
     /// The first piece of a lane whose head is due: misses what is late, then starts, parks, or leaves for later.
     fn take(&mut self, lane: u32) {
         let now = self.now;
+        self.miss_what_is_late(lane);
+        let queue = &self.queues[lane as usize];
+        let Some(piece) = queue.pieces.get(queue.next).copied() else { return };
+        if piece.due > now {
+            self.show_head(lane);
+            return;
+        }
+        let full = piece.keys.iter().find(|key| self.used[*key] >= self.limits[*key]);
+        match full {
+            Some(key) => {
+                self.queues[lane as usize].held = Held::Budget(u16::try_from(key).unwrap_or(u16::MAX));
+                let head = self.head(lane);
+                self.parked[key].extend(head);
+            }
+            None => {
+                let end = now.saturating_add(piece.duration);
+                self.place(lane, piece, now, Some(end));
+                self.occupy(lane, end, piece.keys);
+            }
+        }
+    }
+
+    /// Whoever touches a lane closes what may no longer begin at its front.
+    fn miss_what_is_late(&mut self, lane: u32) {
         loop {
             let queue = &self.queues[lane as usize];
-            let Some(piece) = queue.pieces.get(queue.next).copied() else { return };
-            if !piece.begun && now >= piece.before {
-                self.place(lane, piece, piece.before.max(piece.due), None);
-                continue;
-            }
-            if piece.due > now {
-                self.show_head(lane);
-                return;
-            }
-            let full = piece.keys.iter().find(|key| self.used[*key] >= self.limits[*key]);
-            match full {
-                Some(key) => {
-                    self.queues[lane as usize].held = Held::Budget(u16::try_from(key).unwrap_or(u16::MAX));
-                    let head = self.head(lane);
-                    self.parked[key].extend(head);
+            match queue.pieces.get(queue.next).copied() {
+                Some(piece) if !piece.begun && self.now >= piece.before => {
+                    self.place(lane, piece, piece.before.max(piece.due), None);
                 }
-                None => {
-                    let end = now.saturating_add(piece.duration);
-                    self.place(lane, piece, now, Some(end));
-                    self.occupy(lane, end, piece.keys);
-                }
+                _ => return,
             }
-            return;
         }
     }
 
