@@ -83,7 +83,10 @@ begin
   -- transaction changes from here on is left for the next round. Else its end, told under our older number, would
   -- stand in the feed before that change.
   select array_agg(h.id), array_agg(d.etag) into old_, etags_ from (
-    select id from history where kind = kind_ and finished < now_ - age_us_ order by finished, id limit max_) h
+    -- A schedule's slot that was cancelled long before its time is remembered until then: it must not be made again.
+    select id from history
+    where kind = kind_ and finished < now_ - age_us_ and (origin is null or coalesce(run_before, 0) < now_)
+    order by finished, id limit max_) h
   left join documents d on d.uuid = h.id and d.deleted_at is null;
   if old_ is null then
     return 0;

@@ -281,20 +281,26 @@ impl Sqlite {
         max: usize,
     ) -> Result<Walk, StoreError> {
         let now = self.now();
-        let rows: Vec<(Uuid, WorkKind, i64)> = self
+        let rows: Vec<(Uuid, WorkKind, i64, i64)> = self
             .read(move |connection| {
-                let row = |row: &Row<'_>| Ok((row.get(0)?, word(&row.get::<_, String>(1)?)?, row.get(2)?));
-                let behind = "select id, kind, finished from history where id > ?1 order by id limit ?2";
+                let row = |row: &Row<'_>| {
+                    Ok((row.get(0)?, word(&row.get::<_, String>(1)?)?, row.get(2)?, row.get(3)?))
+                };
+                let behind = "select id, kind, finished, iif(origin is null, 0, coalesce(run_before, 0)) from history
+                     where id > ?1 order by id limit ?2";
                 let mut rows = many(connection, behind, params![after.unwrap_or(Uuid::nil()), look], row)?;
                 if let Some(start) = after {
                     // Round to where it began.
-                    let before = "select id, kind, finished from history where id <= ?1 order by id limit ?2";
+                    let before = "select id, kind, finished, iif(origin is null, 0, coalesce(run_before, 0)) from history
+                         where id <= ?1 order by id limit ?2";
                     rows.extend(many(connection, before, params![start, look - rows.len()], row)?);
                 }
                 Ok(rows)
             })
             .await?;
-        let is_old = |it: &&(Uuid, WorkKind, i64)| it.2 < now.saturating_sub(micros(keep.of(it.1)));
+        // A schedule's slot that was cancelled long before its time is remembered until then: it must not be made again.
+        let is_old =
+            |it: &&(Uuid, WorkKind, i64, i64)| it.2 < now.saturating_sub(micros(keep.of(it.1))) && it.3 < now;
         let old: Vec<(Uuid, i64)> = rows.iter().filter(is_old).take(max).map(|it| (it.0, it.2)).collect();
         let next = match old.last() {
             Some(last) if old.len() == max => Some(last.0),

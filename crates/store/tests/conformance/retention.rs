@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::ManualClock;
-use api::doc::Verb;
+use api::doc::{Manifest, Verb};
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -164,6 +164,25 @@ fn old_work_is_found_among_more_young_work_than_one_round_looks_at() {
         assert!(store.work(at(1)).await.unwrap().is_some());
         assert_sound(&store).await;
     });
+}
+
+on_both_engines! {
+    async fn a_schedules_slot_is_remembered_until_its_time_has_passed(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let order = manifest(Uuid::now_v7());
+        let slot = Manifest { created_by_schedule: Some("weekly".to_owned()), ..manifest(Uuid::now_v7()) };
+        for one in [&order, &slot] {
+            store.manifests().create(&[(one.clone(), Vec::new())], &by()).await.unwrap();
+            store.commit(Transaction::new().withdraw(one.id, json!({}))).await.unwrap();
+        }
+        let short = Retention { manifests: Duration::ZERO, ..Retention::default() };
+        eventually("what may leave has left", async || {
+            keep_house(store, &raw, short).await;
+            store.work(order.id).await.unwrap().is_none().then_some(())
+        })
+        .await;
+        assert!(store.work(slot.id).await.unwrap().is_some(), "its time is still to come");
+    }
 }
 
 on_both_engines! {
