@@ -129,7 +129,7 @@ pub(super) fn checked(
         };
         return Err(TaskProblem::at(
             format!("parameters.{unknown}"),
-            format!("{unknown} is not known; {known}"),
+            format!("parameter {unknown} is not known; {known}"),
         ));
     }
     let whole = Value::Object(with_defaults(task.schema(), given));
