@@ -24,11 +24,12 @@ test: ## run every test once; installs or finds what it needs
 kube: ## build Kubernetes for tests, once for each user and version; prints where it is
 	@tools/kube/build
 
-bench: ## measure the store against its floors, scheduler and actuator against their goals, and kubesim against the real server
+bench: ## measure the store against its floors, maintenance against its goals, and kubesim against the real server
 	@tools/setup
 	cargo bench --locked -p store --bench keel -- $(ARGS)
 	cargo bench --locked -p maintenance --bench scheduler
 	cargo bench --locked -p maintenance --bench actuator
+	cargo bench --locked -p upkeep --bench plan
 	cargo bench --locked -p kubesim --bench servers
 	cargo run --locked --release -p kubesim --example fleet
 
@@ -37,7 +38,7 @@ soak: ## run the store's and the actuator's tests for long: more kills, more see
 	@tools/setup
 	cargo build --locked -p store -p maintenance --examples
 	SHIPSHAPE_SOAK=1 RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} cargo test --locked -p store --test conformance -- $(ARGS)
-	SHIPSHAPE_SOAK=1 cargo test --locked -p maintenance --test actuator -- $(ARGS)
+	SHIPSHAPE_SOAK=1 cargo test --locked -p maintenance --lib --test actuator -- $(ARGS)
 
 lint: ## check formatting, lints, documentation and scripts
 	@tools/setup build
