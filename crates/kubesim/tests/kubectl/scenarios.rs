@@ -136,7 +136,8 @@ fn nodes_are_cordoned_tainted_and_drained() {
         k.run("cordon worker-6");
         k.run("cordon worker-6");
         k.run("get node worker-6");
-        k.run("drain worker-6 --ignore-daemonsets");
+        // Pods of neighbours may have come to the node before it was cordoned.
+        k.run("drain worker-6 --ignore-daemonsets --pod-selector=app=nobody");
         k.run("uncordon worker-6");
         k.run("uncordon worker-6");
         k.run("taint node worker-6 key=value:NoSchedule");
@@ -157,10 +158,10 @@ fn a_drain_evicts_pods_and_a_budget_holds_it() {
         k.feed("apply -f -", "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {minAvailable: 1, selector: {matchLabels: {app: web}}}\n");
         k.until(&["get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}"], "1");
         k.run("get pdb web");
-        k.run("drain worker-5 --ignore-daemonsets --timeout=1s");
+        k.run("drain worker-5 --ignore-daemonsets --pod-selector=app=web --timeout=1s");
         k.run("uncordon worker-5");
         k.run("delete pdb web");
-        k.run("drain worker-5 --ignore-daemonsets --timeout=60s");
+        k.run("drain worker-5 --ignore-daemonsets --pod-selector=app=web --timeout=60s");
         k.run("uncordon worker-5");
     });
 }

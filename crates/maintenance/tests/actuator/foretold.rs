@@ -229,7 +229,7 @@ async fn compare(fleet: Fleet) -> Result<(), TestCaseError> {
         };
         match entry.outcome {
             PlanOutcome::Misses => {
-                prop_assert_eq!(work.state, WorkState::TimedOut, "{:?}: {:?}", entry, work)
+                prop_assert_eq!(work.state, WorkState::TimedOut, "{:?}: {:?}", entry, work);
             }
             PlanOutcome::Runs => {
                 let Some(started) = work.started else {
