@@ -166,6 +166,7 @@ fn cluster(number: usize, round: usize) -> Cluster {
         credential: None,
         managed_resource_group: None,
         imported: true,
+        provisioned: None,
         created_at: Timestamp::UNIX_EPOCH,
     }
 }

@@ -72,6 +72,7 @@ pub fn cluster(name: &str) -> Cluster {
         credential: None,
         managed_resource_group: None,
         imported: true,
+        provisioned: None,
         created_at: Timestamp::UNIX_EPOCH,
     }
 }

@@ -78,6 +78,7 @@ fn fleet(clusters: usize, schedules: usize, now: Timestamp) -> anyhow::Result<Ob
             credential: None,
             managed_resource_group: None,
             imported: false,
+            provisioned: None,
             created_at: "2026-01-01T00:00:00Z".parse()?,
             id: id.clone(),
         };

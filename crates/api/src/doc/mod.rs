@@ -9,13 +9,18 @@ mod cluster;
 mod manifest;
 mod operation;
 mod schedule;
+pub mod secrets;
 mod subscription;
 mod task;
 mod task_stats;
 mod version;
 
 pub use billing::Billing;
-pub use cluster::{Cluster, ProvisioningState};
+pub use cluster::{
+    Cluster, Identity, Ingress, MasterPool, NetworkSpec, OutboundType, PlatformIdentity, Provisioned,
+    ProvisioningState, Record, RegistryToken, Spec, Switch, SystemData, Visibility, WorkerPool,
+    WorkerPoolStatus,
+};
 pub use manifest::Manifest;
 pub use operation::{Operation, OperationError, Verb};
 pub use schedule::{MissedPolicy, Schedule, ScheduleOutlook, ScheduleState, SpreadBy};

@@ -59,6 +59,12 @@ pub struct OperationError {
     pub code: String,
     /// One sentence for the customer.
     pub message: String,
+    /// The field of the request that is at fault, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The faults beneath it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<OperationError>,
 }
 
 impl Document for Operation {

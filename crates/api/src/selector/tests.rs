@@ -21,6 +21,7 @@ fn cluster() -> Cluster {
         credential: None,
         managed_resource_group: None,
         imported: true,
+        provisioned: None,
         created_at: "2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap(),
     }
 }

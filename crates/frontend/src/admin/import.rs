@@ -43,6 +43,7 @@ pub(super) async fn import(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
         credential: None,
         managed_resource_group: None,
         imported: true,
+        provisioned: None,
         created_at: desk.clock.now(),
     };
     // Only the chosen context is kept.

@@ -48,6 +48,7 @@ fn cluster(name: &str) -> Cluster {
         credential: Some(format!("client-{name}")),
         managed_resource_group: None,
         imported: false,
+        provisioned: None,
         created_at: Timestamp::UNIX_EPOCH,
     }
 }
@@ -69,7 +70,7 @@ async fn fill(store: &Store) -> (Uuid, Uuid) {
         snapshot: None,
         correlation_id: None,
     };
-    store.clusters().begin_create(&created, &operation, &by).await.unwrap();
+    store.clusters().begin_create(&created, &operation, &Default::default(), &by).await.unwrap();
     let claimed = store.claim(WorkKind::Operation, 1, Uuid::new_v4()).await.unwrap();
     store.checkpoint(claimed[0].hold, "network", json!({ "subnet": 7 })).await.unwrap();
     let imported = Cluster { imported: true, ..cluster("Two") };

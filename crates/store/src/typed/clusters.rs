@@ -1,6 +1,8 @@
 //! Clusters. Whatever is asked of one is written together: the cluster's new state, the operation to follow, the work
 //! that will do it, and the audit entry, in one transaction. There is nothing to be drained afterwards.
 
+use std::collections::BTreeMap;
+
 use api::doc::{Cluster, Document as _, Operation};
 use api::secret::Secret;
 use api::work::WorkKind;
@@ -13,8 +15,10 @@ use crate::transaction::{Transaction, Write};
 use crate::work::NewWork;
 use crate::{Etag, StoreError};
 
-/// The name of the secret that holds a cluster's kubeconfig.
-pub const KUBECONFIG: &str = "kubeconfig";
+pub use api::doc::secrets::KUBECONFIG;
+
+/// Secrets of a cluster, by their names.
+pub type Secrets = BTreeMap<&'static str, Secret<Vec<u8>>>;
 
 /// Clusters, to be read and written.
 #[derive(Debug, Clone)]
@@ -36,29 +40,46 @@ impl<'a> Clusters<'a> {
         Clusters { store, collection: store.collection() }
     }
 
-    /// Creates a cluster together with the operation that will make it; `operation.cluster` becomes its identity.
+    /// Creates a cluster together with the operation that will make it; `operation.cluster` becomes its identity. Its secrets
+    /// (by the names of [`api::doc::secrets`]) are sealed in the same transaction.
     pub async fn begin_create(
         &self,
         cluster: &Cluster,
         operation: &Operation,
+        secrets: &Secrets,
         by: &By,
     ) -> Result<Etag, StoreError> {
         let transaction = Transaction::new().create(operation.cluster, cluster, by)?;
+        let transaction = self.seal(transaction, operation.cluster, secrets)?;
         self.store.commit(begin(transaction, operation, by)?).await?;
         Ok(Etag::FIRST)
     }
 
-    /// Changes a cluster together with the operation that will carry the change out.
+    /// Changes a cluster together with the operation that will carry the change out. Secrets that are named are replaced, the
+    /// others stay.
     pub async fn begin(
         &self,
         read: &Versioned<Cluster>,
         wanted: &Cluster,
         operation: &Operation,
+        secrets: &Secrets,
         by: &By,
     ) -> Result<Etag, StoreError> {
         let transaction = Transaction::new().update(read, wanted, Wish::Changed, by)?;
+        let transaction = self.seal(transaction, read.uuid, secrets)?;
         let committed = self.store.commit(begin(transaction, operation, by)?).await?;
         Ok(committed.etag(read.uuid).unwrap_or(read.etag))
+    }
+
+    fn seal(
+        &self,
+        transaction: Transaction,
+        cluster: Uuid,
+        secrets: &Secrets,
+    ) -> Result<Transaction, StoreError> {
+        secrets.iter().try_fold(transaction, |transaction, (name, secret)| {
+            Ok(transaction.put_secret(self.store.seal(cluster, name, secret.expose())?))
+        })
     }
 
     /// Imports a cluster by its kubeconfig, which is sealed. An import of the same path replaces label, place and

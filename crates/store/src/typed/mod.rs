@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 pub use billing::BillingRecords;
-pub use clusters::{Clusters, KUBECONFIG};
+pub use clusters::{Clusters, KUBECONFIG, Secrets};
 pub use manifests::{Cancelled, Ensured, ManifestView, Manifests};
 pub use operations::{ClusterEnd, OperationView, Operations};
 

@@ -234,13 +234,13 @@ on_both_engines! {
     async fn a_cluster_that_is_created_again_inherits_nothing(bed: &Bed) {
         let store = &bed.store;
         let create = operation(Uuid::now_v7(), Verb::Create);
-        store.clusters().begin_create(&cluster("phoenix"), &create, &by()).await.unwrap();
+        store.clusters().begin_create(&cluster("phoenix"), &create, &Default::default(), &by()).await.unwrap();
         store.manifests().create(&[(manifest(create.cluster), vec![]), (manifest(create.cluster), vec![])], &by()).await.unwrap();
         let read = store.clusters().get(create.cluster).await.unwrap().unwrap();
         store.clusters().delete(&read, &by()).await.unwrap();
 
         let again = operation(Uuid::now_v7(), Verb::Create);
-        store.clusters().begin_create(&cluster("phoenix"), &again, &by()).await.unwrap();
+        store.clusters().begin_create(&cluster("phoenix"), &again, &Default::default(), &by()).await.unwrap();
         let found = store.clusters().find(&cluster("PHOENIX").id).await.unwrap().unwrap();
         assert_eq!(found.uuid, again.cluster);
         assert!(store.manifests().of_cluster(again.cluster, None, 10).await.unwrap().0.is_empty());

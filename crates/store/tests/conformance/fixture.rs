@@ -92,6 +92,7 @@ pub(crate) fn cluster(name: &str) -> Cluster {
         credential: None,
         managed_resource_group: None,
         imported: false,
+        provisioned: None,
         created_at: Timestamp::UNIX_EPOCH,
     }
 }

@@ -64,7 +64,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
         let dead = written(&store, &Note::fresh()).await;
         store.collection().delete(&dead, &by()).await.unwrap();
         let create = operation(Uuid::now_v7(), Verb::Create);
-        store.clusters().begin_create(&cluster("c"), &create, &by()).await.unwrap();
+        store.clusters().begin_create(&cluster("c"), &create, &Default::default(), &by()).await.unwrap();
         finish(&store, WorkKind::Operation).await;
         let order = manifest(create.cluster);
         store.manifests().create(&[(order.clone(), vec![])], &by()).await.unwrap();

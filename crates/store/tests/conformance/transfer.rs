@@ -61,7 +61,7 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
     let (imported, _, _) =
         store.clusters().import(&mine, &Secret::new(b"kubeconfig".to_vec()), &by()).await.unwrap();
     let create = operation(Uuid::now_v7(), Verb::Create);
-    store.clusters().begin_create(&cluster("made"), &create, &by()).await.unwrap();
+    store.clusters().begin_create(&cluster("made"), &create, &Default::default(), &by()).await.unwrap();
 
     store.set_budget("fleet", Some(5), None).await.unwrap();
     let lanes = [Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7()];

@@ -219,9 +219,9 @@ on_both_engines! {
         // Created: cluster, operation, work and audit, all or none.
         let create = operation(Uuid::now_v7(), Verb::Create);
         let wanted = Cluster { provisioning_state: ProvisioningState::Creating, operation: Some(create.id), ..cluster("c") };
-        store.clusters().begin_create(&wanted, &create, &by()).await.unwrap();
+        store.clusters().begin_create(&wanted, &create, &Default::default(), &by()).await.unwrap();
         let twice = operation(Uuid::now_v7(), Verb::Create);
-        assert!(matches!(store.clusters().begin_create(&wanted, &twice, &by()).await, Err(StoreError::Exists { .. })));
+        assert!(matches!(store.clusters().begin_create(&wanted, &twice, &Default::default(), &by()).await, Err(StoreError::Exists { .. })));
         assert!(store.operations().get(twice.id).await.unwrap().is_none());
         assert!(store.work(twice.id).await.unwrap().is_none());
 
@@ -248,9 +248,9 @@ on_both_engines! {
         // Changed, then removed: what was still to be done on it goes with it.
         let update = operation(create.cluster, Verb::Update);
         let changed = Cluster { location: "south".to_owned(), ..done };
-        let etag = store.clusters().begin(&read, &changed, &update, &by()).await.unwrap();
+        let etag = store.clusters().begin(&read, &changed, &update, &Default::default(), &by()).await.unwrap();
         assert!(etag > read.etag);
-        assert!(matches!(store.clusters().begin(&read, &changed, &operation(create.cluster, Verb::Update), &by()).await, Err(StoreError::Changed { .. })));
+        assert!(matches!(store.clusters().begin(&read, &changed, &operation(create.cluster, Verb::Update), &Default::default(), &by()).await, Err(StoreError::Changed { .. })));
         let pending = manifest(create.cluster);
         store.manifests().create(&[(pending.clone(), vec![])], &by()).await.unwrap();
         let hold = claim(store, WorkKind::Operation, create.cluster).await;

@@ -165,6 +165,7 @@ pub(super) fn cluster(name: &str) -> Cluster {
         credential: None,
         managed_resource_group: None,
         imported: true,
+        provisioned: None,
         created_at: SystemClock.now() - 1000.hours(),
     }
 }

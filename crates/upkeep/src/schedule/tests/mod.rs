@@ -59,6 +59,7 @@ fn cluster(name: &str) -> Cluster {
         credential: None,
         managed_resource_group: None,
         imported: true,
+        provisioned: None,
         created_at: at("2026-01-01T00:00:00Z"),
     }
 }

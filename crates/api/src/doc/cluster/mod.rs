@@ -1,5 +1,7 @@
 //! A managed cluster.
 
+mod provisioned;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -7,6 +9,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Document;
+pub use provisioned::{
+    Identity, Ingress, MasterPool, NetworkSpec, OutboundType, PlatformIdentity, Provisioned, Record,
+    RegistryToken, Spec, Switch, SystemData, Visibility, WorkerPool, WorkerPoolStatus,
+};
 
 /// A managed cluster: created through the ARM API, or imported by its kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +51,9 @@ pub struct Cluster {
     pub imported: bool,
     /// When it was created.
     pub created_at: Timestamp,
+    /// What a cluster of ours has and an imported one has not: what its customer asked for, and what we made of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioned: Option<Box<Provisioned>>,
 }
 
 /// What a customer sees of a cluster's life.

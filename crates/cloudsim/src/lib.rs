@@ -1,0 +1,1 @@
+//! A simulated cloud: a small HTTP service that keeps what it holds in a SQLite file of its own.
