@@ -88,7 +88,7 @@ pub struct Listing {
     pub kind: String,
     /// Only those listed under this scope; all scopes when absent.
     pub parent: Option<String>,
-    /// Only those whose path begins with this; only together with `parent`.
+    /// Only those whose path begins with this, in the order of their paths.
     pub prefix: Option<String>,
     /// Continue behind this document: the last one's scope and path.
     pub after: Option<(String, String)>,

@@ -39,29 +39,28 @@ impl Postgres {
         let mut sql = format!("{DOCUMENT} and kind = $1");
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&listing.kind];
         let end = listing.prefix.as_deref().map(behind);
-        match (&listing.parent, &listing.after) {
-            (Some(parent), after) => {
-                let mut narrow = |condition: &str, value| {
-                    values.push(value);
-                    sql += &format!(" and {condition} ${}", values.len());
-                };
+        if listing.parent.is_some() || listing.prefix.is_some() {
+            let mut narrow = |condition: &str, value| {
+                values.push(value);
+                sql += &format!(" and {condition} ${}", values.len());
+            };
+            if let Some(parent) = &listing.parent {
                 narrow("parent =", parent);
-                if let (Some(prefix), Some(end)) = (&listing.prefix, &end) {
-                    narrow("id >=", prefix);
-                    narrow("id <", end);
-                }
-                if let Some((_, id)) = after {
-                    narrow("id >", id);
-                }
-                sql += " order by id";
             }
-            (None, after) => {
-                if let Some((parent, id)) = after {
-                    values.extend([parent as &(dyn ToSql + Sync), id]);
-                    sql += " and (parent, id) > ($2, $3)";
-                }
-                sql += " order by parent, id";
+            if let (Some(prefix), Some(end)) = (&listing.prefix, &end) {
+                narrow("id >=", prefix);
+                narrow("id <", end);
             }
+            if let Some((_, id)) = &listing.after {
+                narrow("id >", id);
+            }
+            sql += " order by id";
+        } else {
+            if let Some((parent, id)) = &listing.after {
+                values.extend([parent as &(dyn ToSql + Sync), id]);
+                sql += " and (parent, id) > ($2, $3)";
+            }
+            sql += " order by parent, id";
         }
         values.push(&limit);
         sql += &format!(" limit ${}", values.len());

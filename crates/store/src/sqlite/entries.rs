@@ -56,23 +56,35 @@ impl Session<'_> {
 
     /// Puts an entry behind the others; one of a step, in a log that is full, is only counted.
     pub(super) fn append(&mut self, recorded: &Recorded) -> Result<(), StoreError> {
-        let last: i64 = self
-            .connection
-            .prepare_cached("select coalesce(max(number), 0) from entries where work = ?1")?
-            .query_row([recorded.work], |row| row.get(0))?;
-        if recorded.of_step && last >= ENTRIES_MAX {
-            self.connection
-                .prepare_cached(
-                    "insert into entries (work, number, at, body) values (?1, 0, ?2, '{\"dropped\":1}')
-                     on conflict (work, number) do update
-                     set at = excluded.at, body = json_object('dropped', (body ->> 'dropped') + 1)",
-                )?
-                .execute(params![recorded.work, self.now])?;
+        self.append_all(recorded.work, &[Line::of(recorded)])
+    }
+
+    /// Puts entries of one piece of work behind the others, in order.
+    pub(super) fn append_all(&mut self, work: Uuid, lines: &[Line]) -> Result<(), StoreError> {
+        if lines.is_empty() {
             return Ok(());
         }
-        self.connection
-            .prepare_cached("insert into entries (work, number, at, body) values (?1, ?2, ?3, ?4)")?
-            .execute(params![recorded.work, last + 1, self.now, json_text(&recorded.body)])?;
+        let mut last: i64 = self
+            .connection
+            .prepare_cached("select coalesce(max(number), 0) from entries where work = ?1")?
+            .query_row([work], |row| row.get(0))?;
+        let mut insert = self
+            .connection
+            .prepare_cached("insert into entries (work, number, at, body) values (?1, ?2, ?3, ?4)")?;
+        for line in lines {
+            if line.of_step && last >= ENTRIES_MAX {
+                self.connection
+                    .prepare_cached(
+                        "insert into entries (work, number, at, body) values (?1, 0, ?2, '{\"dropped\":1}')
+                         on conflict (work, number) do update
+                         set at = excluded.at, body = json_object('dropped', (body ->> 'dropped') + 1)",
+                    )?
+                    .execute(params![work, self.now])?;
+                continue;
+            }
+            last += 1;
+            insert.execute(params![work, last, self.now, line.text])?;
+        }
         Ok(())
     }
 
@@ -91,6 +103,18 @@ impl Session<'_> {
             body["message"] = message.into();
         }
         self.append(&Recorded { work, body, of_step: false })
+    }
+}
+
+/// An entry as text. It is written out where it is made, not on the writer's thread, for which everybody waits.
+pub(super) struct Line {
+    text: String,
+    of_step: bool,
+}
+
+impl Line {
+    pub(super) fn of(recorded: &Recorded) -> Line {
+        Line { text: json_text(&recorded.body), of_step: recorded.of_step }
     }
 }
 

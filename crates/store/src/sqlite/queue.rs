@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::budgets::{Taken, keys};
 use super::commit::is_conflict;
-use super::entries::timed_out;
+use super::entries::{Line, timed_out};
 use super::writer::Session;
 use super::{Sqlite, json_text, json_value, micros, time};
 use crate::StoreError;
@@ -42,15 +42,18 @@ impl Sqlite {
     }
 
     pub(crate) async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
+        let told = |completion: &mut Completion| -> Vec<Line> {
+            let entries = std::mem::take(&mut completion.entries).into_iter();
+            entries.map(|entry| Line::of(&Recorded::of(completion.hold.work, entry))).collect()
+        };
+        let completions: Vec<(Vec<Line>, Completion)> =
+            completions.into_iter().map(|mut it| (told(&mut it), it)).collect();
         self.write(move |session| {
             let mut fates = Vec::with_capacity(completions.len());
-            for mut completion in completions {
-                let entries = std::mem::take(&mut completion.entries);
+            for (lines, completion) in completions {
                 let done = session.complete(&completion)?;
                 if done {
-                    for entry in entries {
-                        session.append(&Recorded::of(completion.hold.work, entry))?;
-                    }
+                    session.append_all(completion.hold.work, &lines)?;
                 }
                 fates.push(if done { Fate::Done } else { Fate::Lost });
             }

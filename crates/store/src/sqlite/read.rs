@@ -75,31 +75,33 @@ impl Sqlite {
 
     pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
         self.read(move |connection| {
-            let mut sql = format!("select {DOCUMENT} from documents where deleted_at is null and kind = ?1");
+            // Without a scope a beginning is looked up by the path's own index; the plus keeps the kind's out of it.
+            let kind = if listing.parent.is_none() && listing.prefix.is_some() { "+kind" } else { "kind" };
+            let mut sql =
+                format!("select {DOCUMENT} from documents where deleted_at is null and {kind} = ?1");
             let mut values: Vec<SqlValue> = vec![listing.kind.into()];
             let bind = |values: &mut Vec<SqlValue>, value: String| {
                 values.push(value.into());
                 format!("?{}", values.len())
             };
-            match (listing.parent, listing.after) {
-                (Some(parent), after) => {
+            if listing.parent.is_some() || listing.prefix.is_some() {
+                if let Some(parent) = listing.parent {
                     sql += &format!(" and parent = {}", bind(&mut values, parent));
-                    if let Some(prefix) = listing.prefix {
-                        sql += &format!(" and id >= {}", bind(&mut values, prefix.clone()));
-                        sql += &format!(" and id < {}", bind(&mut values, behind(&prefix)));
-                    }
-                    if let Some((_, id)) = after {
-                        sql += &format!(" and id > {}", bind(&mut values, id));
-                    }
-                    sql += " order by id";
                 }
-                (None, after) => {
-                    if let Some((parent, id)) = after {
-                        let (parent, id) = (bind(&mut values, parent), bind(&mut values, id));
-                        sql += &format!(" and (parent, id) > ({parent}, {id})");
-                    }
-                    sql += " order by parent, id";
+                if let Some(prefix) = listing.prefix {
+                    sql += &format!(" and id >= {}", bind(&mut values, prefix.clone()));
+                    sql += &format!(" and id < {}", bind(&mut values, behind(&prefix)));
                 }
+                if let Some((_, id)) = listing.after {
+                    sql += &format!(" and id > {}", bind(&mut values, id));
+                }
+                sql += " order by id";
+            } else {
+                if let Some((parent, id)) = listing.after {
+                    let (parent, id) = (bind(&mut values, parent), bind(&mut values, id));
+                    sql += &format!(" and (parent, id) > ({parent}, {id})");
+                }
+                sql += " order by parent, id";
             }
             values.push(i64::try_from(listing.limit).unwrap_or(i64::MAX).into());
             sql += &format!(" limit ?{}", values.len());

@@ -217,6 +217,12 @@ impl<'a> Manifests<'a> {
         Ok(pending.into_iter().map(|work| work.id).collect())
     }
 
+    /// Manifests whose ids begin so, of whatever cluster; at most `limit`.
+    pub async fn beginning(&self, id: &str, limit: usize) -> Result<Vec<Versioned<Manifest>>, StoreError> {
+        let prefix = Some(format!("/maintenancemanifests/{}", id.to_lowercase()));
+        Ok(self.list(Selection { prefix, limit, ..Selection::default() }).await?.items)
+    }
+
     /// A manifest and its work.
     pub async fn view(&self, id: Uuid) -> Result<Option<ManifestView>, StoreError> {
         let Some(manifest) = self.get(id).await? else { return Ok(None) };

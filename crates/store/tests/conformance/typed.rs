@@ -168,6 +168,12 @@ on_both_engines! {
             assert_eq!(walk(Selection { scope: Some("/a".to_owned()), limit, ..Selection::default() }).await, a);
             let prefix = Selection { scope: Some("/a".to_owned()), prefix: Some("/notes/a-3".to_owned()), limit, ..Selection::default() };
             assert_eq!(walk(prefix).await, [("/a".to_owned(), "/notes/a-3".to_owned())]);
+            // A beginning of a path is found on whatever shelf it stands.
+            let everywhere = Selection { prefix: Some("/notes/a".to_owned()), limit, ..Selection::default() };
+            let begins: Vec<_> = expect.iter().filter(|it| it.1.starts_with("/notes/a")).cloned().collect();
+            assert_eq!(walk(everywhere).await.len(), begins.len(), "by {limit}");
+            let nowhere = Selection { prefix: Some("/notes/zz".to_owned()), limit, ..Selection::default() };
+            assert_eq!(walk(nowhere).await, []);
         }
         // A limit of nothing is one, and one beyond all measure is bounded.
         assert_eq!(store.documents::<Note>().list(Selection { limit: 0, ..Selection::default() }).await.unwrap().items.len(), 1);
