@@ -9,6 +9,7 @@ pub mod clock;
 pub mod doc;
 pub mod duration;
 pub mod error;
+pub mod rest;
 pub mod secret;
 pub mod selector;
 pub mod work;

@@ -8,6 +8,7 @@ mod billing;
 mod cluster;
 mod manifest;
 mod operation;
+mod role_set;
 mod schedule;
 pub mod secrets;
 mod subscription;
@@ -23,6 +24,7 @@ pub use cluster::{
 };
 pub use manifest::Manifest;
 pub use operation::{Operation, OperationError, Verb};
+pub use role_set::{OperatorRole, RoleSet};
 pub use schedule::{MissedPolicy, Schedule, ScheduleOutlook, ScheduleState, SpreadBy};
 pub use subscription::{Subscription, SubscriptionState};
 pub use task::Task;

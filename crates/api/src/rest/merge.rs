@@ -1,0 +1,74 @@
+//! How the body of a request is laid over what is there.
+
+use serde_json::{Map, Value};
+
+/// The body of a PUT over the members that it may leave out: what it gives counts, null counts as left out.
+pub fn replaced(base: Value, body: &Value) -> Value {
+    lay(base, body, Null::Absent, 0)
+}
+
+/// The body of a PATCH over the whole: objects are merged, arrays and `tags` are replaced, null removes.
+pub fn patched(base: Value, body: &Value) -> Value {
+    lay(base, body, Null::Removes, 0)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Null {
+    Absent,
+    Removes,
+}
+
+/// Maps that a body replaces as a whole, by their names.
+fn is_whole(name: &str, depth: usize) -> bool {
+    (depth == 0 && name == "tags") || (depth == 1 && name == "userAssignedIdentities")
+}
+
+fn lay(base: Value, body: &Value, null: Null, depth: usize) -> Value {
+    let Value::Object(members) = body else { return body.clone() };
+    let mut merged = match base {
+        Value::Object(base) => base,
+        _ => Map::new(),
+    };
+    for (name, value) in members {
+        match value {
+            Value::Null if null == Null::Removes => drop(merged.remove(name)),
+            Value::Null => {}
+            Value::Object(_) if !is_whole(name, depth) => {
+                let under = merged.remove(name).unwrap_or_default();
+                merged.insert(name.clone(), lay(under, value, null, depth + 1));
+            }
+            value => drop(merged.insert(name.clone(), value.clone())),
+        }
+    }
+    Value::Object(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_merges_objects_and_replaces_the_rest() {
+        let base = || json!({"tags": {"a": "1"}, "x": {"y": 1, "z": [1, 2]}, "n": 1});
+        let check = |body: Value, expect: Value| assert_eq!(patched(base(), &body), expect);
+        check(json!({}), base());
+        check(json!({"tags": {"b": "2"}}), json!({"tags": {"b": "2"}, "x": {"y": 1, "z": [1, 2]}, "n": 1}));
+        check(json!({"tags": {}}), json!({"tags": {}, "x": {"y": 1, "z": [1, 2]}, "n": 1}));
+        check(json!({"tags": null}), json!({"x": {"y": 1, "z": [1, 2]}, "n": 1}));
+        check(json!({"x": {"z": [3]}}), json!({"tags": {"a": "1"}, "x": {"y": 1, "z": [3]}, "n": 1}));
+        check(json!({"x": {"y": null}, "n": null}), json!({"tags": {"a": "1"}, "x": {"z": [1, 2]}}));
+        check(json!({"n": {"m": 1}}), json!({"tags": {"a": "1"}, "x": {"y": 1, "z": [1, 2]}, "n": {"m": 1}}));
+    }
+
+    #[test]
+    fn a_put_keeps_what_it_leaves_out_or_gives_as_null() {
+        let base = || json!({"x": {"version": "1"}});
+        assert_eq!(
+            replaced(base(), &json!({"x": {"version": null, "y": 2}})),
+            json!({"x": {"version": "1", "y": 2}})
+        );
+        assert_eq!(replaced(base(), &json!({"x": null})), base());
+    }
+}

@@ -1,0 +1,52 @@
+//! What customers say and hear through the resource manager: each api-version is a spoke round the one internal type,
+//! [`doc::Cluster`](crate::doc::Cluster).
+//!
+//! A version has its own types and two converters. What versions have in common is shared: fragments of the types (`form`),
+//! the rules for values (`validate`), the laying of a body over what is there (`merge`), and what may change (`change`). Nothing
+//! here reads a store, a clock or a network.
+
+mod change;
+mod cidr;
+mod convert;
+mod draft;
+mod form;
+mod hidden;
+mod merge;
+mod names;
+mod semver;
+mod show;
+mod sizes;
+mod small;
+pub mod v2023_11_22;
+pub mod v2025_07_25;
+mod validate;
+mod version;
+mod wrong;
+
+#[cfg(test)]
+mod tests;
+
+pub use change::check_unchanged;
+pub use convert::lay_over;
+pub use draft::{Draft, DraftProperties};
+pub use form::{
+    ApiserverProfile, ConsoleProfile, EffectiveOutboundIp, IngressProfile, LoadBalancerProfile,
+    ManagedIdentity, ManagedOutboundIps, MasterProfile, NetworkProfile, PlatformWorkloadIdentity,
+    PlatformWorkloadIdentityProfile, ServicePrincipalProfile, SystemDataForm, UserAssignedIdentity,
+    WorkerProfile,
+};
+pub use hidden::HiddenText;
+pub use merge::{patched, replaced};
+pub use names::{is_group_name, is_uuid};
+pub use semver::Semver;
+pub use sizes::{PoolRole, VmSize, find_size, vm_sizes};
+pub use small::{
+    AdminKubeconfig, ArmPage, Credentials, OpenShiftVersion, OpenShiftVersionProperties, OperationDisplay,
+    OperationForm, OperationStatus, OperationStep, PreflightStatus, RoleForm, RoleSetForm, RoleSetProperties,
+};
+pub use validate::{Ground, match_roles, validate, version_of_draft};
+pub use version::{ApiVersion, External};
+pub use wrong::{Wrong, WrongCode};
+
+/// The resource type of clusters.
+pub const CLUSTER_TYPE: &str = "Microsoft.RedHatOpenShift/openShiftClusters";

@@ -1,0 +1,94 @@
+//! What a cluster is: pull secret, domain, managed resource group, cryptographic modules.
+
+use serde_json::Value;
+
+use super::super::names::{group_id, is_domain};
+use super::super::wrong::shown;
+use super::super::{Semver, Wrong};
+use super::{Draft, DraftProperties, Ground, SWITCH, given, one_of};
+
+pub(super) fn present(_: &Draft<'_>, properties: &DraftProperties<'_>, _: &Ground<'_>) -> Result<(), Wrong> {
+    if properties.has_cluster_profile {
+        return Ok(());
+    }
+    Err(Wrong::required("properties.clusterProfile"))
+}
+
+pub(super) fn pull_secret(
+    _: &Draft<'_>,
+    properties: &DraftProperties<'_>,
+    _: &Ground<'_>,
+) -> Result<(), Wrong> {
+    let Some(secret) =
+        properties.pull_secret.map(super::super::HiddenText::expose).filter(|it| !it.is_empty())
+    else {
+        return Ok(());
+    };
+    let read: Option<Value> = serde_json::from_str(secret).ok();
+    if read.is_some_and(|value| value.get("auths").is_some_and(Value::is_object)) {
+        return Ok(());
+    }
+    let message = "The provided pull secret is invalid: it must be JSON of the form {\"auths\": {...}}.";
+    Err(Wrong::parameter("properties.clusterProfile.pullSecret", message))
+}
+
+pub(super) fn domain(
+    draft: &Draft<'_>,
+    properties: &DraftProperties<'_>,
+    ground: &Ground<'_>,
+) -> Result<(), Wrong> {
+    const TARGET: &str = "properties.clusterProfile.domain";
+    let domain = given(properties.domain).ok_or_else(|| Wrong::required(TARGET))?;
+    let refused = |why: String| Err(Wrong::parameter(TARGET, why));
+    if !is_domain(domain, !ground.is_create()) {
+        return refused(format!(
+            "The provided domain {} is invalid: it must be labels of small letters, digits and hyphens, the first of two \
+             characters or more beginning with a letter.",
+            shown(domain)
+        ));
+    }
+    let Some(zone) = ground.zone else { return Ok(()) };
+    if !domain.ends_with(&format!(".{zone}")) {
+        return Ok(());
+    }
+    let own = format!(".{}.{zone}", draft.location.unwrap_or_default().to_ascii_lowercase());
+    match domain.strip_suffix(&own) {
+        Some(label) if !label.is_empty() && !label.contains('.') => Ok(()),
+        _ => refused(format!(
+            "The provided domain {} is invalid: in the zone {zone} it must be one label followed by {own}.",
+            shown(domain)
+        )),
+    }
+}
+
+pub(super) fn resource_group(
+    _: &Draft<'_>,
+    properties: &DraftProperties<'_>,
+    ground: &Ground<'_>,
+) -> Result<(), Wrong> {
+    const TARGET: &str = "properties.clusterProfile.resourceGroupId";
+    let id = given(properties.resource_group_id).ok_or_else(|| Wrong::required(TARGET))?;
+    let refused = |why: &str| {
+        Err(Wrong::parameter(TARGET, format!("The provided resource group {} is invalid: {why}.", shown(id))))
+    };
+    let Some(group) = group_id(id) else {
+        return refused("it must have the form /subscriptions/ID/resourceGroups/NAME");
+    };
+    if !group.subscription.eq_ignore_ascii_case(ground.subscription()) {
+        return refused("it must be in the cluster's own subscription");
+    }
+    if group.group.eq_ignore_ascii_case(ground.resource_group()) {
+        return refused("it must be another than the one that the cluster is in");
+    }
+    Ok(())
+}
+
+pub(super) fn fips(_: &Draft<'_>, properties: &DraftProperties<'_>, _: &Ground<'_>) -> Result<(), Wrong> {
+    one_of(properties.fips, &SWITCH, "properties.clusterProfile.fipsValidatedModules")
+}
+
+/// Whether a version is one that a size asks for at least.
+pub(super) fn is_at_least(version: Option<&str>, least: &Semver) -> bool {
+    // What is no version is refused later, for that reason.
+    version.and_then(|text| text.parse::<Semver>().ok()).is_none_or(|version| version >= *least)
+}

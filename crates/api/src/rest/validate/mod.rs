@@ -1,0 +1,115 @@
+//! The rules for values, in the order in which they are looked at; the first that is broken is told. Each rule is in one
+//! place, for all versions, and is a function of the draft and the ground it stands on.
+
+mod cluster_profile;
+mod identity;
+mod network;
+mod pools;
+mod resource;
+mod servers;
+
+use super::draft::{Draft, DraftProperties};
+use super::wrong::shown;
+use super::{Semver, Wrong};
+use crate::doc::{Cluster, Identity};
+
+pub use identity::match_roles;
+
+/// What the rules stand on besides the draft.
+#[derive(Debug, Clone, Copy)]
+pub struct Ground<'a> {
+    /// The cluster's path, as the URL spells it.
+    pub path: &'a str,
+    /// The places that are served.
+    pub locations: &'a [String],
+    /// The service's own DNS zone.
+    pub zone: Option<&'a str>,
+    /// Whether workers must be small.
+    pub small_workers: bool,
+    /// The cluster that is there; none on a creation.
+    pub stored: Option<&'a Cluster>,
+}
+
+impl<'a> Ground<'a> {
+    fn is_create(&self) -> bool {
+        self.stored.is_none()
+    }
+
+    /// A segment of the path, counted from the subscription on.
+    fn segment(&self, at: usize) -> &'a str {
+        self.path.split('/').nth(at).unwrap_or_default()
+    }
+
+    fn subscription(&self) -> &'a str {
+        self.segment(2)
+    }
+
+    fn resource_group(&self) -> &'a str {
+        self.segment(4)
+    }
+
+    fn is_workload(&self) -> bool {
+        let identity = self.stored.and_then(|it| Some(&it.provisioned.as_deref()?.spec.identity));
+        matches!(identity, Some(Identity::Workload { .. }))
+    }
+}
+
+type Rule = fn(&Draft<'_>, &Ground<'_>) -> Result<(), Wrong>;
+type PropertyRule = fn(&Draft<'_>, &DraftProperties<'_>, &Ground<'_>) -> Result<(), Wrong>;
+
+/// What is looked at first.
+const RULES: [Rule; 4] = [resource::id, resource::name, resource::kind, resource::location];
+
+/// What is looked at in the properties.
+const PROPERTY_RULES: [PropertyRule; 17] = [
+    resource::provisioning_state,
+    cluster_profile::present,
+    cluster_profile::pull_secret,
+    cluster_profile::domain,
+    cluster_profile::resource_group,
+    cluster_profile::fips,
+    servers::console,
+    identity::which,
+    identity::service_principal,
+    identity::managed,
+    network::profile,
+    network::load_balancer,
+    pools::master,
+    servers::apiserver,
+    pools::workers,
+    pools::workers_status,
+    servers::ingresses,
+];
+
+/// Refuses the first value that breaks a rule. The version is not looked at here: it is compared with those that are enabled,
+/// after everything else.
+pub fn validate(draft: &Draft<'_>, ground: &Ground<'_>) -> Result<(), Wrong> {
+    RULES.iter().try_for_each(|rule| rule(draft, ground))?;
+    let properties = draft.properties.as_ref().ok_or_else(|| Wrong::required("properties"))?;
+    PROPERTY_RULES.iter().try_for_each(|rule| rule(draft, properties, ground))
+}
+
+/// The version that a draft names.
+pub fn version_of_draft(draft: &Draft<'_>) -> Option<Semver> {
+    draft.properties.as_ref()?.version?.parse().ok()
+}
+
+/// A text that is there and not empty.
+fn given(text: Option<&str>) -> Option<&str> {
+    text.filter(|it| !it.is_empty())
+}
+
+/// One of a few words.
+fn one_of(value: Option<&str>, words: &[&str], target: &str) -> Result<(), Wrong> {
+    match given(value) {
+        None => Err(Wrong::required(target)),
+        Some(value) if words.contains(&value) => Ok(()),
+        Some(value) => Err(Wrong::parameter(
+            target,
+            format!("The provided value {} is invalid: it must be {}.", shown(value), words.join(" or ")),
+        )),
+    }
+}
+
+const SWITCH: [&str; 2] = ["Enabled", "Disabled"];
+const VISIBILITY: [&str; 2] = ["Public", "Private"];

@@ -1,0 +1,132 @@
+//! The networks of a cluster.
+
+use std::net::Ipv4Addr;
+
+use super::super::cidr::{Cidr, NoCidr};
+use super::super::convert::outbound;
+use super::super::wrong::shown;
+use super::super::{NetworkProfile, Wrong, WrongCode};
+use super::{Draft, DraftProperties, Ground, SWITCH, given, one_of};
+use crate::doc::OutboundType;
+
+/// Addresses that the platform itself uses inside of every cluster, each with its prefix.
+const RESERVED: [(Ipv4Addr, u8); 3] = [
+    (Ipv4Addr::new(100, 64, 0, 0), 16),
+    (Ipv4Addr::new(169, 254, 169, 0), 29),
+    (Ipv4Addr::new(100, 88, 0, 0), 16),
+];
+
+const IPS: std::ops::RangeInclusive<i64> = 1..=20;
+
+type Range = fn(&NetworkProfile) -> Option<&str>;
+
+/// The ranges, the longest prefix that each may have, and where it stands.
+const RANGES: [(Range, u8, &str); 2] = [
+    (|it| it.pod_cidr.as_deref(), 18, "properties.networkProfile.podCidr"),
+    (|it| it.service_cidr.as_deref(), 22, "properties.networkProfile.serviceCidr"),
+];
+
+pub(super) fn profile(
+    _: &Draft<'_>,
+    properties: &DraftProperties<'_>,
+    ground: &Ground<'_>,
+) -> Result<(), Wrong> {
+    let profile = properties.network.ok_or_else(|| Wrong::required("properties.networkProfile"))?;
+    for (range, longest, target) in RANGES {
+        let text = given(range(profile)).ok_or_else(|| Wrong::required(target))?;
+        cidr(text, longest, target, ground.is_create())?;
+    }
+    outbound_type(profile, properties)?;
+    match given(profile.preconfigured_nsg.as_deref()) {
+        None => Ok(()),
+        found => one_of(found, &SWITCH, "properties.networkProfile.preconfiguredNSG"),
+    }
+}
+
+fn cidr(text: &str, longest: u8, target: &str, is_create: bool) -> Result<(), Wrong> {
+    let refused = |code, target: &str, why: String| {
+        Err(Wrong::new(code, target, format!("The provided CIDR {} is invalid: {why}.", shown(text))))
+    };
+    let range = match Cidr::parse(text) {
+        Ok(range) => range,
+        Err(NoCidr::Malformed) => {
+            return refused(
+                WrongCode::InvalidParameter,
+                target,
+                "it must look like 10.128.0.0/14".to_owned(),
+            );
+        }
+        Err(NoCidr::Ipv6) => {
+            return refused(WrongCode::InvalidParameter, target, "it must be of IPv4".to_owned());
+        }
+    };
+    if is_create
+        && let Some((address, prefix)) =
+            RESERVED.iter().find(|(address, prefix)| range.overlaps(Cidr::of(*address, *prefix)))
+    {
+        let why = format!("it overlaps {address}/{prefix}, which the platform uses itself");
+        return refused(WrongCode::InvalidCIDRRange, "properties.networkProfile", why);
+    }
+    if range.prefix > longest {
+        return refused(
+            WrongCode::InvalidParameter,
+            target,
+            format!("it is too small, the prefix must be at most {longest}"),
+        );
+    }
+    if !range.is_network() {
+        let why = format!("it must begin at its network address, {}/{}", range.network(), range.prefix);
+        return refused(WrongCode::InvalidNetworkAddress, target, why);
+    }
+    Ok(())
+}
+
+fn outbound_type(profile: &NetworkProfile, properties: &DraftProperties<'_>) -> Result<(), Wrong> {
+    const TARGET: &str = "properties.networkProfile.outboundType";
+    let Some(text) = given(profile.outbound_type.as_deref()) else { return Ok(()) };
+    let Some(kind) = outbound(text) else {
+        return one_of(Some(text), &["Loadbalancer", "UserDefinedRouting"], TARGET);
+    };
+    if kind == OutboundType::Loadbalancer {
+        return Ok(());
+    }
+    let is_private = |visibility: Option<&String>| visibility.is_some_and(|it| it == "Private");
+    let all_private = is_private(properties.apiserver.and_then(|it| it.visibility.as_ref()))
+        && properties.ingresses.is_some_and(|all| all.iter().all(|it| is_private(it.visibility.as_ref())));
+    if !all_private {
+        let message = "The outbound type UserDefinedRouting is only possible when the API server and the ingress are \
+                       Private.";
+        return Err(Wrong::parameter(TARGET, message));
+    }
+    if profile.load_balancer_profile.is_some() {
+        let message = "The outbound type UserDefinedRouting is not possible with a load balancer profile.";
+        return Err(Wrong::parameter("properties.networkProfile.loadBalancerProfile", message));
+    }
+    Ok(())
+}
+
+pub(super) fn load_balancer(
+    _: &Draft<'_>,
+    properties: &DraftProperties<'_>,
+    ground: &Ground<'_>,
+) -> Result<(), Wrong> {
+    const TARGET: &str = "properties.networkProfile.loadBalancerProfile";
+    let Some(profile) = properties.network.and_then(|it| it.load_balancer_profile.as_ref()) else {
+        return Ok(());
+    };
+    if ground.is_create() && profile.effective_outbound_ips.as_ref().is_some_and(|it| !it.is_empty()) {
+        let message = "The effective outbound addresses are read-only.";
+        return Err(Wrong::parameter(format!("{TARGET}.effectiveOutboundIps"), message));
+    }
+    match profile.managed_outbound_ips.as_ref().and_then(|it| it.count) {
+        Some(count) if !IPS.contains(&count) => {
+            let message = format!(
+                "The provided count of managed outbound addresses {count} is invalid: it must be from {} to {}.",
+                IPS.start(),
+                IPS.end()
+            );
+            Err(Wrong::parameter(format!("{TARGET}.managedOutboundIps.count"), message))
+        }
+        _ => Ok(()),
+    }
+}

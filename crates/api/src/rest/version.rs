@@ -1,0 +1,158 @@
+//! The versions, and what each of them can do, in one place.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{Draft, Wrong, WrongCode, v2023_11_22, v2025_07_25};
+use crate::doc::Cluster;
+
+/// An api-version that customers may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ApiVersion {
+    /// Before managed identities.
+    V2023_11_22,
+    /// The newest.
+    V2025_07_25,
+}
+
+impl ApiVersion {
+    /// All of them, oldest first.
+    pub const ALL: [ApiVersion; 2] = [ApiVersion::V2023_11_22, ApiVersion::V2025_07_25];
+
+    /// Its name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ApiVersion::V2023_11_22 => "2023-11-22",
+            ApiVersion::V2025_07_25 => "2025-07-25",
+        }
+    }
+
+    /// The version of that name.
+    pub fn named(name: &str) -> Option<ApiVersion> {
+        ApiVersion::ALL.into_iter().find(|version| version.as_str() == name)
+    }
+
+    /// Whether it has role sets and managed identities.
+    pub fn knows_identities(self) -> bool {
+        match self {
+            ApiVersion::V2023_11_22 => false,
+            ApiVersion::V2025_07_25 => true,
+        }
+    }
+
+    /// A cluster in its form, without secrets.
+    pub fn show(self, cluster: &Cluster) -> External {
+        match self {
+            ApiVersion::V2023_11_22 => {
+                External::V2023_11_22(Box::new(v2023_11_22::OpenShiftCluster::of(cluster)))
+            }
+            ApiVersion::V2025_07_25 => {
+                External::V2025_07_25(Box::new(v2025_07_25::OpenShiftCluster::of(cluster)))
+            }
+        }
+    }
+
+    /// A body in its form. The refusal names the member and never shows a value: it might be a secret.
+    pub fn read(self, body: Value) -> Result<External, Wrong> {
+        match self {
+            ApiVersion::V2023_11_22 => typed(body).map(|it| External::V2023_11_22(Box::new(it))),
+            ApiVersion::V2025_07_25 => typed(body).map(|it| External::V2025_07_25(Box::new(it))),
+        }
+    }
+
+    /// The members that a PUT on an existing cluster may leave out; they keep their values.
+    pub fn skeleton(self, cluster: &Cluster, body: &Value) -> Value {
+        let whole = self.show(cluster).value();
+        let mut kept = Map::new();
+        for name in ["id", "name", "type"] {
+            kept.insert(name.to_owned(), whole[name].clone());
+        }
+        let properties = &whole["properties"];
+        let network = &properties["networkProfile"];
+        let mut kept_network =
+            json!({"preconfiguredNSG": network["preconfiguredNSG"], "outboundType": network["outboundType"]});
+        // Another way out is refused as such, and not because of the balancer that belongs to the old one.
+        let wanted = &body["properties"]["networkProfile"]["outboundType"];
+        let is_same = wanted.is_null() || *wanted == network["outboundType"];
+        if let Some(count) = network["loadBalancerProfile"].get("managedOutboundIps").filter(|_| is_same) {
+            kept_network["loadBalancerProfile"] = json!({"managedOutboundIps": count});
+        }
+        kept.insert(
+            "properties".to_owned(),
+            json!({
+                "provisioningState": properties["provisioningState"],
+                "clusterProfile": {"version": properties["clusterProfile"]["version"]},
+                "networkProfile": kept_network,
+            }),
+        );
+        without_nulls(Value::Object(kept))
+    }
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let kept = members.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        other => other,
+    }
+}
+
+fn typed<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Wrong> {
+    serde_path_to_error::deserialize(body).map_err(|error| {
+        let path = error.path().to_string();
+        let message = format!("The member {path} is not of the type that it must be.");
+        Wrong::new(WrongCode::InvalidRequestContent, path, message)
+    })
+}
+
+/// A cluster in the form of one version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum External {
+    /// Of 2023-11-22.
+    V2023_11_22(Box<v2023_11_22::OpenShiftCluster>),
+    /// Of 2025-07-25.
+    V2025_07_25(Box<v2025_07_25::OpenShiftCluster>),
+}
+
+impl External {
+    /// What it describes.
+    pub fn draft(&self) -> Draft<'_> {
+        match self {
+            External::V2023_11_22(it) => it.draft(),
+            External::V2025_07_25(it) => it.draft(),
+        }
+    }
+
+    /// As JSON.
+    pub fn value(&self) -> Value {
+        // It is made of texts, numbers and maps with text keys.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Without what only we set.
+    #[must_use]
+    pub fn stripped(mut self) -> External {
+        match &mut self {
+            External::V2023_11_22(it) => it.strip_read_only(),
+            External::V2025_07_25(it) => it.strip_read_only(),
+        }
+        self
+    }
+
+    /// Without the workers as they were seen: the answer of a request that changes something.
+    #[must_use]
+    pub fn without_status(mut self) -> External {
+        match &mut self {
+            External::V2023_11_22(it) => {
+                it.properties.iter_mut().for_each(|properties| properties.worker_profiles_status = None);
+            }
+            External::V2025_07_25(it) => {
+                it.properties.iter_mut().for_each(|properties| properties.worker_profiles_status = None);
+            }
+        }
+        self
+    }
+}
