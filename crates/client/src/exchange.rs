@@ -126,7 +126,7 @@ impl Client {
         Ok(())
     }
 
-    fn json(&self, body: &(impl Serialize + ?Sized)) -> Result<Bytes, ClientError> {
+    pub(crate) fn json(&self, body: &(impl Serialize + ?Sized)) -> Result<Bytes, ClientError> {
         let text = serde_json::to_vec(body).map_err(|error| self.garbled("the request", &error))?;
         Ok(text.into())
     }
@@ -138,6 +138,20 @@ impl Client {
         body: Bytes,
         if_match: Option<&str>,
     ) -> Result<Answer<T>, ClientError> {
+        let (head, body) = self.exchange(method, path, body, if_match).await?;
+        let value = self.read(path, &body)?;
+        let etag = head.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
+        Ok(Answer { status: head.status, etag, value })
+    }
+
+    /// One request and its whole answer, which is no refusal.
+    pub(crate) async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        if_match: Option<&str>,
+    ) -> Result<(http::response::Parts, Bytes), ClientError> {
         let limit = self.answer_time_max;
         let exchange = async {
             let answer = self.send(method, path, body, if_match, HeaderMap::new()).await?;
@@ -151,12 +165,14 @@ impl Client {
         let (head, body) = tokio::time::timeout(limit, exchange)
             .await
             .map_err(|_| ClientError::TooSlow { server: self.server().to_owned(), limit })??;
-        if !head.status.is_success() {
-            return Err(ClientError::Refused(Refusal::read(head.status, &body)));
+        match head.status.is_success() {
+            true => Ok((head, body)),
+            false => Err(ClientError::Refused(Refusal::read(head.status, &body))),
         }
-        let value = serde_json::from_slice(&body).map_err(|error| self.garbled(path, &error))?;
-        let etag = head.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
-        Ok(Answer { status: head.status, etag, value })
+    }
+
+    pub(crate) fn read<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ClientError> {
+        serde_json::from_slice(body).map_err(|error| self.garbled(path, &error))
     }
 
     /// Sends one request; the caller reads the answer, whatever its status, and minds the time.

@@ -1,9 +1,10 @@
-//! The typed client of the Admin API: what the command line and the portal speak through.
+//! The typed client of the Admin API and of the resource manager's contract: what the command line and the portal speak through.
 //!
 //! A [`Client`] speaks with a server over HTTPS, as a [`Context`] says, or with a router in its own process. There is one
-//! method for each route, in the words of [`api::admin`]. Lists are streams that fetch their pages as they are read;
+//! method for each route, in the words of [`api::admin`] and [`api::rest`]. Lists are streams that fetch their pages as they are read;
 //! events are a stream that takes itself up again where it broke. Every exchange has a time limit.
 
+mod arm;
 mod budgets;
 mod clusters;
 mod context;
@@ -20,6 +21,7 @@ mod tasks;
 mod tests;
 mod transport;
 
+pub use arm::{Accepted, Begun, Credentials, Look};
 pub use context::{Context, ContextError, Credential, Pem};
 pub use error::{ClientError, Refusal};
 pub use events::{Change, Event, Topic};

@@ -27,6 +27,11 @@ impl<T: DeserializeOwned + Send + 'static> Pages<T> {
         Pages::starting_at(client, path.clone().query("limit", PAGE).text())
     }
 
+    /// A list whose pages are as long as the server likes: the resource manager's contract knows no limit.
+    pub(crate) fn of_any_length(client: &Client, path: &Path) -> Pages<T> {
+        Pages::starting_at(client, path.text())
+    }
+
     fn starting_at(client: &Client, first: String) -> Pages<T> {
         let client = client.clone();
         let pages = stream::try_unfold(Some(first), move |next| {

@@ -8,6 +8,9 @@ const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 /// What every maintenance route asks for.
 const API_VERSION: &str = "api-version=admin";
 
+/// The version of the resource manager's contract that this client speaks.
+const ARM_API_VERSION: &str = "api-version=2025-07-25";
+
 /// A path with its query, under construction.
 #[derive(Debug, Clone)]
 pub(crate) struct Path {
@@ -29,6 +32,18 @@ impl Path {
             path += &escaped(segment);
         }
         Path { path, query: API_VERSION.to_owned() }
+    }
+
+    /// The same path, asked in the resource manager's contract instead of the operators'.
+    pub(crate) fn for_customers(mut self) -> Path {
+        self.query = self.query.replacen(API_VERSION, ARM_API_VERSION, 1);
+        self
+    }
+
+    /// The same path, asked in the version of the contract that subscriptions have.
+    pub(crate) fn for_subscriptions(mut self) -> Path {
+        self.query = self.query.replacen(API_VERSION, "api-version=2.0", 1);
+        self
     }
 
     /// The same with one more segment, escaped whole.

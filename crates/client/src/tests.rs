@@ -248,3 +248,171 @@ async fn a_broken_stream_of_events_goes_on_after_the_last_one() {
     assert!(matches!(seen[1].1, Change::Interrupted { .. }));
     assert!(matches!(seen[2].1, Change::Relist));
 }
+
+#[tokio::test]
+async fn customers_routes_are_asked_at_their_place_and_in_their_version() {
+    let asked = |request: Request| async move {
+        let line = format!("{} {}", request.method(), request.uri());
+        let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+        let text = format!("{line} {}", String::from_utf8_lossy(&body));
+        (StatusCode::IM_A_TEAPOT, axum::Json(json!({"error": {"code": "Asked", "message": text}})))
+    };
+    let client = Client::in_process(Router::new().fallback(any(asked)));
+    let check = |answer: Result<(), ClientError>, expect: &str| {
+        let ClientError::Refused(refusal) = answer.unwrap_err() else { panic!("{expect}") };
+        assert_eq!(refusal.message.trim(), expect);
+    };
+    let version = "api-version=2025-07-25";
+    check(client.resource(CLUSTER).await.map(drop), &format!("GET {CLUSTER}?{version}"));
+    check(
+        client.put_resource(CLUSTER, &json!({ "location": "l" })).await.map(drop),
+        &format!("PUT {CLUSTER}?{version} {{\"location\":\"l\"}}"),
+    );
+    check(
+        client.patch_resource(CLUSTER, &json!({})).await.map(drop),
+        &format!("PATCH {CLUSTER}?{version} {{}}"),
+    );
+    check(client.delete_resource(CLUSTER).await.map(drop), &format!("DELETE {CLUSTER}?{version}"));
+    check(client.credentials(CLUSTER).await.map(drop), &format!("POST {CLUSTER}/listCredentials?{version}"));
+    check(
+        client.kubeconfig(CLUSTER).await.map(drop),
+        &format!("POST {CLUSTER}/listAdminCredentials?{version}"),
+    );
+    let space = "/providers/Microsoft.RedHatOpenShift";
+    check(
+        client.resources("s", Some("g")).all().await.map(drop),
+        &format!("GET /subscriptions/s/resourceGroups/g{space}/openShiftClusters?{version}"),
+    );
+    check(
+        client.resources("s", None).all().await.map(drop),
+        &format!("GET /subscriptions/s{space}/openShiftClusters?{version}"),
+    );
+    let id = Uuid::nil();
+    check(
+        client.look(&Begun::at("s", "l", id)).await.map(drop),
+        &format!("GET /subscriptions/s{space}/locations/l/operationsStatus/{id}?{version}"),
+    );
+    check(
+        client.installable_versions("s", "l").all().await.map(drop),
+        &format!("GET /subscriptions/s{space}/locations/l/openShiftVersions?{version}"),
+    );
+    check(client.versions().all().await.map(drop), "GET /admin/versions?api-version=admin");
+    check(
+        client.set_subscription("s", "Registered").await.map(drop),
+        "PUT /subscriptions/s?api-version=2.0 {\"properties\":{},\"state\":\"Registered\"}",
+    );
+    let preflight = client.preflight(CLUSTER, &json!({ "location": "l" })).await.map(drop);
+    let ClientError::Refused(refusal) = preflight.unwrap_err() else { panic!("refused") };
+    let place = format!("POST /subscriptions/s/resourcegroups/g{space}/deployments/cli/preflight?{version} ");
+    assert!(refusal.message.starts_with(&place), "{refusal}");
+    assert!(
+        refusal.message.contains("\"apiVersion\":\"2025-07-25\"")
+            && refusal.message.contains("\"name\":\"n\"")
+    );
+}
+
+/// A server that begins an operation and ends it at the third look, after one that fails.
+fn operating(looks: &Arc<AtomicUsize>, end: Value) -> Router {
+    let id = Uuid::from_u128(7);
+    let place = format!("/subscriptions/s/operationsStatus/{id}");
+    // The address names another host, as a resource manager between would: only its path may be followed.
+    let address = format!("https://elsewhere.example{place}?api-version=2025-07-25");
+    let looks = Arc::clone(looks);
+    Router::new()
+        .route(
+            CLUSTER,
+            put(move || async move {
+                let headers = [("azure-asyncoperation", address), ("retry-after", "1".to_owned())];
+                (StatusCode::CREATED, headers, axum::Json(json!({ "name": "n" })))
+            }),
+        )
+        .route(
+            &place,
+            get(move |RawQuery(query): RawQuery| {
+                let (look, end) = (looks.fetch_add(1, Ordering::SeqCst), end.clone());
+                async move {
+                    assert_eq!(query.as_deref(), Some("api-version=2025-07-25"), "the address is used as it is");
+                    let status = |status: &str| json!({ "id": "/o", "name": "o", "status": status, "startTime": "2026-01-01T00:00:00Z" });
+                    match look {
+                        0 => {
+                            let mut now = status("Creating");
+                            now["properties"] = json!({ "step": "ensure-network", "percent": 40, "message": "m" });
+                            ([("retry-after", "3")], axum::Json(now)).into_response()
+                        }
+                        1 => (StatusCode::SERVICE_UNAVAILABLE, "away").into_response(),
+                        _ => axum::Json(end).into_response(),
+                    }
+                }
+            }),
+        )
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_is_looked_at_when_the_server_asks_until_it_ends_and_over_its_restart() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let end = json!({ "id": "/o", "name": "o", "status": "Succeeded", "startTime": "2026-01-01T00:00:00Z" });
+    let client = Client::in_process(operating(&looks, end));
+    let begun = client.put_resource(CLUSTER, &json!({})).await.unwrap();
+    assert_eq!((begun.status, begun.operation.id), (StatusCode::CREATED, Uuid::from_u128(7)));
+    let start = tokio::time::Instant::now();
+    let mut steps = Vec::new();
+    let ended = client
+        .until_end(&begun.operation, |status| {
+            steps.extend(status.properties.as_ref().map(|it| (it.step.clone(), it.percent)));
+        })
+        .await
+        .unwrap();
+    assert_eq!(ended.status, "Succeeded");
+    assert_eq!(steps, [("ensure-network".to_owned(), 40)]);
+    // One second as the first answer asked, three as the second did, three more after the failed look.
+    assert_eq!(start.elapsed().as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stops_looking_can_begin_to_look_again() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let end = json!({
+        "id": "/o", "name": "o", "status": "Failed", "startTime": "2026-01-01T00:00:00Z",
+        "error": { "code": "InvalidLinkedVNet", "message": "no such network" },
+    });
+    let client = Client::in_process(operating(&looks, end));
+    let begun = client.put_resource(CLUSTER, &json!({})).await.unwrap().operation;
+    let cut = tokio::time::timeout(Duration::from_secs(2), client.until_end(&begun, |_| {})).await;
+    assert!(cut.is_err(), "it takes longer");
+    let ended = client.until_end(&begun, |_| {}).await.unwrap();
+    assert_eq!(
+        ended.error.unwrap().code,
+        "InvalidLinkedVNet",
+        "a failure is an end, not an error of the look"
+    );
+}
+
+#[tokio::test]
+async fn what_begins_nothing_to_follow_is_said_and_what_is_gone_is_none() {
+    let router = Router::new()
+        .route(CLUSTER, put(|| async { axum::Json(json!({})) }).delete(|| async { StatusCode::NO_CONTENT }));
+    let client = Client::in_process(router);
+    let error = client.put_resource(CLUSTER, &json!({})).await.unwrap_err().to_string();
+    assert!(error.contains("it names no operation to follow"), "{error}");
+    assert_eq!(client.delete_resource(CLUSTER).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_kubeconfig_is_taken_out_of_its_wrapping_and_never_shown_by_debug() {
+    let router = Router::new()
+        .route(
+            &format!("{CLUSTER}/listAdminCredentials"),
+            post(|| async { axum::Json(json!({ "kubeconfig": "aHVzaA==" })) }),
+        )
+        .route(
+            &format!("{CLUSTER}/listCredentials"),
+            post(|| async {
+                axum::Json(json!({ "kubeadminUsername": "kubeadmin", "kubeadminPassword": "hush" }))
+            }),
+        );
+    let client = Client::in_process(router);
+    assert_eq!(client.kubeconfig(CLUSTER).await.unwrap().unwrap().expose(), "hush");
+    let credentials = client.credentials(CLUSTER).await.unwrap();
+    assert_eq!(credentials.password.expose(), "hush");
+    assert!(!format!("{credentials:?}").contains("hush"));
+}
