@@ -30,6 +30,8 @@ pub const KUBERNETES_CONTROLLERS: &str = "kubernetes-controllers";
 pub const PROMTOOL: &str = "promtool";
 /// What tests an HTTP API by its description; see [`crate::schemathesis`].
 pub const SCHEMATHESIS: &str = "schemathesis";
+/// The public Python SDK that customers speak with; see [`crate::azure_sdk`].
+pub const AZURE_SDK: &str = "azure-sdk";
 /// The right to mount a small tmpfs; see [`crate::tmpfs`].
 pub const SMALL_DISK: &str = "small-disk";
 /// systemd's own reader of calendar expressions, on PATH; a program by its name, see [`is_there`].
