@@ -10,6 +10,7 @@ mod cordon;
 mod drain;
 mod drain_faults;
 mod facts;
+mod killed;
 mod link;
 mod objects;
 mod restart;

@@ -1,0 +1,165 @@
+//! One verb in a process of its own, for a test to kill in its middle.
+//!
+//! `verb KUBECONFIG NAMESPACE HOLD VERB ARGUMENTS` carries out the verb and says `done REQUESTS OUTCOME`, or `failed` and why.
+//! HOLD is `never`, `before:N` or `after:N`: at its N-th request, before that is sent or after it was answered, it says
+//! `held` and does nothing more. It ends when its input does, so it never outlives a test that was itself killed.
+
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::clock::SystemClock;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+use kubelink::apply::{ApplyOptions, Documents, SetName, apply};
+use kubelink::cordon::{Holder, cordon, uncordon};
+use kubelink::drain::{DrainOptions, drain};
+use kubelink::job::{JobRequest, run_job};
+use kubelink::link::{AnswerBody, Wire};
+use kubelink::rollout::{Workload, restart};
+use kubelink::{Allow, Kubeconfig, Link, Progress, Timeouts};
+use tokio_util::sync::CancellationToken;
+use tower::{BoxError, Layer, Service};
+
+/// Longer than any test waits.
+const LIMIT: Duration = Duration::from_secs(120);
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let [kubeconfig, namespace, hold, verb @ ..] = arguments.as_slice() else {
+        bail!("usage: verb KUBECONFIG NAMESPACE HOLD VERB ARGUMENTS")
+    };
+    end_with_the_input();
+    let text = std::fs::read_to_string(kubeconfig).with_context(|| format!("reading {kubeconfig}"))?;
+    let kubeconfig = Kubeconfig::parse(&text, None, &Allow::nothing())?;
+    let gate = Gate { hold: Hold::parse(hold)?, count: Arc::default() };
+    let link = Link::open_through("test", &kubeconfig, Timeouts::default(), Arc::new(SystemClock), &gate)?;
+    match carry_out(&link, namespace, verb).await {
+        Ok(outcome) => say(&format!("done {} {outcome}", gate.count.load(Ordering::SeqCst))),
+        Err(error) => say(&format!("failed {error:#}")),
+    }
+    Ok(())
+}
+
+async fn carry_out(link: &Link, namespace: &str, verb: &[&str]) -> anyhow::Result<String> {
+    let holder = Holder::new("manifest-1", "a test");
+    let progress = Progress::silent();
+    Ok(match verb {
+        ["cordon", node] => cordon(link, node, &holder).await?.to_string(),
+        ["uncordon", node] => format!("{:?}", uncordon(link, node, &holder.id).await?),
+        ["drain", node] => {
+            let options = DrainOptions::new(holder, LIMIT);
+            let drained = drain(link, node, &options, &progress, &CancellationToken::new()).await?;
+            drained.cordon.to_string()
+        }
+        ["apply", set, documents] => {
+            let documents = Documents::parse(&std::fs::read_to_string(documents)?)?;
+            let set = Some(SetName { namespace: namespace.to_owned(), name: (*set).to_owned() });
+            let options = ApplyOptions { namespace: namespace.to_owned(), set, ..ApplyOptions::default() };
+            format!("{} objects", apply(link, &documents, &options, &progress).await?.objects.len())
+        }
+        ["restart", name, run] => {
+            let did = restart(link, Workload::Deployment, namespace, name, run).await?;
+            if did { "restarted" } else { "restarted before" }.to_owned()
+        }
+        ["job", run, node] => {
+            let mut request = JobRequest::of_image(run, "check", namespace, "example.invalid/check", &[]);
+            if let Some(pod) = &mut request.spec.template.spec {
+                pod.node_name = Some((*node).to_owned());
+            }
+            let outcome = run_job(link, &request, LIMIT, &progress).await?;
+            format!("{} {:?}", outcome.name, outcome.result)
+        }
+        other => bail!("{other:?} is no verb"),
+    })
+}
+
+fn say(line: &str) {
+    // Whoever listened is gone: the input ends as well, and with it this process.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+fn end_with_the_input() {
+    std::thread::spawn(|| {
+        let mut rest = Vec::new();
+        let _ = std::io::stdin().lock().read_to_end(&mut rest);
+        std::process::exit(1);
+    });
+}
+
+/// Where to hold.
+#[derive(Debug, Clone, Copy)]
+enum Hold {
+    Never,
+    Before(usize),
+    After(usize),
+}
+
+impl Hold {
+    fn parse(text: &str) -> anyhow::Result<Hold> {
+        match text.split_once(':') {
+            None if text == "never" => Ok(Hold::Never),
+            Some(("before", number)) => Ok(Hold::Before(number.parse()?)),
+            Some(("after", number)) => Ok(Hold::After(number.parse()?)),
+            _ => bail!("{text:?} is neither never nor before:N nor after:N"),
+        }
+    }
+}
+
+/// Counts the requests and holds one of them for ever.
+#[derive(Clone)]
+struct Gate {
+    hold: Hold,
+    count: Arc<AtomicUsize>,
+}
+
+impl Layer<Wire> for Gate {
+    type Service = Gated;
+
+    fn layer(&self, wire: Wire) -> Gated {
+        Gated { wire, gate: self.clone() }
+    }
+}
+
+struct Gated {
+    wire: Wire,
+    gate: Gate,
+}
+
+impl Service<Request<Body>> for Gated {
+    type Response = Response<AnswerBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.wire.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let number = self.gate.count.fetch_add(1, Ordering::SeqCst) + 1;
+        let hold = self.gate.hold;
+        // A request goes out when its future is first polled.
+        let answer = self.wire.call(request);
+        Box::pin(async move {
+            if matches!(hold, Hold::Before(at) if at <= number) {
+                for_ever(number).await;
+            }
+            let answer = answer.await;
+            if matches!(hold, Hold::After(at) if at <= number) {
+                for_ever(number).await;
+            }
+            answer
+        })
+    }
+}
+
+async fn for_ever(number: usize) {
+    say(&format!("held {number}"));
+    std::future::pending::<()>().await;
+}
