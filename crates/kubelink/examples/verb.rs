@@ -22,6 +22,7 @@ use kubelink::job::{JobRequest, run_job};
 use kubelink::link::{AnswerBody, Wire};
 use kubelink::rollout::{Workload, restart};
 use kubelink::{Allow, Kubeconfig, Link, Progress, Timeouts};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Layer, Service};
 
@@ -35,14 +36,17 @@ async fn main() -> anyhow::Result<()> {
     let [kubeconfig, namespace, hold, verb @ ..] = arguments.as_slice() else {
         bail!("usage: verb KUBECONFIG NAMESPACE HOLD VERB ARGUMENTS")
     };
-    end_with_the_input();
+    let input = end_of_input();
     let text = std::fs::read_to_string(kubeconfig).with_context(|| format!("reading {kubeconfig}"))?;
     let kubeconfig = Kubeconfig::parse(&text, None, &Allow::nothing())?;
     let gate = Gate { hold: Hold::parse(hold)?, count: Arc::default() };
     let link = Link::open_through("test", &kubeconfig, Timeouts::default(), Arc::new(SystemClock), &gate)?;
-    match carry_out(&link, namespace, verb).await {
-        Ok(outcome) => say(&format!("done {} {outcome}", gate.count.load(Ordering::SeqCst))),
-        Err(error) => say(&format!("failed {error:#}")),
+    tokio::select! {
+        _ = input => bail!("the input ended before the verb did"),
+        end = carry_out(&link, namespace, verb) => match end {
+            Ok(outcome) => say(&format!("done {} {outcome}", gate.count.load(Ordering::SeqCst))),
+            Err(error) => say(&format!("failed {error:#}")),
+        }
     }
     Ok(())
 }
@@ -85,12 +89,14 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-fn end_with_the_input() {
-    std::thread::spawn(|| {
+fn end_of_input() -> oneshot::Receiver<()> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
         let mut rest = Vec::new();
         let _ = std::io::stdin().lock().read_to_end(&mut rest);
-        std::process::exit(1);
+        let _ = sender.send(());
     });
+    receiver
 }
 
 /// Where to hold.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, PostParams};
-use kubesim::life::{Life, LifeOptions, NodePlan};
+use kubesim::life::{Life, NodePlan};
 use kubesim::{Cluster, Options, Sim};
 use serde_json::json;
 
@@ -50,8 +50,7 @@ async fn main() -> anyhow::Result<()> {
 async fn fill(cluster: &Arc<Cluster>, nodes: usize, pods: usize) -> anyhow::Result<Life> {
     let nodes = (0..nodes).map(|number| NodePlan::worker(format!("node-{number}"))).collect();
     let client = cluster.client();
-    let options = LifeOptions { nodes, pace: 0.0, clock: cluster.clock(), ..LifeOptions::default() };
-    let life = Life::start(client.clone(), options);
+    let life = Life::paced(cluster, nodes, 0.0);
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": "web"},
         "spec": {

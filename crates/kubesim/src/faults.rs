@@ -93,6 +93,11 @@ impl Faults {
         self.rules().iter().map(|rule| rule.fault).collect()
     }
 
+    /// Whether nothing goes wrong now.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.rules().is_empty()
+    }
+
     /// Whether nobody answers.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.rules().iter().any(|rule| rule.fault == Fault::Unreachable)

@@ -6,6 +6,7 @@ pub mod apply;
 mod cluster;
 mod controllers;
 pub mod faults;
+mod fields;
 pub mod http;
 pub mod kinds;
 pub mod life;

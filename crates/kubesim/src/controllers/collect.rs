@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::desk::Desk;
+use crate::fields;
 use crate::kinds::Kind;
 use crate::objects::{Place, key_of};
 use crate::state::State;
@@ -86,7 +87,7 @@ fn check_owners(desk: &mut Desk<'_>, kind: &Arc<Kind>, key: &str, mut value: Val
     if found.contains(&Owner::There) {
         if found.contains(&Owner::Gone) {
             let keep = owners.into_iter().zip(&found).filter(|(_, state)| **state != Owner::Gone);
-            value["metadata"]["ownerReferences"] = keep.map(|(owner, _)| owner).collect();
+            fields::set(&mut value, &["metadata", "ownerReferences"], keep.map(|(owner, _)| owner).collect());
             return desk.update(kind, value);
         }
         return Ok(());

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::desk::{Desk, key};
 use super::pods::{self, Rounding};
 use super::schedule;
+use crate::fields;
 use crate::status::Outcome;
 use crate::verbs::Propagation;
 
@@ -78,16 +79,24 @@ fn must_leave(pod: &Value, node: &Value) -> bool {
 /// A daemon's pod: meant for one node, and at home on troubled ones.
 fn pod_for(set: &Value, node: &str, hash: &str) -> Value {
     let mut pod = pods::from_template(set);
-    pod["metadata"]["labels"][HASH] = json!(hash);
-    pod["metadata"]["labels"]["pod-template-generation"] = json!(set["metadata"]["generation"].to_string());
-    pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!({
-        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}],
-    });
+    fields::set(&mut pod, &["metadata", "labels", HASH], json!(hash));
+    fields::set(
+        &mut pod,
+        &["metadata", "labels", "pod-template-generation"],
+        json!(set["metadata"]["generation"].to_string()),
+    );
+    fields::set(
+        &mut pod,
+        &["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"],
+        json!({
+            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}],
+        }),
+    );
     let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
     for (key, effect) in TOLERATED {
         tolerations.push(json!({"key": key, "operator": "Exists", "effect": effect}));
     }
-    pod["spec"]["tolerations"] = Value::Array(tolerations);
+    fields::set(&mut pod, &["spec", "tolerations"], Value::Array(tolerations));
     pod
 }
 

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::desk::{Desk, key};
 use super::pods::{self, Rounding};
+use super::tasks::Task;
+use crate::fields;
 use crate::state::time;
 use crate::status::Outcome;
 use crate::verbs::{Propagation, set_condition};
@@ -37,7 +39,7 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
     let new = match new {
         // An older template that is wanted again becomes the newest.
         Some(mut set) if revision(&set) < newest && !paused => {
-            set["metadata"]["annotations"][REVISION] = json!((newest + 1).to_string());
+            fields::set(&mut set, &["metadata", "annotations", REVISION], json!((newest + 1).to_string()));
             desk.update(set_kind, set.clone())?;
             desk.read(set_kind, &key(&set))
         }
@@ -68,9 +70,9 @@ fn make_set(desk: &mut Desk<'_>, deployment: &Value, number: i64) -> Outcome<Val
     let spec = &deployment["spec"];
     let hash = pods::template_hash(&spec["template"]);
     let mut template = spec["template"].clone();
-    template["metadata"]["labels"][HASH] = json!(hash);
+    fields::set(&mut template, &["metadata", "labels", HASH], json!(hash));
     let mut selector = spec["selector"].clone();
-    selector["matchLabels"][HASH] = json!(hash);
+    fields::set(&mut selector, &["matchLabels", HASH], json!(hash));
     let mut annotations = deployment["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     annotations.insert(REVISION.into(), json!(number.to_string()));
@@ -176,7 +178,7 @@ fn scale(desk: &mut Desk<'_>, set: &Value, replicas: i64) -> Outcome<()> {
     }
     let kind = Desk::kind("apps", "ReplicaSet")?;
     let Some(mut fresh) = desk.read(kind, &key(set)) else { return Ok(()) };
-    fresh["spec"]["replicas"] = json!(replicas);
+    fields::set(&mut fresh, &["spec", "replicas"], json!(replicas));
     desk.update(kind, fresh)
 }
 
@@ -206,7 +208,11 @@ fn report(
     if let Some(set) = &new
         && deployment["metadata"]["annotations"][REVISION] != set["metadata"]["annotations"][REVISION]
     {
-        deployment["metadata"]["annotations"][REVISION] = set["metadata"]["annotations"][REVISION].clone();
+        fields::set(
+            &mut deployment,
+            &["metadata", "annotations", REVISION],
+            set["metadata"]["annotations"][REVISION].clone(),
+        );
         // Beside the status, where it does not count as a new wish.
         desk.update_status(kind, deployment)?;
         let Some(fresh) = desk.read(kind, at) else { return Ok(()) };
@@ -216,6 +222,8 @@ fn report(
     let before = deployment["status"].clone();
     deployment["status"] = status(&deployment, new.as_ref(), old);
     let (replicas, _, unavailable) = bounds(&deployment);
+    let progressed = has_progressed(&before, &deployment["status"]);
+    let is_overdue = !progressed && is_late(desk, at, &deployment);
     let mut say = |kind: &str, status: &str, reason: &str, message: &str| {
         let before = pods::condition(&deployment, kind);
         let same = before.is_some_and(|one| {
@@ -255,19 +263,53 @@ fn report(
                 "NewReplicaSetCreated",
                 &format!("Created new replica set \"{created}\""),
             );
+        } else if is_overdue {
+            let message = format!("ReplicaSet \"{name}\" has timed out progressing.");
+            say("Progressing", "False", "ProgressDeadlineExceeded", &message);
         } else {
-            say(
-                "Progressing",
-                "True",
-                "ReplicaSetUpdated",
-                &format!("ReplicaSet \"{name}\" is progressing."),
-            );
+            let message = format!("ReplicaSet \"{name}\" is progressing.");
+            say("Progressing", "True", "ReplicaSetUpdated", &message);
+            if progressed {
+                touch(&mut deployment, &now);
+            }
+            // From now on its time counts.
+            is_late(desk, at, &deployment);
         }
     }
     if deployment["status"] == before {
         return Ok(());
     }
     desk.update_status(kind, deployment)
+}
+
+/// Whether there is more of the new, or less of the old, than before.
+fn has_progressed(before: &Value, after: &Value) -> bool {
+    let grew = |field: &str| number(&after[field]) > number(&before[field]);
+    let old = |status: &Value| number(&status["replicas"]) - number(&status["updatedReplicas"]);
+    grew("updatedReplicas") || grew("readyReplicas") || grew("availableReplicas") || old(after) < old(before)
+}
+
+/// Whether nothing has progressed for longer than the deployment allows; once that is so, it stays so until something does.
+fn is_late(desk: &mut Desk<'_>, at: &str, deployment: &Value) -> bool {
+    let Some(condition) = pods::condition(deployment, "Progressing") else { return false };
+    match condition["reason"].as_str() {
+        Some("ProgressDeadlineExceeded") => true,
+        Some("NewReplicaSetAvailable") => false,
+        _ => match deployment["spec"]["progressDeadlineSeconds"].as_i64() {
+            Some(seconds) if seconds < i64::from(i32::MAX) => {
+                desk.has_passed(&condition["lastUpdateTime"], seconds, Task::Deployment(at.into()))
+            }
+            _ => false,
+        },
+    }
+}
+
+/// The condition was true before, and something has happened again.
+fn touch(deployment: &mut Value, now: &str) {
+    let conditions = deployment.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter(|one| one["type"] == "Progressing") {
+        fields::set(condition, &["lastUpdateTime"], json!(now));
+    }
 }
 
 fn status(deployment: &Value, new: Option<&Value>, old: &[Value]) -> Value {

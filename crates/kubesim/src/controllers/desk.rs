@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, RwLockWriteGuard};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::tasks::Task;
 use crate::cluster::Shared;
 use crate::kinds::{self, Kind};
 use crate::objects::{Object, key_of};
@@ -20,11 +21,27 @@ pub(super) struct Desk<'a> {
     pub(super) cluster: &'a Arc<Shared>,
     pub(super) state: RwLockWriteGuard<'a, State>,
     pub(super) now: Timestamp,
+    /// What is to be looked at again, though nothing may change until then.
+    pub(super) later: Vec<(Timestamp, Task)>,
 }
 
 impl<'a> Desk<'a> {
     pub(super) fn of(cluster: &'a Arc<Shared>) -> Desk<'a> {
-        Desk { state: cluster.write(), now: cluster.clock.now(), cluster }
+        Desk { state: cluster.write(), now: cluster.clock.now(), cluster, later: Vec::new() }
+    }
+
+    /// Has something looked at again when `span` has passed since `start`; whether that is so already.
+    pub(super) fn has_passed(&mut self, start: &Value, span: i64, then: Task) -> bool {
+        let start = start.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        let Some(end) = start.and_then(|start| start.checked_add(SignedDuration::from_secs(span)).ok())
+        else {
+            return false;
+        };
+        if self.now >= end {
+            return true;
+        }
+        self.later.push((end, then));
+        false
     }
 
     fn caller(&self) -> Caller {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::desk::Desk;
 use crate::cluster::Shared;
+use crate::fields;
 use crate::status::Outcome;
 
 /// The namespaces of a new cluster.
@@ -51,6 +52,6 @@ fn ensure(desk: &mut Desk<'_>, kind: &str, namespace: &str, name: &str, mut obje
     if desk.state.get(kind, namespace, name).is_some() {
         return Ok(());
     }
-    object["metadata"]["name"] = json!(name);
+    fields::set(&mut object, &["metadata", "name"], json!(name));
     desk.create(kind, namespace, object).map(drop)
 }

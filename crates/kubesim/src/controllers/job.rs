@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::desk::{Desk, key};
 use super::pods;
+use super::tasks::Task;
+use crate::fields;
 use crate::state::time;
 use crate::status::Outcome;
 use crate::verbs::{DeleteOptions, Propagation, set_condition};
@@ -11,14 +13,26 @@ use crate::verbs::{DeleteOptions, Propagation, set_condition};
 pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
     let (kind, pod_kind) = (Desk::kind("batch", "Job")?, Desk::kind("", "Pod")?);
     let Some(job) = desk.read(kind, at) else { return Ok(()) };
-    if !job["metadata"]["deletionTimestamp"].is_null() || is_finished(&job) {
+    if !job["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    if let Some(end) = finished(&job) {
+        let lives_on = job["spec"]["ttlSecondsAfterFinished"].as_i64();
+        if let Some(seconds) = lives_on
+            && desk.has_passed(end, seconds, Task::Job(at.into()))
+        {
+            desk.delete(kind, at, Propagation::Foreground)?;
+        }
         return Ok(());
     }
     let uid = job["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let namespace = job["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
     let owned = desk.controlled(pod_kind, &uid);
     let counted = Counted::of(&job, &owned);
-    let outcome = counted.outcome(&job);
+    let limit = job["spec"]["activeDeadlineSeconds"].as_i64().filter(|_| job["spec"]["suspend"] != true);
+    let is_late = limit
+        .is_some_and(|seconds| desk.has_passed(&job["status"]["startTime"], seconds, Task::Job(at.into())));
+    let outcome = if is_late { Some(Ended::DeadlineExceeded) } else { counted.outcome(&job) };
     let active: Vec<&Value> = owned.iter().filter(|pod| pods::is_active(pod)).collect();
     let wanted = match outcome {
         Some(_) => 0,
@@ -27,7 +41,7 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
     let present = i64::try_from(active.len()).unwrap_or(i64::MAX);
     for _ in present..wanted {
         let mut pod = pods::from_template(&job);
-        pod["metadata"]["labels"]["batch.kubernetes.io/controller-uid"] = json!(uid);
+        fields::set(&mut pod, &["metadata", "labels", "batch.kubernetes.io/controller-uid"], json!(uid));
         desk.create(pod_kind, &namespace, pod)?;
     }
     for pod in active.iter().skip(usize::try_from(wanted).unwrap_or(0)) {
@@ -41,10 +55,11 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
     desk.update_status(kind, told)
 }
 
-fn is_finished(job: &Value) -> bool {
-    ["Complete", "Failed"]
-        .iter()
-        .any(|kind| pods::condition(job, kind).is_some_and(|condition| condition["status"] == "True"))
+/// When a job came to its end, if it has.
+fn finished(job: &Value) -> Option<&Value> {
+    let conditions = ["Complete", "Failed"].iter().filter_map(|kind| pods::condition(job, kind));
+    let mut ends = conditions.filter(|condition| condition["status"] == "True");
+    ends.next().map(|condition| &condition["lastTransitionTime"])
 }
 
 /// How a job ended.
@@ -52,6 +67,7 @@ fn is_finished(job: &Value) -> bool {
 enum Ended {
     Complete,
     BackoffLimitExceeded,
+    DeadlineExceeded,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -141,12 +157,20 @@ fn report(mut job: Value, owned: &[Value], counted: &Counted, ended: Option<Ende
             let message = "Reached expected number of succeeded pods";
             say("SuccessCriteriaMet", "True", "CompletionsReached", message);
             say("Complete", "True", "CompletionsReached", message);
-            job["status"]["completionTime"] = json!(now);
+            fields::set(&mut job, &["status", "completionTime"], json!(now));
         }
         Some(Ended::BackoffLimitExceeded) => {
             let message = "Job has reached the specified backoff limit";
             say("FailureTarget", "True", "BackoffLimitExceeded", message);
             say("Failed", "True", "BackoffLimitExceeded", message);
+        }
+        Some(Ended::DeadlineExceeded) => {
+            let message = "Job was active longer than specified deadline";
+            say("FailureTarget", "True", "DeadlineExceeded", message);
+            // It has failed when the last of its pods is gone.
+            if active == 0 && terminating == 0 {
+                say("Failed", "True", "DeadlineExceeded", message);
+            }
         }
     }
     job

@@ -16,10 +16,11 @@ mod schedule;
 mod stateful_set;
 mod tasks;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::cluster::Shared;
@@ -59,13 +60,15 @@ async fn run(cluster: Arc<Shared>) {
     let mut queue = tasks::everything(&cluster.read());
     let mut cursor = cluster.read().objects.revision();
     let mut tick = tokio::time::interval(TICK);
+    let mut later: BTreeMap<Task, Timestamp> = BTreeMap::new();
     loop {
         changed.mark_unchanged();
         while let Some(task) = queue.pop_first() {
             if cluster.ended.is_cancelled() {
                 return;
             }
-            work(&cluster, &task);
+            later.remove(&task);
+            later.extend(work(&cluster, &task));
             cursor = note(&cluster, cursor, &mut queue);
             tokio::task::yield_now().await;
         }
@@ -73,15 +76,24 @@ async fn run(cluster: Arc<Shared>) {
         if !queue.is_empty() {
             continue;
         }
+        let now = cluster.clock.now();
+        let next = later.values().min().map_or(TICK, |at| {
+            // A clock that is set by hand tells nobody, so it is looked at with each tick.
+            Duration::try_from(at.duration_since(now)).unwrap_or_default().min(TICK)
+        });
         tokio::select! {
             () = cluster.ended.cancelled() => return,
             changed = changed.changed() => if changed.is_err() { return },
             _ = tick.tick() => node::watch_over(&cluster),
+            () = tokio::time::sleep(next), if !later.is_empty() => {}
         }
+        let now = cluster.clock.now();
+        queue.extend(later.iter().filter(|(_, at)| **at <= now).map(|(task, _)| task.clone()));
     }
 }
 
-fn work(cluster: &Arc<Shared>, task: &Task) {
+/// Looks at one thing, and says what is to be looked at again, and when.
+fn work(cluster: &Arc<Shared>, task: &Task) -> BTreeMap<Task, Timestamp> {
     let mut desk = Desk::of(cluster);
     let outcome: Outcome<()> = match task {
         Task::Furnish(namespace) => furnish::namespace(&mut desk, namespace),
@@ -99,6 +111,7 @@ fn work(cluster: &Arc<Shared>, task: &Task) {
     if let Err(failure) = outcome {
         tracing::debug!(cluster.id = cluster.name, "{task:?} was refused: {}", failure.message);
     }
+    std::mem::take(&mut desk.later).into_iter().map(|(at, task)| (task, at)).collect()
 }
 
 /// Notes what has to be looked at after the changes since `cursor`.

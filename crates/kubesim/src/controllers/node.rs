@@ -75,14 +75,20 @@ pub(super) fn watch_over(cluster: &Arc<Shared>) {
 /// Marks nodes whose lease is too old.
 fn lose_touch(desk: &mut Desk<'_>) -> Outcome<()> {
     let (kind, leases) = (Desk::kind("", "Node")?, Desk::kind("coordination.k8s.io", "Lease")?);
-    let names: Vec<Arc<str>> =
-        desk.state.objects.range(kind.table(), "", "").map(|(name, _)| name.clone()).collect();
-    for name in names {
+    let objects = &desk.state.objects;
+    let is_silent = |name: &str| {
+        let lease = objects.get(leases.table(), &format!("kube-node-lease/{name}"));
+        lease
+            .and_then(|lease| lease.facts().renewed)
+            .is_some_and(|renewed| desk.now.duration_since(renewed) >= LEASE_GRACE)
+    };
+    let silent: Vec<Arc<str>> = objects
+        .range(kind.table(), "", "")
+        .filter(|(name, _)| is_silent(name))
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in silent {
         let Some(lease) = desk.read(leases, &format!("kube-node-lease/{name}")) else { continue };
-        let renewed = lease["spec"]["renewTime"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
-        if renewed.is_none_or(|renewed| desk.now.duration_since(renewed) < LEASE_GRACE) {
-            continue;
-        }
         let Some(mut node) = desk.read(kind, &name) else { continue };
         let ready = pods::condition(&node, "Ready").cloned();
         if ready.is_none_or(|ready| ready["status"] == "Unknown") {
@@ -103,32 +109,26 @@ fn lose_touch(desk: &mut Desk<'_>) -> Outcome<()> {
 /// Deletes pods whose node is gone, or whose patience with its taints has run out.
 fn evict(desk: &mut Desk<'_>) -> Outcome<()> {
     let (pod_kind, node_kind) = (Desk::kind("", "Pod")?, Desk::kind("", "Node")?);
-    let nodes: Vec<Value> =
-        desk.state.objects.range(node_kind.table(), "", "").map(|(_, node)| node.value()).collect();
-    let troubled = nodes.iter().any(|node| {
-        node["spec"]["taints"].as_array().into_iter().flatten().any(|taint| taint["effect"] == "NoExecute")
-    });
-    let names: Vec<&str> = nodes.iter().filter_map(|node| node["metadata"]["name"].as_str()).collect();
-    let bound: Vec<Value> = desk
-        .state
-        .objects
+    let objects = &desk.state.objects;
+    let in_trouble: Vec<Value> = objects
         .range(pod_kind.table(), "", "")
         .filter(|(_, pod)| {
-            pod.facts().node.as_ref().is_some_and(|node| troubled || !names.contains(&&**node))
+            let node = pod.facts().node.as_ref().map(|name| objects.get(node_kind.table(), name));
+            node.is_some_and(|node| node.is_none_or(|node| node.facts().repels))
         })
         .map(|(_, pod)| pod.value())
         .collect();
-    for pod in bound {
+    for pod in in_trouble {
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-        if !names.contains(&node) {
-            let options = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
-            desk.delete_with(pod_kind, &key(&pod), options)?;
-        } else if troubled
-            && !pods::is_ending(&pod)
-            && let Some(node) = nodes.iter().find(|one| one["metadata"]["name"] == node)
-            && is_out_of_patience(&pod, node, desk.now)
-        {
-            desk.delete_with(pod_kind, &key(&pod), DeleteOptions::default())?;
+        match desk.read(node_kind, node) {
+            None => {
+                let options = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
+                desk.delete_with(pod_kind, &key(&pod), options)?;
+            }
+            Some(node) if !pods::is_ending(&pod) && is_out_of_patience(&pod, &node, desk.now) => {
+                desk.delete_with(pod_kind, &key(&pod), DeleteOptions::default())?;
+            }
+            Some(_) => {}
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::desk::{Desk, key};
 use super::pods;
+use crate::fields;
 use crate::objects::Object;
 use crate::selector::LabelSelector;
 use crate::status::Outcome;
@@ -80,7 +81,7 @@ fn adopt(desk: &mut Desk<'_>, set: &Value, namespace: &str) -> Outcome<Vec<Arc<O
     for orphan in &orphans {
         let mut pod = orphan.value();
         kind.dress(&mut pod);
-        pod["metadata"]["ownerReferences"] = json!([pods::controller(set)]);
+        fields::set(&mut pod, &["metadata", "ownerReferences"], json!([pods::controller(set)]));
         desk.update(kind, pod)?;
     }
     Ok(orphans)

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::desk::{Desk, key};
 use super::pods;
+use crate::fields;
 use crate::status::Outcome;
 use crate::verbs::Propagation;
 
@@ -116,11 +117,11 @@ fn make(desk: &mut Desk<'_>, set: &Value, number: i64, hash: &str) -> Outcome<()
     labels[HASH] = json!(hash);
     labels["statefulset.kubernetes.io/pod-name"] = json!(name);
     labels["apps.kubernetes.io/pod-index"] = json!(number.to_string());
-    pod["metadata"]["generateName"] = json!(format!("{}-", text("name")));
-    pod["metadata"]["name"] = json!(name);
-    pod["spec"]["hostname"] = json!(name);
+    fields::set(&mut pod, &["metadata", "generateName"], json!(format!("{}-", text("name"))));
+    fields::set(&mut pod, &["metadata", "name"], json!(name));
+    fields::set(&mut pod, &["spec", "hostname"], json!(name));
     if let Some(service) = set["spec"]["serviceName"].as_str().filter(|service| !service.is_empty()) {
-        pod["spec"]["subdomain"] = json!(service);
+        fields::set(&mut pod, &["spec", "subdomain"], json!(service));
     }
     let claim_kind = Desk::kind("", "PersistentVolumeClaim")?;
     for template in set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten() {
@@ -128,12 +129,12 @@ fn make(desk: &mut Desk<'_>, set: &Value, number: i64, hash: &str) -> Outcome<()
         let claim = format!("{volume}-{name}");
         if desk.state.get(claim_kind, text("namespace"), &claim).is_none() {
             let mut made = json!({"metadata": template["metadata"], "spec": template["spec"]});
-            made["metadata"]["name"] = json!(claim);
+            fields::set(&mut made, &["metadata", "name"], json!(claim));
             desk.create(claim_kind, text("namespace"), made)?;
         }
         let mut volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}}));
-        pod["spec"]["volumes"] = Value::Array(volumes);
+        fields::set(&mut pod, &["spec", "volumes"], Value::Array(volumes));
     }
     desk.create(kind, text("namespace"), pod).map(drop)
 }

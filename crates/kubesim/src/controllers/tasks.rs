@@ -100,7 +100,9 @@ pub(super) fn after(state: &State, event: &Event, queue: &mut BTreeSet<Task>) {
             queue.extend(own.map(|(_, _, task)| task(key.clone())));
         }
     }
-    if !event.object.owners().is_empty() {
+    // Workloads are made of these and look at nothing else; a lease changes too often to be asked for its owners.
+    let is_part = matches!(&*event.table, "/pods" | "apps/replicasets");
+    if is_part && !event.object.owners().is_empty() {
         wake_owners(&event.object, queue);
     }
     let is_marked = event.object.facts().is_ending;

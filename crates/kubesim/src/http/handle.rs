@@ -1,7 +1,9 @@
 //! One request, from headers to answer.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use hyper::body::{Body as HttpBody, Bytes};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -67,7 +69,21 @@ where
         cluster: &cluster,
     };
     let mut body = Box::pin(body);
-    let answer = answer(&asked, parts.uri.path(), body.as_mut()).await;
+    // A fault of ours in one request is answered like any other; the connection and those who share it go on. The state
+    // is as it was: changes are written by one call at the very end of a verb.
+    let answered = AssertUnwindSafe(answer(&asked, parts.uri.path(), body.as_mut())).catch_unwind().await;
+    let answer = answered.unwrap_or_else(|_| {
+        tracing::error!(
+            cluster.id = cluster.name,
+            "{} {} made the simulated API server of {} panic",
+            asked.method,
+            parts.uri.path(),
+            cluster.name
+        );
+        Err(Failure::internal(
+            "this request cannot be handled: the simulator has a fault, which is in its log",
+        ))
+    });
     // What was refused by its path alone has a body too; read to its end, it does not cost its sender the connection.
     if !body.is_end_stream() {
         decode::pass_over(body.as_mut()).await;

@@ -29,6 +29,8 @@ use crate::verbs::Target;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A watch that names no time-out ends after this long; the real server takes 30 to 60 minutes.
 const TIMEOUT: Duration = Duration::from_secs(45 * 60);
+/// A longer time-out than this is none; the end of a longer one could not even be computed.
+const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Events are gathered up to about this size before they are sent.
 const BATCH_BYTES: usize = 64 << 10;
 
@@ -46,10 +48,11 @@ pub(super) fn watch(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body
         Failure::new(500, "", failure.message.trim_start_matches("invalid resource version: "))
     })?;
     let initial = initial_events(query, from);
-    let seconds = query
+    let asked_for = query
         .number("timeoutSeconds")?
         .and_then(|seconds| u64::try_from(seconds).ok())
-        .filter(|one| *one > 0);
+        .filter(|one| *one > 0)
+        .map(|one| Duration::from_secs(one).min(TIMEOUT_MAX));
     let now = Instant::now();
     let mut state = asked.cluster.write();
     let present = state.objects.revision();
@@ -68,7 +71,7 @@ pub(super) fn watch(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body
         ends_initial: initial == Initial::WithEnd,
         bookmarks: query.flag("allowWatchBookmarks"),
         next_bookmark: now + BOOKMARK_EVERY,
-        deadline: now + seconds.map_or(TIMEOUT, Duration::from_secs),
+        deadline: now + asked_for.unwrap_or(TIMEOUT),
         dropped: asked.cluster.faults.dropped(),
         columns_sent: false,
         over: false,

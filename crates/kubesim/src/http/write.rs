@@ -38,7 +38,7 @@ fn create(asked: &Asked<'_>, target: &Target, body: &[u8]) -> Outcome<Response<B
         ));
     }
     if target.kind.group() == "authorization.k8s.io" {
-        return Ok(value(StatusCode::CREATED, &verbs::review(&target.kind, object)));
+        return Ok(value(StatusCode::CREATED, &verbs::review(&target.kind, object, &options)?));
     }
     let written = verbs::create(&mut state, target, object, &options, &asked.caller)?;
     drop(state);
@@ -132,6 +132,10 @@ pub(super) fn one(
 
 fn delete_options(asked: &Asked<'_>, body: &[u8]) -> Outcome<verbs::DeleteOptions> {
     let given = if body.is_empty() { None } else { Some(decode::object(&asked.headers, body)?) };
+    if let Some(given) = &given {
+        // They are part of an eviction, so its types are theirs.
+        verbs::expect_shape("policy", "Eviction", &json!({ "deleteOptions": given }))?;
+    }
     options::delete(&asked.query, given.as_ref())
 }
 
@@ -180,6 +184,7 @@ fn delete_collection(asked: &Asked<'_>, target: &Target, body: &[u8]) -> Outcome
 fn evict(asked: &Asked<'_>, target: &Target, body: &[u8]) -> Outcome<Response<Body>> {
     expect_json(asked)?;
     let eviction = decode::object(&asked.headers, body)?;
+    verbs::expect_shape("policy", "Eviction", &eviction)?;
     let named = eviction["metadata"]["name"].as_str().unwrap_or(&target.name);
     if named != target.name {
         return Err(Failure::bad_request("name in URL does not match name in Eviction object"));

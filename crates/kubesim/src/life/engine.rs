@@ -26,6 +26,8 @@ const WRITES: usize = 16;
 const AGAIN: Duration = Duration::from_secs(1);
 /// A clock that is set by hand tells nobody; so it is looked at this often.
 const LOOK: Duration = Duration::from_secs(5);
+/// Leases whose turn comes within this part of a heartbeat are renewed together.
+const TOGETHER: u32 = 5;
 /// The manager of what is written here.
 const MANAGER: &str = "kubesim-life";
 
@@ -254,11 +256,48 @@ impl World {
         }
     }
 
+    /// Renews the lease of a node, and of those whose turn comes soon, in one go; so the nodes of a cluster come to renew
+    /// together. Whether this node's is renewed.
+    fn renew_together(&mut self, name: &str, now: Timestamp) -> bool {
+        let heartbeat = self.options.heartbeat;
+        let soon = now.saturating_add(heartbeat / TOGETHER).unwrap_or(Timestamp::MAX);
+        let is_due = |other: &str, known: &KnownNode| {
+            let next = node::next(&known.view, known.done, heartbeat, now);
+            other == name || next.is_some_and(|(at, step)| step == NodeStep::Renew && at <= soon)
+        };
+        let due: Vec<String> = self
+            .nodes
+            .iter()
+            .filter(|(other, known)| {
+                is_due(other, known) && !self.busy.contains_key(&Who::Node((*other).clone()))
+            })
+            .map(|(other, _)| other.clone())
+            .collect();
+        let leases: Vec<Value> = due
+            .iter()
+            .filter_map(|other| Some(node::lease(other, &self.nodes.get(other)?.view.uid, heartbeat, now)))
+            .collect();
+        let renewed = self.options.host.renew(&leases, MANAGER, now);
+        let mut is_renewed = false;
+        for other in due.into_iter().zip(renewed).filter_map(|(other, renewed)| renewed.then_some(other)) {
+            is_renewed |= other == name;
+            if let Some(known) = self.nodes.get_mut(&other) {
+                known.done.renewed = Some(now);
+            }
+            self.plan(Who::Node(other));
+        }
+        is_renewed
+    }
+
     fn begin_node(&mut self, name: String, now: Timestamp) {
         let Some(known) = self.nodes.get(&name) else { return };
         let Some((_, step)) = node::next(&known.view, known.done, self.options.heartbeat, now) else {
             return;
         };
+        if step == NodeStep::Renew && self.renew_together(&name, now) {
+            return;
+        }
+        let Some(known) = self.nodes.get(&name) else { return };
         let (client, heartbeat) = (self.client.clone(), self.options.heartbeat);
         let uid = known.view.uid.clone();
         let status = match step {
@@ -294,7 +333,7 @@ impl World {
         let Some(known) = self.pods.get(&uid) else { return };
         for (container, _) in &known.view.containers {
             for line in pod::words(&known.view, step, now) {
-                self.options.logs.add(&uid, container, &line);
+                self.options.host.say(&uid, container, &line);
             }
         }
         let status = pod::status(&known.view, step, now);

@@ -15,27 +15,48 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::{SharedClock, SystemClock};
+use jiff::Timestamp;
 use kube::Client;
+use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Cluster, Shared};
+use crate::http::User;
+use crate::verbs::{self, Caller};
 
-/// Where pods' words go.
-pub trait Logs: Send + Sync + 'static {
+/// What is at hand where the API server runs in this process.
+pub trait Host: Send + Sync + 'static {
     /// Adds a line to what a container has said.
-    fn add(&self, pod_uid: &str, container: &str, line: &str);
+    fn say(&self, pod_uid: &str, container: &str, line: &str);
+
+    /// Renews what can be renewed of these leases, all at once, and answers for each whether it was. The rest is asked for
+    /// by requests, like everything else.
+    fn renew(&self, leases: &[Value], manager: &str, now: Timestamp) -> Vec<bool>;
 }
 
-impl Logs for Shared {
-    fn add(&self, pod_uid: &str, container: &str, line: &str) {
+impl Host for Shared {
+    fn say(&self, pod_uid: &str, container: &str, line: &str) {
         self.logs.append(pod_uid, container, line);
+    }
+
+    fn renew(&self, leases: &[Value], manager: &str, now: Timestamp) -> Vec<bool> {
+        // Whatever goes wrong with the API server is met by those who renew, too.
+        if !self.faults.is_clear() || self.ended.is_cancelled() {
+            return vec![false; leases.len()];
+        }
+        let User { name: user, groups } = User::admin();
+        verbs::renew(&mut self.write(), leases, manager, &Caller { user, groups, now })
     }
 }
 
-/// Words that nobody keeps: a real API server asks kubelets for them.
-impl Logs for () {
-    fn add(&self, _: &str, _: &str, _: &str) {}
+/// A real API server: it asks kubelets for what containers say, so nobody keeps it here, and it takes requests only.
+impl Host for () {
+    fn say(&self, _: &str, _: &str, _: &str) {}
+
+    fn renew(&self, leases: &[Value], _: &str, _: Timestamp) -> Vec<bool> {
+        vec![false; leases.len()]
+    }
 }
 
 /// How a cluster lives.
@@ -47,12 +68,12 @@ pub struct LifeOptions {
     pub seed: u64,
     /// What tells the time.
     pub clock: SharedClock,
-    /// How often a node renews its lease; its status is written ten times more seldom.
+    /// How often a node renews its lease; its status is written thirty times more seldom.
     pub heartbeat: Duration,
     /// How long things take, against a real kubelet: 1 is a second or so for a start, 0 is at once.
     pub pace: f64,
-    /// Where pods' words go.
-    pub logs: Arc<dyn Logs>,
+    /// What is at hand beside the API.
+    pub host: Arc<dyn Host>,
 }
 
 impl Default for LifeOptions {
@@ -63,7 +84,7 @@ impl Default for LifeOptions {
             clock: Arc::new(SystemClock),
             heartbeat: Duration::from_secs(10),
             pace: 1.0,
-            logs: Arc::new(()),
+            host: Arc::new(()),
         }
     }
 }
@@ -121,11 +142,17 @@ impl Life {
 
     /// Begins in a simulated cluster, by its clock and its seed.
     pub fn of(cluster: &Cluster, nodes: Vec<NodePlan>) -> Life {
+        Life::paced(cluster, nodes, LifeOptions::default().pace)
+    }
+
+    /// The same, where things take longer or shorter.
+    pub fn paced(cluster: &Cluster, nodes: Vec<NodePlan>, pace: f64) -> Life {
         let options = LifeOptions {
             nodes,
             seed: cluster.seed(),
             clock: cluster.clock(),
-            logs: cluster.shared(),
+            host: cluster.shared(),
+            pace,
             ..LifeOptions::default()
         };
         Life::start(cluster.client(), options)

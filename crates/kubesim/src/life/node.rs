@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::views::{NodeView, Wanted};
 use super::{NodePlan, marks};
 
-/// The status is written so many times more seldom than the lease.
-const STATUS_EVERY: u32 = 10;
+/// The status is written so many times more seldom than the lease: every five minutes, as kubelets do when nothing changes.
+const STATUS_EVERY: u32 = 30;
 
 /// What is to be done about a node now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_node_renews_each_heartbeat_and_reports_each_tenth() {
+    fn a_ready_node_renews_each_heartbeat_and_reports_each_thirtieth() {
         let done = |reported, renewed| Done { reported: Some(at(reported)), renewed: Some(at(renewed)) };
         let ready = node(Wanted::Ready, Some(true));
         assert_eq!(next(&ready, done(0, 0), BEAT, at(1)), Some((at(10), NodeStep::Renew)));
         assert_eq!(
-            next(&ready, done(0, 95), BEAT, at(96)),
-            Some((at(100), NodeStep::Report { ready: true }))
+            next(&ready, done(0, 295), BEAT, at(296)),
+            Some((at(300), NodeStep::Report { ready: true }))
         );
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hyper::body::Bytes;
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// The labels of an object.
@@ -29,6 +30,10 @@ pub struct Facts {
     pub has_ended: bool,
     /// Its condition `Ready` is true.
     pub is_ready: bool,
+    /// A node with a taint that drives pods away.
+    pub repels: bool,
+    /// When a lease was renewed.
+    pub renewed: Option<Timestamp>,
     /// The node of a pod.
     pub node: Option<Box<str>>,
     /// The uid of the owner that controls it.
@@ -40,6 +45,7 @@ impl Facts {
         let owners = value["metadata"]["ownerReferences"].as_array();
         let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
         let conditions = value["status"]["conditions"].as_array();
+        let taints = value["spec"]["taints"].as_array();
         let node = value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
         Facts {
             is_ending: !value["metadata"]["deletionTimestamp"].is_null(),
@@ -48,6 +54,8 @@ impl Facts {
                 .into_iter()
                 .flatten()
                 .any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
+            repels: taints.into_iter().flatten().any(|taint| taint["effect"] == "NoExecute"),
+            renewed: value["spec"]["renewTime"].as_str().and_then(|time| time.parse().ok()),
             node: node.map(Into::into),
             controller: controller.and_then(|owner| owner["uid"].as_str()).map(Into::into),
         }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use crate::fields;
+
 use super::builtin::{OBJECT_META, components};
 
 /// A resource of one group and version, for its document.
@@ -173,12 +175,20 @@ fn crd_schema(group: &str, version: &str, kind: &str, schema: &Value) -> Value {
     if !schema["properties"].is_object() {
         schema["properties"] = json!({});
     }
-    schema["properties"]["apiVersion"] = json!({ "type": "string", "description": API_VERSION });
-    schema["properties"]["kind"] = json!({ "type": "string", "description": KIND });
-    schema["properties"]["metadata"] = json!({
-        "allOf": [{ "$ref": format!("#/components/schemas/{OBJECT_META}") }],
-        "description": METADATA,
-    });
+    fields::set(
+        &mut schema,
+        &["properties", "apiVersion"],
+        json!({ "type": "string", "description": API_VERSION }),
+    );
+    fields::set(&mut schema, &["properties", "kind"], json!({ "type": "string", "description": KIND }));
+    fields::set(
+        &mut schema,
+        &["properties", "metadata"],
+        json!({
+            "allOf": [{ "$ref": format!("#/components/schemas/{OBJECT_META}") }],
+            "description": METADATA,
+        }),
+    );
     schema
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Validation, WriteOptions, metadata};
 use crate::kinds::{self, Kind};
+use crate::schema::Schemas;
 use crate::status::{Failure, Outcome};
 
 /// Checks that a body is an object of this kind.
@@ -118,6 +119,14 @@ pub(super) fn settle(kind: &Kind, value: &mut Value, options: &WriteOptions) -> 
         );
     }
     Ok(warnings)
+}
+
+/// Checks the types of what a subresource takes, which is no object of the kind that it hangs on.
+pub(crate) fn expect_shape(group: &str, kind: &str, value: &Value) -> Outcome<()> {
+    let Some(schema) = Schemas::builtin().of(group, "v1", kind) else { return Ok(()) };
+    schema.check_types(value).map_err(|error| {
+        Failure::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}"))
+    })
 }
 
 /// Everything that is wrong with an object, as one refusal.

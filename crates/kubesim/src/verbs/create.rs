@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Caller, Target, WriteOptions, Written, admit, allocate, metadata};
 use crate::apply;
+use crate::fields;
 use crate::kinds::{self, StatusRule};
 use crate::objects::Object;
 use crate::state::State;
@@ -110,8 +111,8 @@ fn prepare_with_state(state: &State, target: &Target, value: &mut Value, caller:
         ("", "Service") => allocate::service(state, value),
         ("", "Pod") => expect_service_account(state, target, value),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
-            value["spec"]["username"] = json!(&*caller.user);
-            value["spec"]["groups"] = json!(&*caller.groups);
+            fields::set(value, &["spec", "username"], json!(&*caller.user));
+            fields::set(value, &["spec", "groups"], json!(&*caller.groups));
             value["status"] = json!({});
             Ok(())
         }
@@ -144,13 +145,11 @@ fn take_free_name(state: &State, target: &Target, value: &mut Value) -> Outcome<
             return Ok(());
         }
         let prefix = value["metadata"]["generateName"].as_str().unwrap_or_default();
-        if prefix.is_empty()
-            || name.len() != prefix.len().min(58) + 5
-            || !name.starts_with(&prefix[..prefix.len().min(58)])
-        {
+        let kept = prefix.get(..prefix.len().min(58)).unwrap_or(prefix);
+        if prefix.is_empty() || name.len() != kept.len() + 5 || !name.starts_with(kept) {
             return Err(Failure::already_exists(kind, &name));
         }
-        value["metadata"]["name"] = json!("");
+        fields::set(value, &["metadata", "name"], json!(""));
         metadata::settle_name(target, value)?;
     }
     let name = value["metadata"]["name"].as_str().unwrap_or_default();

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{Caller, Target, Written};
+use crate::fields;
 use crate::kinds::Kind;
 use crate::objects::{Change, Object, key_of};
 use crate::state::{State, time};
@@ -218,7 +219,7 @@ fn marked(
         }
     }
     if kind.group().is_empty() && kind.kind() == "Namespace" {
-        new["status"]["phase"] = json!("Terminating");
+        fields::set(&mut new, &["status", "phase"], json!("Terminating"));
         if let Some(fields) = new["metadata"].as_object_mut() {
             fields.remove("deletionGracePeriodSeconds");
         }

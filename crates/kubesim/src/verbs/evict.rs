@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::delete::{DeleteOptions, delete, expect_preconditions};
 use super::special::set_condition;
 use super::{Caller, Target};
+use crate::fields;
 use crate::kinds::{self, Kind};
 use crate::selector::LabelSelector;
 use crate::state::{State, time};
@@ -114,9 +115,9 @@ fn spend(
     }
     let mut spent = budget.clone();
     kind.dress(&mut spent);
-    spent["status"]["disruptionsAllowed"] = json!(allowed - 1);
+    fields::set(&mut spent, &["status", "disruptionsAllowed"], json!(allowed - 1));
     let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
-    spent["status"]["disruptedPods"][pod] = json!(time(caller.now));
+    fields::set(&mut spent, &["status", "disruptedPods", pod], json!(time(caller.now)));
     state.put(kind, spent).map(drop)
 }
 

@@ -6,6 +6,7 @@ use super::create::{Tracking, store_new};
 use super::update::replace;
 use super::{Caller, Target, WriteOptions, Written, admit, metadata, scale};
 use crate::apply::{self, ApplyError};
+use crate::fields;
 use crate::patch::{self, PatchError};
 use crate::schema::FieldError;
 use crate::state::State;
@@ -63,7 +64,11 @@ pub fn patch(
         Some(old) => {
             expect_same_object(target, old, &value)?;
             if value["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty() {
-                value["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+                fields::set(
+                    &mut value,
+                    &["metadata", "resourceVersion"],
+                    old["metadata"]["resourceVersion"].clone(),
+                );
             }
             replace(state, target, value, options, caller, tracking)?
         }

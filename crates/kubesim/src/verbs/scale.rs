@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::create::Tracking;
 use super::update::replace;
-use super::{Caller, Target, WriteOptions, Written};
+use super::{Caller, Target, WriteOptions, Written, admit};
 use crate::selector::LabelSelector;
 use crate::state::State;
 use crate::status::{Failure, Outcome};
@@ -66,6 +66,7 @@ pub fn scaled(
     let mut object = state
         .read(kind, &target.namespace, &target.name)
         .ok_or_else(|| Failure::not_found(kind, &target.name))?;
+    admit::expect_shape("autoscaling", "Scale", scale)?;
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
     if replicas < 0 {
         let cause = crate::schema::FieldError::invalid(

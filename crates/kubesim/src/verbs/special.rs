@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Caller, Target, WriteOptions, Written, at, delete, update};
+use super::{Caller, Target, WriteOptions, Written, admit, at, delete, update};
+use crate::fields;
 use crate::kinds::Kind;
 use crate::schema;
 use crate::schema::FieldError;
@@ -19,6 +20,7 @@ pub fn bind(
     caller: &Caller,
 ) -> Outcome<()> {
     let kind = &target.kind;
+    admit::expect_shape("", "Binding", binding)?;
     let Some(mut pod) = state.read(kind, &target.namespace, &target.name) else {
         return Err(Failure::not_found(kind, &target.name));
     };
@@ -38,9 +40,9 @@ pub fn bind(
     if options.dry_run {
         return Ok(());
     }
-    pod["spec"]["nodeName"] = json!(node);
+    fields::set(&mut pod, &["spec", "nodeName"], json!(node));
     for (key, value) in at(binding, &["metadata", "annotations"]).as_object().into_iter().flatten() {
-        pod["metadata"]["annotations"][key] = value.clone();
+        fields::set(&mut pod, &["metadata", "annotations", key], value.clone());
     }
     set_condition(
         &mut pod,
@@ -51,11 +53,10 @@ pub fn bind(
 
 /// Sets the condition of its type in an object's status.
 pub(crate) fn set_condition(object: &mut Value, condition: Value) {
-    let conditions = &mut object["status"]["conditions"];
-    if !conditions.is_array() {
-        *conditions = json!([]);
+    if !object["status"]["conditions"].is_array() {
+        fields::set(object, &["status", "conditions"], json!([]));
     }
-    if let Some(conditions) = conditions.as_array_mut() {
+    if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
         match conditions.iter_mut().find(|one| one["type"] == condition["type"]) {
             Some(found) => {
                 let mut condition = condition;
@@ -84,6 +85,9 @@ pub fn finalize(
     if !given.is_empty() && namespace["metadata"]["resourceVersion"] != given {
         return Err(Failure::modified(kind, &target.name));
     }
+    let mut value = value.clone();
+    admit::expect_kind(kind, &mut value)?;
+    admit::settle(kind, &mut value, options)?;
     let finalizers = value["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     namespace["spec"] = if finalizers.is_empty() { json!({}) } else { json!({"finalizers": finalizers}) };
     let revision = state.get(kind, "", &target.name).map_or(0, |object| object.revision());
@@ -106,33 +110,36 @@ pub fn approve(
     options: &WriteOptions,
     caller: &Caller,
 ) -> Outcome<Written> {
+    // Nothing is known of its shape yet; what is not as it should be is refused by the update.
+    let conditions = value.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     // Times that the caller leaves out are the server's.
-    for condition in value["status"]["conditions"].as_array_mut().into_iter().flatten() {
+    for condition in conditions.into_iter().flatten() {
         for field in ["lastUpdateTime", "lastTransitionTime"] {
             if condition[field].is_null() {
-                condition[field] = json!(time(caller.now));
+                fields::set(condition, &[field], json!(time(caller.now)));
             }
         }
     }
     if value["status"].is_null() {
-        value["status"] = json!({});
+        fields::set(&mut value, &["status"], json!({}));
     }
     if let Some(old) = state.read(&target.kind, "", &target.name) {
         match &old["status"]["certificate"] {
             Value::Null => {}
-            certificate => value["status"]["certificate"] = certificate.clone(),
+            certificate => fields::set(&mut value, &["status", "certificate"], certificate.clone()),
         }
     }
     update::update(state, target, value, options, caller)
 }
 
 /// The answer to whoever asks what they may do: everything.
-pub fn review(kind: &Kind, mut value: Value) -> Value {
-    kind.dress(&mut value);
+pub fn review(kind: &Kind, mut value: Value, options: &WriteOptions) -> Outcome<Value> {
+    admit::expect_kind(kind, &mut value)?;
+    admit::settle(kind, &mut value, options)?;
     if value["metadata"].is_null() {
-        value["metadata"] = json!({});
+        fields::set(&mut value, &["metadata"], json!({}));
     }
-    value["status"] = if kind.kind() == "SelfSubjectRulesReview" {
+    let status = if kind.kind() == "SelfSubjectRulesReview" {
         json!({
             "incomplete": false,
             "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
@@ -141,7 +148,8 @@ pub fn review(kind: &Kind, mut value: Value) -> Value {
     } else {
         json!({"allowed": true})
     };
-    value
+    fields::set(&mut value, &["status"], status);
+    Ok(value)
 }
 
 /// Accepts a definition's names, or says with whom they collide, and refuses a schema that cannot be used.
@@ -187,7 +195,7 @@ pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Ou
     value["status"] =
         json!({"conditions": conditions, "storedVersions": stored, "acceptedNames": value["spec"]["names"]});
     if value["status"]["conditions"].is_null() {
-        value["status"]["conditions"] = json!([]);
+        fields::set(value, &["status", "conditions"], json!([]));
     }
     let now = time(caller.now);
     let mut say = |kind: &str, status: &str, reason: &str, message: &str| {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::create::{Tracking, store_new};
 use super::{Caller, Target, WriteOptions, Written, admit, allocate, delete, metadata};
 use crate::apply;
+use crate::fields;
 use crate::kinds::{Kind, StatusRule};
 use crate::objects::Object;
 use crate::schema::FieldError;
@@ -214,12 +215,12 @@ fn prepare_update(state: &State, kind: &Kind, old: &Value, new: &mut Value) -> O
             if new["spec"]["clusterIP"].as_str().unwrap_or_default().is_empty()
                 && new["spec"]["type"] != "ExternalName"
             {
-                new["spec"]["clusterIP"] = spec["clusterIP"].clone();
-                new["spec"]["clusterIPs"] = spec["clusterIPs"].clone();
+                fields::set(new, &["spec", "clusterIP"], spec["clusterIP"].clone());
+                fields::set(new, &["spec", "clusterIPs"], spec["clusterIPs"].clone());
             }
             for field in ["ipFamilies", "ipFamilyPolicy"] {
                 if new["spec"][field].is_null() && !spec[field].is_null() {
-                    new["spec"][field] = spec[field].clone();
+                    fields::set(new, &["spec", field], spec[field].clone());
                 }
             }
             keep_node_ports(&spec["ports"], &mut new["spec"]["ports"]);
@@ -232,7 +233,7 @@ fn prepare_update(state: &State, kind: &Kind, old: &Value, new: &mut Value) -> O
                 old["metadata"]["annotations"][annotation].as_str().and_then(|text| text.parse::<i64>().ok());
             let changed = old["spec"]["template"] != new["spec"]["template"];
             let count = count.unwrap_or(1) + i64::from(changed);
-            new["metadata"]["annotations"][annotation] = json!(count.to_string());
+            fields::set(new, &["metadata", "annotations", annotation], json!(count.to_string()));
         }
         _ => {}
     }
@@ -270,7 +271,11 @@ fn count_generation(kind: &Kind, old: &Value, new: &mut Value) {
     let annotations = |value: &Value| value["metadata"]["annotations"].clone();
     let counts_annotations = kind.kind() == "Deployment" && kind.group() == "apps";
     if desired(old) != desired(new) || (counts_annotations && annotations(old) != annotations(new)) {
-        new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
+        fields::set(
+            new,
+            &["metadata", "generation"],
+            json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1),
+        );
     }
 }
 

@@ -12,7 +12,7 @@ mod words;
 use servers::{Kubectl, Servers};
 
 /// Holds a scenario with both servers and compares what was printed.
-fn compare(scenario: fn(&mut Kubectl)) {
+fn compare(scenario: impl Fn(&mut Kubectl)) {
     let Some(servers) = Servers::shared() else {
         return parts::skip(parts::KUBERNETES, kube::MISSING);
     };

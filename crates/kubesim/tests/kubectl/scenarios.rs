@@ -1,6 +1,7 @@
 //! What people type.
 
 use crate::compare;
+use crate::servers::Kubectl;
 
 const MAP: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  labels: {colour: red}\ndata:\n  x: \"1\"\n";
@@ -66,6 +67,113 @@ fn objects_are_made_shown_changed_and_deleted() {
         k.run("delete configmap a");
         k.run("get configmap a");
         k.run("get nonsense");
+    });
+}
+
+#[test]
+fn objects_are_edited() {
+    compare(|k| {
+        k.feed("create -f -", MAP);
+        // An editor that changes nothing and prints what it was given.
+        k.edit("edit configmap a", "cat");
+        k.edit("edit configmap a", "sed -i s/red/blue/");
+        k.run("get configmap a -o jsonpath={.metadata.labels}");
+        k.edit("edit configmap/a -o json", "sed -i s/blue/green/");
+        k.run("get configmap a --show-labels");
+        k.edit("edit configmap none", "cat");
+        k.feed("apply -f -", WEB);
+        k.edit("edit deployment web", "sed -i s/web:1/web:2/");
+        k.run("get deployment web -o jsonpath={.spec.template.spec.containers[0].image}");
+        k.run("delete deployment web");
+    });
+}
+
+#[test]
+fn what_changes_is_watched() {
+    let changes = |k: &mut Kubectl| {
+        for line in [
+            "label configmap a size=m",
+            "patch configmap a --type=merge -p {\"data\":{\"y\":\"2\"}}",
+            "label configmap a colour=blue --overwrite",
+            "label configmap a colour=red --overwrite",
+            "delete configmap a",
+        ] {
+            k.run(line);
+        }
+    };
+    compare(move |k| {
+        k.feed("create -f -", MAP);
+        k.watch("get configmap -w -l colour=red", 2, 5, changes);
+        k.feed("create -f -", MAP);
+        k.watch("get configmap -w -l colour=red --output-watch-events", 2, 5, changes);
+    });
+}
+
+#[test]
+fn pods_are_watched_as_they_change() {
+    compare(|k| {
+        let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: nobody, containers: [{name: main, image: 'example.test/p:1'}]}\n";
+        k.feed("create -f -", pod);
+        k.watch("get pods -w", 2, 3, |k| {
+            k.run("patch pod p --subresource=status --type=merge -p {\"status\":{\"phase\":\"Running\",\"containerStatuses\":[{\"name\":\"main\",\"ready\":true,\"restartCount\":1,\"image\":\"i\",\"imageID\":\"i\",\"state\":{\"running\":{}}}]}}");
+            k.run("patch pod p --subresource=status --type=merge -p {\"status\":{\"phase\":\"Succeeded\"}}");
+            k.run("delete pod p --grace-period=0 --force");
+        });
+    });
+}
+
+#[test]
+fn long_lists_come_in_pages() {
+    compare(|k| {
+        for number in 1..=5 {
+            let one = MAP.replace("name: a", &format!("name: m{number}")).replace("red", "paged");
+            k.feed("create -f -", &one);
+        }
+        k.run("get configmaps -l colour=paged --chunk-size=2");
+        k.run("get configmaps -l colour=paged --chunk-size=0 -o name");
+        k.run("get configmaps -l colour=paged --chunk-size=1 --sort-by=.metadata.name");
+        k.run("get --raw /api/v1/namespaces/{ns}/configmaps?limit=2&continue=nonsense");
+        k.run("describe configmaps -l colour=paged --chunk-size=2");
+    });
+}
+
+#[test]
+fn pods_nodes_and_workloads_are_described() {
+    compare(|k| {
+        // Nobody else's pods come to it.
+        let node = "apiVersion: v1\nkind: Node\nmetadata: {name: described, labels: {sim.shipshape.dev/simulated: 'true'}}\nspec: {taints: [{key: mine, effect: NoSchedule}]}\n";
+        k.feed("create -f -", node);
+        k.until(&["get", "node", "described"], " Ready ");
+        k.until(&["get", "node", "described", "-o", "jsonpath={.spec.taints[*].key}"], "mine");
+        k.until(&["get", "lease", "described", "-n", "kube-node-lease"], "described");
+        let web = WEB.replace("replicas: 2", "replicas: 1").replace(
+            "containers:",
+            "nodeSelector: {sim.shipshape.dev/simulated: 'true'}\n      nodeName: described\n      containers:",
+        );
+        k.feed("apply -f -", &web);
+        k.until(&["get", "deployment", "web"], "1/1");
+        k.run("describe pods -l app=web --show-events=false");
+        k.run("describe node described --show-events=false");
+        k.run("describe deployment web --show-events=false");
+        k.run("describe replicasets -l app=web --show-events=false");
+        k.feed("apply -f -", "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}\n");
+        k.until(&["get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}"], "1");
+        k.run("describe pdb web --show-events=false");
+        k.run("describe serviceaccount default");
+        k.run("delete deployment web --wait=true");
+        k.until(&["get", "pods"], "No resources found");
+        k.run("delete node described");
+    });
+}
+
+#[test]
+fn events_are_listed() {
+    compare(|k| {
+        k.run("get events");
+        k.feed("create -f -", "apiVersion: v1\nkind: Event\nmetadata: {name: e}\ninvolvedObject: {kind: ConfigMap, name: a, namespace: '{ns}'}\nreason: Tested\nmessage: It was tested.\ntype: Normal\nsource: {component: test}\n");
+        k.run("get events");
+        k.run("get events --field-selector reason=Tested -o name");
+        k.run("get events -o wide --field-selector involvedObject.kind=Pod");
     });
 }
 
@@ -172,8 +280,44 @@ fn jobs_run_and_are_described() {
         k.run("create job job --image=example.test/job:1 -- true");
         k.run("wait --for=condition=Complete job/job --timeout=60s");
         k.run("get job job -o jsonpath={.status.succeeded}");
+        k.run("describe job job --show-events=false");
         k.run("get pods -l job-name=job --no-headers -o custom-columns=PHASE:.status.phase");
         k.run("delete job job");
+    });
+}
+
+#[test]
+fn jobs_end_at_their_deadline_and_go_when_their_time_is_over() {
+    let job = |name: &str, spec: &str, outcome: &str| {
+        format!(
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec:\n  {spec}\n  template:\n    metadata: {{annotations: {{sim.shipshape.dev/outcome: {outcome}}}}}\n    spec:\n      restartPolicy: Never\n      terminationGracePeriodSeconds: 1\n      containers: [{{name: main, image: 'example.test/job:1'}}]\n"
+        )
+    };
+    compare(move |k| {
+        k.feed("create -f -", &job("late", "activeDeadlineSeconds: 2", "run"));
+        k.run("wait --for=condition=Failed job/late --timeout=60s");
+        k.run("get job late -o jsonpath={.status.conditions[*].type}={.status.conditions[*].status}={.status.conditions[*].reason}={.status.conditions[*].message}");
+        k.run("get job late --no-headers");
+        k.feed("create -f -", &job("brief", "ttlSecondsAfterFinished: 1", "complete"));
+        k.run("wait --for=delete job/brief --timeout=60s");
+        k.run("get job brief");
+    });
+}
+
+#[test]
+fn a_rollout_that_gets_nowhere_is_given_up() {
+    compare(|k| {
+        let stuck = WEB.replace("replicas: 2", "replicas: 1\n  progressDeadlineSeconds: 3").replace(
+            "{labels: {app: web}}\n    spec",
+            "{labels: {app: web}, annotations: {sim.shipshape.dev/outcome: stuck}}\n    spec",
+        );
+        k.feed("apply -f -", &stuck);
+        k.run("rollout status deployment/web --timeout=60s");
+        k.run("get deployment web -o jsonpath={.status.conditions[*].type}={.status.conditions[*].status}={.status.conditions[*].reason}={.status.conditions[*].message}");
+        k.feed("apply -f -", WEB);
+        k.until(&["rollout", "status", "deployment/web"], "successfully rolled out");
+        k.run("get deployment web -o jsonpath={.status.conditions[*].type}={.status.conditions[*].status}={.status.conditions[*].reason}={.status.conditions[*].message}");
+        k.run("delete deployment web --wait=true");
     });
 }
 
@@ -193,6 +337,9 @@ fn new_kinds_are_explained_listed_and_edited() {
         );
         k.run("get sh");
         k.run("get ship swan -o yaml");
+        k.run("describe ship swan --show-events=false");
+        k.edit("edit ship swan", "sed -i 's/masts: 2/masts: 3/'");
+        k.run("get sh");
         k.feed(
             "apply -f -",
             "apiVersion: harbour.example.test/v1\nkind: Ship\nmetadata: {name: swan}\nspec: {masts: many}\n",

@@ -1,5 +1,7 @@
 //! Two living clusters, and kubectl for each.
 
+use std::ffi::OsStr;
+use std::io::BufRead as _;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -72,8 +74,7 @@ impl Kubectl {
     fn new(command: Command) -> Kubectl {
         let namespace = format!("k{}", &Uuid::new_v4().simple().to_string()[..10]);
         let mut kubectl = Kubectl { command, namespace, said: Vec::new() };
-        let name = kubectl.namespace.clone();
-        let (code, text) = kubectl.call(&["create", "namespace", &name], "");
+        let (code, text) = kubectl.call(&["create", "namespace", &kubectl.namespace], "");
         assert_eq!(code, 0, "{text}");
         kubectl.until(&["get", "serviceaccount", "default"], "default");
         kubectl.said.clear();
@@ -85,12 +86,58 @@ impl Kubectl {
         self.feed(line, "")
     }
 
-    /// The same with something on standard input.
+    /// The same with something on standard input. `{ns}` stands for the scenario's namespace.
     pub(crate) fn feed(&mut self, line: &str, input: &str) -> String {
-        let arguments: Vec<&str> = line.split_whitespace().collect();
-        let (code, text) = self.call(&arguments, input);
-        self.said.push(format!("$ kubectl {line}\n{}\nexit {code}", alike(&text, &self.namespace)));
+        let (code, text) = self.call(&self.words(line), &input.replace("{ns}", &self.namespace));
+        self.note(line, &text, &format!("exit {code}"));
         text
+    }
+
+    /// The same with an editor, a command to which the name of a file is added.
+    pub(crate) fn edit(&mut self, line: &str, editor: &str) {
+        self.command.env("KUBE_EDITOR", editor);
+        self.run(line);
+        self.command.env_remove("KUBE_EDITOR");
+    }
+
+    /// Runs a command that does not end by itself. When it has printed `first` lines, `meanwhile` happens; when it has
+    /// printed `then` more, it is ended. Notes the lines.
+    pub(crate) fn watch(&mut self, line: &str, first: usize, then: usize, meanwhile: impl Fn(&mut Kubectl)) {
+        let mut child = self.prepared(&self.words(line)).stdin(Stdio::null()).spawn().unwrap();
+        let output = child.stdout.take().unwrap();
+        let (sender, lines) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            for line in std::io::BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut printed = Vec::new();
+        let mut read = |count: usize| {
+            for _ in 0..count {
+                match lines.recv_timeout(PATIENCE) {
+                    Ok(next) => printed.push(next),
+                    Err(error) => panic!("{line}: {error} after {printed:#?}"),
+                }
+            }
+        };
+        read(first);
+        meanwhile(self);
+        read(then);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(lines);
+        reader.join().unwrap();
+        self.note(line, &printed.join("\n"), "ended");
+    }
+
+    fn note(&mut self, line: &str, text: &str, end: &str) {
+        self.said.push(format!("$ kubectl {line}\n{}\n{end}", alike(text, &self.namespace)));
+    }
+
+    fn words(&self, line: &str) -> Vec<String> {
+        line.split_whitespace().map(|word| word.replace("{ns}", &self.namespace)).collect()
     }
 
     /// Asks until the answer contains this; nothing is noted.
@@ -106,7 +153,7 @@ impl Kubectl {
         }
     }
 
-    fn call(&mut self, arguments: &[&str], input: &str) -> (i32, String) {
+    fn prepared(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(self.command.get_program());
         command.args(self.command.get_args()).args(["--namespace", &self.namespace]).args(arguments);
         for (name, value) in self.command.get_envs() {
@@ -119,7 +166,11 @@ impl Kubectl {
             command.current_dir(directory);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command
+    }
+
+    fn call(&self, arguments: &[impl AsRef<OsStr>], input: &str) -> (i32, String) {
+        let mut child = self.prepared(arguments).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         std::io::Write::write_all(&mut stdin, input.as_bytes()).unwrap();
         drop(stdin);

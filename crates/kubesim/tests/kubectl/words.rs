@@ -20,7 +20,9 @@ static ALIKE: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (pattern(r"\b(job|agent)-[a-z0-9]{5}\b"), "$1-<drawn>"),
         (pattern(r"pod-template-hash[=:]\s*[a-z0-9]+"), "pod-template-hash=<hash>"),
         (pattern(r"kube-api-access-[a-z0-9]{5}"), "kube-api-access-<drawn>"),
-        (pattern(r#""?resourceVersion"?: "?\d+"?"#), "resourceVersion: <version>"),
+        (pattern(r#""?resourceVersion"?:\s*"?\d+"?"#), "resourceVersion: <version>"),
+        (pattern(r"Resource Version: +\d+"), "Resource Version: <version>"),
+        (pattern(r"/kubectl-edit-\d+\.yaml"), "/kubectl-edit.yaml"),
         (pattern(r"\b(\d+d)?(\d+h)?(\d+m)?\d+(\.\d+)?(s|ms)\b"), "<age>"),
         (pattern(r"<unknown>|<invalid>"), "<age>"),
         // Columns are as wide as what stands in them.

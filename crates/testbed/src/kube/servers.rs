@@ -38,6 +38,7 @@ const CONTROLLERS: &[&str] = &[
     "serviceaccount-token",
     "statefulset",
     "taint-eviction",
+    "ttl-after-finished",
 ];
 
 /// The running programs. They run on when this is dropped, as [`Program`] does.

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::fields;
+
 use super::{fill, items, pod_spec, within};
 
 fn template(spec: &mut Value) {
@@ -72,7 +74,7 @@ pub(in crate::kinds) fn stateful_set(object: &mut Value) {
 pub(in crate::kinds) fn job(object: &mut Value) {
     let labels = object["spec"]["template"]["metadata"]["labels"].clone();
     if object["metadata"]["labels"].as_object().is_none_or(serde_json::Map::is_empty) && labels.is_object() {
-        object["metadata"]["labels"] = labels;
+        fields::set(object, &["metadata", "labels"], labels);
     }
     let spec = within(object, "spec");
     if spec["completions"].is_null() && spec["parallelism"].is_null() {

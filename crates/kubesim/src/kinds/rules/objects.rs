@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::unchangeable;
+use crate::fields;
 use crate::schema::FieldError;
 
 /// All data of a config map or a secret together.
@@ -41,7 +42,7 @@ pub(in crate::kinds) fn prepare_node(object: &mut Value) {
         [("daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}})), ("nodeInfo", node_info())]
     {
         if object["status"][field].is_null() {
-            object["status"][field] = value;
+            fields::set(object, &["status", field], value);
         }
     }
 }
@@ -70,7 +71,7 @@ pub(in crate::kinds) fn prepare_service(object: &mut Value) {
     }
     for (field, value) in [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))] {
         if object["spec"][field].is_null() {
-            object["spec"][field] = value;
+            fields::set(object, &["spec", field], value);
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::unchangeable;
+use crate::fields;
 use crate::names;
 use crate::schema::FieldError;
 use crate::selector::LabelSelector;
@@ -11,7 +12,7 @@ pub(in crate::kinds) fn prepare_daemon_set(object: &mut Value) {
     object["status"] = json!({
         "currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0,
     });
-    object["metadata"]["annotations"]["deprecated.daemonset.template.generation"] = json!("1");
+    fields::set(object, &["metadata", "annotations", "deprecated.daemonset.template.generation"], json!("1"));
 }
 
 /// Nothing is known of it yet.
@@ -37,21 +38,21 @@ pub(in crate::kinds) fn prepare_job(object: &mut Value) {
     // A job without labels of its own has those of its template, these among them.
     let shares_labels = object["metadata"]["labels"].is_object()
         && object["metadata"]["labels"] == object["spec"]["template"]["metadata"]["labels"];
-    let spec = &mut object["spec"];
-    if spec["selector"].is_null() {
-        spec["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+    if object["spec"]["selector"].is_null() {
+        let selector = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+        fields::set(object, &["spec", "selector"], selector);
     }
-    let labels = &mut spec["template"]["metadata"]["labels"];
     for (key, value) in [
         ("controller-uid", &uid),
         ("batch.kubernetes.io/controller-uid", &uid),
         ("job-name", &name),
         ("batch.kubernetes.io/job-name", &name),
     ] {
-        labels[key] = value.clone();
+        fields::set(object, &["spec", "template", "metadata", "labels", key], value.clone());
     }
     if shares_labels {
-        object["metadata"]["labels"] = object["spec"]["template"]["metadata"]["labels"].clone();
+        let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+        fields::set(object, &["metadata", "labels"], labels);
     }
 }
 
@@ -60,11 +61,15 @@ pub(in crate::kinds) fn prepare_pod(object: &mut Value) {
     object["status"] = json!({"phase": "Pending", "qosClass": quality});
     let gates = object["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
     if gates {
-        object["status"]["conditions"] = json!([{
-            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
-            "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null,
-            "lastTransitionTime": null,
-        }]);
+        fields::set(
+            object,
+            &["status", "conditions"],
+            json!([{
+                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null,
+                "lastTransitionTime": null,
+            }]),
+        );
     }
     admit_pod(object);
 }

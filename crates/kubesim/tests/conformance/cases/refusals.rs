@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::things::{CONFIG_MAPS, config_map};
+use super::things::{CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod};
 use crate::script::cases;
 
 cases! { "refusals";
@@ -58,6 +58,37 @@ cases! { "refusals";
         s.post("/api/v1/namespaces/{ns}/configmaps/a", config_map("a")).expect(405).await;
         s.put(CONFIG_MAPS, config_map("a")).expect(405).await;
         s.merge(CONFIG_MAPS, json!({})).expect(405).await;
+    }
+
+    async fn a_scale_that_is_no_number(s) {
+        s.post(DEPLOYMENTS, deployment("a", 0)).only("/kind").await;
+        let scale = "/apis/apps/v1/namespaces/{ns}/deployments/a/scale";
+        for spec in [json!({ "replicas": "many" }), json!(7), json!({ "replicas": 99_999_999_999_i64 })] {
+            s.put(scale, json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": "a", "namespace": "{ns}" }, "spec": spec }))
+                .expect(400).only("/reason").await;
+        }
+        s.get(scale).only("/spec").await;
+    }
+
+    async fn an_eviction_a_binding_and_a_deletion_of_wrong_shape(s) {
+        s.post(PODS, pod("a")).only("/kind").await;
+        s.post("/api/v1/namespaces/{ns}/pods/a/eviction", json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": "a" }, "deleteOptions": "now"
+        })).expect(400).only("/reason").await;
+        s.post("/api/v1/namespaces/{ns}/pods/a/binding", json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": "a" }, "target": ["node"]
+        })).expect(400).only("/reason").await;
+        s.post("/api/v1/namespaces/{ns}/pods/a/binding", json!([])).expect(400).only("/reason").await;
+        s.get("/api/v1/namespaces/{ns}/pods/a").only("/metadata/name").only("/spec/nodeName").await;
+    }
+
+    async fn a_question_for_permission_of_wrong_shape(s) {
+        let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        s.post(reviews, json!([])).expect(400).only("/reason").await;
+        s.post(reviews, json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": ["text"] }))
+            .expect(400).only("/reason").await;
+        s.post(reviews, json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": "text" }))
+            .expect(400).only("/reason").await;
     }
 
     async fn a_kind_without_namespaces_inside_one(s) {

@@ -21,6 +21,8 @@ use kubesim::faults::Fault;
 use kubesim::{Cluster, Options};
 use serde_json::{Value, json};
 
+mod hostile;
+
 async fn cluster() -> Cluster {
     Cluster::start("test", Options::default()).await.unwrap()
 }

@@ -1,0 +1,47 @@
+//! Writing into JSON that somebody else has made. `value["a"]["b"] = …` panics where `a` is a text or a list; this does not.
+
+use serde_json::{Map, Value};
+
+/// Sets the field at `path`, making objects where nothing is. What stands in the way and is no object is left as it is:
+/// that it does not belong there is for validation to say.
+pub(crate) fn set(value: &mut Value, path: &[&str], new: Value) {
+    let Some((last, parents)) = path.split_last() else { return };
+    let mut place = value;
+    for field in parents {
+        let Some(fields) = object(place) else { return };
+        place = fields.entry(*field).or_insert(Value::Null);
+    }
+    if let Some(fields) = object(place) {
+        fields.insert((*last).to_owned(), new);
+    }
+}
+
+/// The fields of an object, which nothing becomes.
+fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_field_is_set_at_any_depth_and_what_is_no_object_stays() {
+        let check = |mut given: Value, expect: Value| {
+            set(&mut given, &["a", "b"], json!(1));
+            assert_eq!(given, expect);
+        };
+        check(json!({}), json!({"a": {"b": 1}}));
+        check(json!(null), json!({"a": {"b": 1}}));
+        check(json!({"a": null, "c": 2}), json!({"a": {"b": 1}, "c": 2}));
+        check(json!({"a": {"b": 0, "c": 2}}), json!({"a": {"b": 1, "c": 2}}));
+        for odd in [json!({"a": "text"}), json!({"a": [1]}), json!([]), json!("text"), json!(7)] {
+            check(odd.clone(), odd);
+        }
+    }
+}
