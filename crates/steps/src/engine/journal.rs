@@ -90,6 +90,14 @@ pub struct Waiting {
     /// How often in a row it was parked for that reason; each time it rests longer.
     #[serde(default)]
     pub times: u32,
+    /// How many of these times were told in its log: the first, and those for which the words changed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub told: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// For what work can rest.
@@ -128,6 +136,16 @@ impl Undoing {
 }
 
 impl WaitingCode {
+    /// Whether work that rests for this waits for something outside, at no cost, for as long as it takes.
+    pub(super) fn is_parked(self) -> bool {
+        match self {
+            WaitingCode::Unreachable | WaitingCode::Precondition => true,
+            WaitingCode::BackingOff | WaitingCode::Preempted | WaitingCode::Shutdown | WaitingCode::Other => {
+                false
+            }
+        }
+    }
+
     /// The word for it, as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -12,6 +12,8 @@ use store::{Claimed, Committed, Completion, Hold, Store, StoreError, Transaction
 
 use super::{Control, Journal, Outcome, StepError, Waiting, WaitingCode};
 
+/// So many entries are made of one row of parkings, whatever their reasons say; further ones are only counted.
+const PARKED_TOLD_MAX: u32 = 20;
 /// The longest text of one entry: a log is cut to this from its end.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// The first pause before a refused write is said again; it doubles.
@@ -37,6 +39,9 @@ pub(super) struct Ledger<'a> {
     claimed_at: Timestamp,
     /// Not yet written, in order.
     unsaid: Vec<Entry>,
+    /// Whether the work was parked before and has got no further since. A cluster may be away for days: as long as nothing
+    /// new happens, nothing is told.
+    hushed: bool,
 }
 
 impl<'a> Ledger<'a> {
@@ -49,6 +54,10 @@ impl<'a> Ledger<'a> {
         actor: &'a str,
     ) -> Ledger<'a> {
         let rested = journal.waiting.take();
+        let parked = rested.as_ref().filter(|it| it.code.is_parked() && !claimed.taken_over);
+        let times = parked.filter(|it| it.times > 1);
+        let times = times.map(|it| format!("parked {} times since {}", it.times, it.since));
+        let hushed = parked.is_some();
         let mut ledger = Ledger {
             store,
             hold: claimed.hold,
@@ -60,12 +69,13 @@ impl<'a> Ledger<'a> {
             actor,
             claimed_at: claimed.claimed_at,
             unsaid: Vec::new(),
+            hushed,
         };
         let (event, from) = match claimed.taken_over {
             true => (EntryEvent::TakenOver, WorkState::InProgress),
             false => (EntryEvent::Claimed, WorkState::Pending),
         };
-        let message = claimed.taken_over.then(|| "its worker was lost; another goes on".to_owned());
+        let message = claimed.taken_over.then(|| "its worker was lost; another goes on".to_owned()).or(times);
         let entry = Entry {
             time: claimed.claimed_at,
             from: Some(from),
@@ -112,12 +122,17 @@ impl<'a> Ledger<'a> {
         }
     }
 
+    /// Something has happened: whatever was held back is told with the next write.
+    pub(super) fn speak(&mut self) {
+        self.hushed = false;
+    }
+
     /// All that is known and unsaid, as one write, and how many entries are in it.
     pub(super) fn draft(&self) -> (Transaction, usize) {
         let write = Transaction::new().checkpoint(self.hold, self.place(), self.journal.write());
-        let write =
-            self.unsaid.iter().cloned().fold(write, |write, entry| write.record(self.hold.work, entry));
-        (write, self.unsaid.len())
+        let told = if self.hushed { 0 } else { self.unsaid.len() };
+        let entries = self.unsaid[..told].iter().cloned();
+        (entries.fold(write, |write, entry| write.record(self.hold.work, entry)), told)
     }
 
     /// The first `told` entries are written; what the store asks of us is heard.
@@ -201,13 +216,21 @@ impl<'a> Ledger<'a> {
         };
         let duration = millis_between(self.claimed_at, entry.time);
         let same = self.rested.take().filter(|it| it.code == code);
+        let before = same.as_ref().filter(|_| self.hushed);
+        let silent = before.is_some_and(|it| it.message == message || it.told >= PARKED_TOLD_MAX);
         self.journal.waiting = Some(Waiting {
             code,
             message,
             since: same.as_ref().map_or(entry.time, |it| it.since),
-            times: same.map_or(0, |it| it.times).saturating_add(1),
+            times: same.as_ref().map_or(0, |it| it.times).saturating_add(1),
+            told: same.map_or(0, |it| it.told).saturating_add(u32::from(!silent)),
         });
-        self.tell(Entry { duration_ms: Some(duration), ..entry });
+        if silent {
+            // It stands where it stood, for the reason that was told.
+            self.unsaid.clear();
+        } else {
+            self.tell(Entry { duration_ms: Some(duration), ..entry });
+        }
         let checkpoint = Some((self.place(), self.journal.write()));
         // A step that was entered may have taken effect; what is parked before its first one has not.
         let begun = self.journal.step.is_some() || !self.journal.done.is_empty();

@@ -94,6 +94,7 @@ pub(super) async fn carry_out<C: Send + Sync + 'static>(
             let entry = ledger.of_step(EntryEvent::StepFinished, &step.name, account(&outcome));
             ledger.tell(Entry { duration_ms: took, ..entry });
             ledger.rested = None;
+            ledger.speak();
             ledger.journal.done.push(Done { name: step.name.clone(), memory: outcome.memory });
             if let Some(message) = &outcome.message {
                 ledger.say(message.clone());
@@ -223,6 +224,9 @@ async fn watch<C>(
 /// Takes what the step said and which of its tries failed into the ledger.
 fn note(ledger: &mut Ledger<'_>, step: &str, board: &Board) {
     let notes = std::mem::take(&mut *board.notes());
+    if notes.message.is_some() || !notes.failed.is_empty() {
+        ledger.speak();
+    }
     for (complaint, rest) in notes.failed {
         let message = format!("{complaint}; tried again after {rest:?}");
         ledger.tell(ledger.of_step(EntryEvent::StepFailed, step, Some(message)));

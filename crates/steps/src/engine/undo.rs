@@ -27,6 +27,7 @@ pub(super) async fn take_back<C: Send + Sync + 'static>(
     context: &Arc<C>,
     cause: Option<Undoing>,
 ) -> Result<Ended, Lost> {
+    ledger.speak();
     if let Some(cause) = cause {
         ledger.journal.undo = Some(cause);
         if !undo_order(plan, &ledger.journal).is_empty() {

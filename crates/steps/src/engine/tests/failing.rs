@@ -109,6 +109,52 @@ async fn what_is_unreachable_or_not_yet_allowed_rests_without_spending_an_attemp
 }
 
 #[tokio::test(start_paused = true)]
+async fn work_that_is_parked_for_days_tells_of_it_once_and_again_when_the_reason_changes() {
+    let bed = Bed::new().await;
+    let park = async |times: usize, words: &'static str| {
+        for _ in 0..times {
+            let error = move || StepError::new(StepErrorKind::Unreachable, "X", words);
+            // Slow enough that its progress is shown: that writes no entries either.
+            let slow = Step::action("b", move |_, _| async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Err::<Outcome, _>(error())
+            });
+            let yielding = handed_back(bed.attempt(&plan([mark("a"), slow])).await);
+            tokio::time::sleep(yielding.rest).await;
+        }
+    };
+    park(300, "no answer").await;
+    let first = bed.events().await;
+    use EntryEvent as E;
+    let expect =
+        [E::Claimed, E::StepStarted, E::StepFinished, E::StepStarted, E::StepFailed, E::Yielded].to_vec();
+    assert_eq!(first, expect, "one day of parkings is told as the first of them");
+    assert_eq!(bed.journal().await.waiting.unwrap().times, 300);
+
+    park(300, "no route").await;
+    let log = bed.log().await;
+    assert_eq!(log.len(), expect.len() + 4, "{log:#?}");
+    assert_eq!(log[6].message.as_deref(), Some("parked 300 times since 1970-01-01T00:00:01Z"));
+    assert_eq!(log[9].message.as_deref(), Some("no route"));
+
+    // Words that change each time are told for a while, and then only counted.
+    for _ in 0..100 {
+        park(1, "one thing").await;
+        park(1, "another").await;
+    }
+    let yields = bed.events().await.iter().filter(|it| **it == E::Yielded).count();
+    assert_eq!(yields, 20);
+    assert_eq!(bed.journal().await.waiting.unwrap().times, 800);
+
+    finished(bed.attempt(&plan([mark("a"), mark("b")])).await);
+    let log = bed.log().await;
+    let last: Vec<E> = log.iter().rev().take(4).rev().map(|entry| entry.event).collect();
+    assert_eq!(last, [E::Claimed, E::StepStarted, E::StepFinished, E::Finished]);
+    let said = log[log.len() - 4].message.as_deref().unwrap_or_default();
+    assert!(said.starts_with("parked 800 times since "), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_terminal_error_is_the_end_and_its_text_is_kept() {
     let bed = Bed::new().await;
     let error = || StepError::terminal("NoSuchNode", "node x is not there").because(std::fmt::Error);
