@@ -1,0 +1,206 @@
+//! The certificates of a cluster's API server and of its ways in: from the vault into the cluster, and named there.
+
+use api::doc::Spec;
+use cloud::IssuedCertificate;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
+use kubelink::link::FIELD_MANAGER;
+use kubelink::patch::{Change, patch};
+use kubelink::{Failure, Link, LinkError, Target};
+use serde_json::{Value, json};
+use store::Hold;
+
+use super::{Ours, for_now};
+use crate::engine::{StepError, StepErrorKind};
+
+/// Where our own operator reads the certificates from, in clusters that have it.
+const OPERATOR_NAMESPACE: &str = "openshift-azure-operator";
+
+/// What a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CertificateUse {
+    /// The API server.
+    ApiServer,
+    /// The default way in.
+    Ingress,
+}
+
+impl CertificateUse {
+    /// Both.
+    pub const ALL: [CertificateUse; 2] = [CertificateUse::ApiServer, CertificateUse::Ingress];
+
+    /// Its name in the vault, and that of the Secret in the cluster.
+    pub fn name(self, ours: &Ours) -> String {
+        match self {
+            CertificateUse::ApiServer => format!("{}-apiserver", ours.uuid),
+            CertificateUse::Ingress => format!("{}-ingress", ours.uuid),
+        }
+    }
+
+    /// The namespace from which the cluster takes it.
+    fn namespace(self) -> &'static str {
+        match self {
+            CertificateUse::ApiServer => "openshift-config",
+            CertificateUse::Ingress => "openshift-ingress",
+        }
+    }
+}
+
+/// Whether the cluster's domain is one of ours, so that its certificates are ours too: a bare label of the service's own zone.
+pub fn is_managed(spec: &Spec) -> bool {
+    !spec.domain.contains('.')
+}
+
+/// Carries both certificates, as the vault has them now, into the cluster, and records until when they are good; what became
+/// of them, in a sentence. Both are tried, whatever becomes of the first.
+pub async fn carry_certificates(ours: &Ours, link: &Link, hold: Hold) -> Result<String, StepError> {
+    let (mut told, mut failures) = (Vec::new(), Vec::new());
+    let mut ends: [Option<Timestamp>; 2] = [None, None];
+    for (end, what) in ends.iter_mut().zip(CertificateUse::ALL) {
+        match carry(ours, link, what).await {
+            Ok((sentence, until)) => {
+                told.push(sentence);
+                *end = until;
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    if !failures.is_empty() {
+        let text = failures.iter().map(StepError::whole).collect::<Vec<_>>().join("; ");
+        // A cluster that does not answer is no failure of the rotation: the work is parked.
+        return Err(match failures.iter().any(|it| it.kind() == StepErrorKind::Unreachable) {
+            true => StepError::new(StepErrorKind::Unreachable, "Unreachable", text),
+            false => StepError::transient("Certificates", text),
+        });
+    }
+    ours.record(hold, |record| {
+        record.api_certificate_expires = ends[0].or(record.api_certificate_expires);
+        record.ingress_certificate_expires = ends[1].or(record.ingress_certificate_expires);
+    })
+    .await?;
+    Ok(told.join("; "))
+}
+
+async fn carry(
+    ours: &Ours,
+    link: &Link,
+    what: CertificateUse,
+) -> Result<(String, Option<Timestamp>), StepError> {
+    let (name, issued) = newest(ours, what).await?;
+    let mut changed = put_secret(link, what.namespace(), &name, &issued).await?;
+    if has_namespace(link, OPERATOR_NAMESPACE).await? {
+        changed |= put_secret(link, OPERATOR_NAMESPACE, &name, &issued).await?;
+    }
+    let how = if changed { "was replaced" } else { "was the newest" };
+    let end = issued.certificate.not_after;
+    let until = end.map(|end| format!(", good until {end}")).unwrap_or_default();
+    Ok((format!("certificate {name} {how}{until}"), end))
+}
+
+/// The newest version of a certificate that the vault has, and what it is called.
+async fn newest(ours: &Ours, what: CertificateUse) -> Result<(String, IssuedCertificate), StepError> {
+    let name = what.name(ours);
+    let issued = ours.cloud.certificate(&name).await.map_err(for_now)?;
+    match issued {
+        Some(issued) => Ok((name, issued)),
+        None => {
+            let message = format!("the vault has no certificate {name} yet");
+            Err(StepError::transient("NoCertificate", message))
+        }
+    }
+}
+
+async fn has_namespace(link: &Link, name: &str) -> Result<bool, StepError> {
+    let found = Api::<Namespace>::all(link.client()).get_opt(name).await;
+    Ok(found.map_err(|error| link.failed("read", format!("Namespace {name}"), error))?.is_some())
+}
+
+/// Makes a TLS Secret hold a certificate; whether it did not before.
+async fn put_secret(
+    link: &Link,
+    namespace: &str,
+    name: &str,
+    issued: &IssuedCertificate,
+) -> Result<bool, StepError> {
+    let told = format!("Secret {namespace}/{name}");
+    let api: Api<Secret> = Api::namespaced(link.client(), namespace);
+    let found = api.get_opt(name).await.map_err(|error| link.failed("read", &told, error))?;
+    let data = [("tls.crt", issued.chain_pem.as_str()), ("tls.key", issued.key_pem.expose())];
+    let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
+    let wanted = Some(data.into());
+    if found.as_ref().is_some_and(|found| found.data == wanted) {
+        return Ok(false);
+    }
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let type_ = Some("kubernetes.io/tls".to_owned());
+    let secret = Secret { metadata, data: wanted, type_, ..Secret::default() };
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let applied = api.patch(name, &params, &Patch::Apply(&secret)).await;
+    applied.map_err(|error| unquoted(link.failed("apply", told, error)))?;
+    Ok(true)
+}
+
+/// An API server's words about an invalid Secret may quote it.
+fn unquoted(mut error: LinkError) -> StepError {
+    if let Failure::Invalid { message, .. } = &mut error.failure {
+        "its words are not shown, because they may quote the Secret".clone_into(message);
+    }
+    error.into()
+}
+
+/// Makes the API server show its certificate under its public name.
+pub async fn configure_api_server(ours: &Ours, link: &Link) -> Result<String, StepError> {
+    // The vault knows the names that the certificate is for: `api.` of the cluster's domain.
+    let (name, issued) = newest(ours, CertificateUse::ApiServer).await?;
+    let names = issued.certificate.dns_names;
+    let named = json!([{"names": names, "servingCertificate": {"name": name}}]);
+    let target = Target {
+        resource: resource("config.openshift.io", "APIServer", "apiservers"),
+        namespace: None,
+        name: "cluster".to_owned(),
+    };
+    configure(link, &target, json!({"spec": {"servingCerts": {"namedCertificates": named}}})).await
+}
+
+/// Makes the default way in show its certificate.
+pub async fn configure_ingress(ours: &Ours, link: &Link) -> Result<String, StepError> {
+    let target = Target {
+        resource: resource("operator.openshift.io", "IngressController", "ingresscontrollers"),
+        namespace: Some("openshift-ingress-operator".to_owned()),
+        name: "default".to_owned(),
+    };
+    let name = CertificateUse::Ingress.name(ours);
+    configure(link, &target, json!({"spec": {"defaultCertificate": {"name": name}}})).await
+}
+
+async fn configure(link: &Link, target: &Target, wanted: Value) -> Result<String, StepError> {
+    match patch(link, target, &Change::Merge(wanted), None).await {
+        Ok(true) => Ok(format!("{target} shows its certificate now")),
+        Ok(false) => Ok(format!("{target} showed its certificate already")),
+        // What should be configured is not there: this is no cluster of the kind that we make.
+        Err(error) if matches!(error.failure, Failure::NotFound { .. } | Failure::UnknownKind { .. }) => {
+            Err(StepError::terminal("NotFound", format!("there is no {target}")).because(error))
+        }
+        Err(error) => {
+            let error = StepError::from(error);
+            match error.kind() {
+                StepErrorKind::Terminal => Err(StepError::transient("Configuration", error.whole())),
+                StepErrorKind::Transient | StepErrorKind::Unreachable | StepErrorKind::Precondition => {
+                    Err(error)
+                }
+            }
+        }
+    }
+}
+
+fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural)
+}
