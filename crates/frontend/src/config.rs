@@ -28,16 +28,84 @@ pub struct Config {
     pub readers: Vec<ClientRule>,
     /// Bearer tokens.
     pub oidc: Oidc,
+    /// Who may use the resource manager's API besides operators.
+    pub arm: ArmCallers,
     /// The subscription under which imported clusters are filed.
     pub imported_subscription: Uuid,
     /// The places where clusters may be; the first is meant when none is named.
     pub locations: Vec<String>,
+    /// The DNS zone of this service; clusters of a location may have a label of `LOCATION.ZONE`. Unset: any domain is the
+    /// customer's own.
+    pub zone: Option<String>,
+    /// Whether workers must have the smallest sizes; for installations that only try things out.
+    pub small_workers: bool,
+    /// After so many seconds a caller should ask again how an operation stands, 1 to 600.
+    pub retry_after_seconds: u32,
+    /// The base of URLs in answers to callers that do not say which one they used (`Referer`). Unset: the one of their
+    /// connection.
+    pub public_url: Option<String>,
     /// What imported kubeconfigs may do besides carrying their data inline: `exec`, `auth-provider`, `token-file`,
     /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default.
     pub allow_kubeconfig: Allow,
     /// Lets everybody on this machine in, without any check; only on the loopback interface. Without a certificate it
     /// speaks plain HTTP.
     pub insecure: bool,
+}
+
+/// Who may use the resource manager's API, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArmCallers {
+    /// Certificates (PEM) of callers that are let in, compared as a whole, each within its own dates. The file is read again
+    /// every hour.
+    pub certificates: Option<PathBuf>,
+    /// The metadata end point that lists the certificates of callers, such as
+    /// `https://management.example/metadata/authentication?api-version=2015-01-01`. It is read every hour.
+    pub metadata_url: Option<String>,
+    /// The base URL of the service that validates bearer tokens (`POST /ValidateRequest`).
+    pub token_service: Option<String>,
+    /// Whether a certificate does not do where the token service is used.
+    pub enforce_tokens: bool,
+    /// Certificates (PEM) that the metadata end point and the token service are checked against, instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Whether operators and readers of the Admin API may use the resource manager's API too.
+    pub admit_operators: bool,
+}
+
+impl Default for ArmCallers {
+    fn default() -> ArmCallers {
+        ArmCallers {
+            certificates: None,
+            metadata_url: None,
+            token_service: None,
+            enforce_tokens: false,
+            ca_file: None,
+            admit_operators: true,
+        }
+    }
+}
+
+impl ArmCallers {
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (name, url) in [("metadata_url", &self.metadata_url), ("token_service", &self.token_service)] {
+            if url.as_ref().is_some_and(|url| !crate::auth::is_protected(url)) {
+                problems.push(format!(
+                    "frontend.arm.{name} must be an https:// URL (http:// only on the loopback interface)"
+                ));
+            }
+        }
+        if self.enforce_tokens && self.token_service.is_none() {
+            problems.push("frontend.arm.enforce_tokens needs frontend.arm.token_service".to_owned());
+        }
+        if self.certificates.is_some() && self.metadata_url.is_some() {
+            problems.push(
+                "frontend.arm.certificates and frontend.arm.metadata_url both list callers; set one of them"
+                    .to_owned(),
+            );
+        }
+        problems
+    }
 }
 
 /// Bearer tokens: JWTs of an OpenID Connect issuer.
@@ -56,6 +124,8 @@ pub struct Oidc {
     pub operators: Vec<String>,
     /// Values of that claim that may only read.
     pub readers: Vec<String>,
+    /// Values of that claim that may use the resource manager's API, and nothing else.
+    pub callers: Vec<String>,
     /// Certificates (PEM) that the issuer's server is checked against, instead of the system's.
     pub ca_file: Option<PathBuf>,
 }
@@ -70,6 +140,11 @@ impl Default for Config {
             operators: Vec::new(),
             readers: Vec::new(),
             oidc: Oidc::default(),
+            arm: ArmCallers::default(),
+            zone: None,
+            small_workers: false,
+            retry_after_seconds: 10,
+            public_url: None,
             imported_subscription: Uuid::nil(),
             locations: vec!["local".to_owned()],
             allow_kubeconfig: Allow::nothing(),
@@ -87,6 +162,7 @@ impl Default for Oidc {
             roles_claim: "groups".to_owned(),
             operators: Vec::new(),
             readers: Vec::new(),
+            callers: Vec::new(),
             ca_file: None,
         }
     }
@@ -135,7 +211,24 @@ impl Config {
             !self.locations.iter().all(is_word),
             "frontend.locations must be words of small letters, digits and hyphens, at most 63 long",
         );
+        say(
+            !(1..=600).contains(&self.retry_after_seconds),
+            "frontend.retry_after_seconds must be from 1 to 600",
+        );
+        say(
+            self.public_url
+                .as_ref()
+                .is_some_and(|url| !url.starts_with("https://") && !url.starts_with("http://")),
+            "frontend.public_url must be an absolute URL such as https://management.example",
+        );
+        say(
+            self.zone
+                .as_ref()
+                .is_some_and(|zone| zone.is_empty() || zone.starts_with('.') || zone.contains(' ')),
+            "frontend.zone must be a DNS name such as clusters.example",
+        );
         problems.extend(self.oidc.problems());
+        problems.extend(self.arm.problems());
         problems
     }
 }
@@ -153,9 +246,9 @@ impl Oidc {
         if self.audience.as_ref().is_none_or(String::is_empty) {
             problems.push("frontend.oidc.audience must say whom tokens are for".to_owned());
         }
-        if self.operators.is_empty() && self.readers.is_empty() {
+        if self.operators.is_empty() && self.readers.is_empty() && self.callers.is_empty() {
             problems.push(
-                "frontend.oidc.operators and frontend.oidc.readers name no group or role, so no token would be accepted"
+                "frontend.oidc.operators, frontend.oidc.readers and frontend.oidc.callers name no group or role, so no token would be accepted"
                     .to_owned(),
             );
         }
@@ -260,6 +353,22 @@ mod tests {
         check(Config { oidc: issuer("http://id.example"), ..guarded() }, &["https://"]);
         let aimless = Oidc { issuer: Some("https://id.example".to_owned()), ..Oidc::default() };
         check(Config { oidc: aimless, ..guarded() }, &["audience", "no group or role"]);
+        check(Config { retry_after_seconds: 0, ..guarded() }, &["retry_after_seconds"]);
+        check(Config { public_url: Some("management.example".to_owned()), ..guarded() }, &["public_url"]);
+        check(Config { zone: Some(".example".to_owned()), ..guarded() }, &["zone"]);
+        let arm = |arm: ArmCallers| Config { arm, ..guarded() };
+        let service = |url: &str| Some(url.to_owned());
+        check(
+            arm(ArmCallers { token_service: service("http://id.example"), ..ArmCallers::default() }),
+            &["token_service"],
+        );
+        check(arm(ArmCallers { enforce_tokens: true, ..ArmCallers::default() }), &["enforce_tokens"]);
+        let both = ArmCallers {
+            certificates: Some("arm.crt".into()),
+            metadata_url: service("https://management.example/metadata"),
+            ..ArmCallers::default()
+        };
+        check(arm(both), &["set one of them"]);
     }
 
     #[test]

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-use crate::auth::{Doorman, Identity, Proof};
+use crate::auth::{Door, Doorman, Identity, Proof, Visit};
 use crate::metrics::Metrics;
-use crate::wire::{Code, Ids, Query, Refusal, Scheme, Spelled, clean};
+use crate::wire::{Code, Ids, Query, Refusal, Scheme, Spelled, check_segments, clean};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-ms-correlation-request-id");
@@ -39,7 +39,8 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub(crate) router: Router,
-    pub(crate) doorman: Doorman,
+    pub(crate) locations: Vec<String>,
+    pub(crate) doorman: Arc<Doorman>,
     pub(crate) clock: SharedClock,
     pub(crate) metrics: Metrics,
 }
@@ -90,7 +91,14 @@ impl Gate {
         let identity = if is_open {
             Identity { actor: "anybody".to_owned(), role: crate::auth::Role::Reader }
         } else {
-            match self.doorman.identify(&peer.proof, request.headers(), self.clock.now()).await {
+            let visit = Visit {
+                door: door(&path, request.uri().query()),
+                method: request.method(),
+                uri: request.uri(),
+                headers: request.headers(),
+                peer: &peer.address,
+            };
+            match self.doorman.identify(&peer.proof, &visit, self.clock.now()).await {
                 Ok(identity) => identity,
                 Err(stranger) => {
                     self.metrics.refused();
@@ -105,7 +113,9 @@ impl Gate {
             let message = "Forbidden: this identity may only read.";
             return (actor, Refusal::new(StatusCode::FORBIDDEN, Code::Forbidden, message).into_response());
         }
-        if let Err(refusal) = check_api_version(&path, request.uri().query()) {
+        let spelled = request.extensions().get::<Spelled>().map(|it| it.0.clone()).unwrap_or_default();
+        let checked = check_segments(&spelled.to_ascii_lowercase(), &self.locations);
+        if let Err(refusal) = checked.and_then(|()| check_api_version(&path, request.uri().query())) {
             return (actor, refusal.into_response());
         }
         request.extensions_mut().insert(identity);
@@ -115,6 +125,16 @@ impl Gate {
         };
         (actor, response)
     }
+}
+
+/// Which API a request is for, before anything else is known of it.
+fn door(path: &str, query: Option<&str>) -> Door {
+    let is_admin_path = path == "/admin" || path.starts_with("/admin/");
+    // A query that cannot be read is refused later; until then it opens no door that a readable one would not.
+    let names_admin = Query::parse(query).map_or(true, |query| {
+        query.all("api-version").any(|version| version.trim().eq_ignore_ascii_case("admin"))
+    });
+    if is_admin_path || names_admin { Door::Admin } else { Door::Arm }
 }
 
 /// The request's own id and the caller's correlation id. One that is no uuid names nothing.
@@ -204,7 +224,8 @@ mod tests {
             .route("/good", axum::routing::get(async || "fine"));
         let gate = Arc::new(Gate {
             router,
-            doorman: Doorman::Open,
+            locations: Vec::new(),
+            doorman: Arc::new(Doorman::Open),
             clock: Arc::new(api::clock::SystemClock),
             metrics: Metrics::default(),
         });

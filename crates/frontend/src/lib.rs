@@ -2,22 +2,26 @@
 //!
 //! A request passes the gate (`gate`): its path is cleaned and put in lower case, it gets an id, its sender is identified;
 //! only then anything else is looked at. `wire` reads what is asked and writes what is answered. `admin` holds the
-//! routes of the Admin API, one file for each subject; the routes of the resource manager will stand beside it.
+//! routes of the Admin API and `arm` those of the resource manager, one file for each subject.
 //!
 //! It never runs a task, never talks to a cluster, and keeps nothing that a restart would miss.
 
 mod admin;
+mod arm;
 mod auth;
 mod config;
 mod gate;
 mod metrics;
+mod offer;
 pub mod pki;
+mod seed;
 mod server;
 mod tls;
 mod wire;
 
 pub use admin::openapi;
 pub use auth::{Identity, Role};
-pub use config::{ClientRule, Config, Oidc};
+pub use config::{ArmCallers, ClientRule, Config, Oidc};
 pub use metrics::Metrics;
+pub use seed::seed_defaults;
 pub use server::{Deps, Server, ServerError};

@@ -8,22 +8,25 @@ use std::time::Duration;
 
 use api::clock::SharedClock;
 use axum::body::Body;
+use cloud::SharedCloud;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use rustls::server::danger::ClientCertVerifier;
 use store::Store;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin;
-use crate::auth::{Certificates, Doorman, Tokens};
+use crate::auth::{AllowList, AnyClient, Certificates, Doorman, Guarded, TokenService, Tokens};
 use crate::config::Config;
 use crate::gate::{Gate, Peer};
 use crate::metrics::Metrics;
+use crate::offer::Offer;
 use crate::tls::{self, TlsError};
 use crate::wire::Scheme;
+use crate::{admin, arm};
 
 /// More wait in the system's queue.
 const CONNECTIONS_MAX: usize = 1024;
@@ -55,6 +58,8 @@ pub struct Deps {
     pub clock: SharedClock,
     /// What is counted.
     pub metrics: Metrics,
+    /// The cloud that clusters are made in, for what is checked before one is accepted; without it nothing is.
+    pub cloud: Option<SharedCloud>,
 }
 
 /// Why the door cannot be opened.
@@ -85,6 +90,7 @@ pub struct Server {
     address: SocketAddr,
     acceptor: Option<TlsAcceptor>,
     gate: Arc<Gate>,
+    offer: Offer,
     closing: CancellationToken,
 }
 
@@ -102,9 +108,13 @@ impl Server {
             return Err(ServerError::Config(problems));
         }
         let certificates = Certificates::open(&config)?;
+        let callers = AllowList::open(&config.arm, deps.clock.now())?;
         let acceptor = match (&config.certificate, &config.key) {
             (Some(certificate), Some(key)) => {
-                let clients = certificates.as_ref().map(Certificates::verifier);
+                // Callers are listed one by one, whoever signed their certificates: then no authority is named to them.
+                let listed: Option<Arc<dyn ClientCertVerifier>> =
+                    callers.as_ref().map(|_| Arc::new(AnyClient::new()) as Arc<dyn ClientCertVerifier>);
+                let clients = listed.as_ref().or(certificates.as_ref().map(Certificates::verifier));
                 Some(TlsAcceptor::from(Arc::new(tls::server(certificate, key, clients)?)))
             }
             _ => None,
@@ -112,16 +122,45 @@ impl Server {
         let doorman = if config.insecure {
             Doorman::Open
         } else {
-            Doorman::Guarded { certificates, tokens: Tokens::open(&config.oidc)?.map(Box::new) }
+            Doorman::Guarded(Box::new(Guarded {
+                certificates,
+                tokens: Tokens::open(&config.oidc)?,
+                callers,
+                token_service: TokenService::open(&config.arm)?,
+                admit_operators: config.arm.admit_operators,
+            }))
         };
+        let doorman = Arc::new(doorman);
         let listen = config.listen;
         let refused = |source: io::Error| ServerError::Listen { listen, why: reason(&source), source };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let closing = CancellationToken::new();
-        let desk = admin::Desk::new(&config, &deps, closing.clone());
-        let gate = Gate { router: admin::router(desk), doorman, clock: deps.clock, metrics: deps.metrics };
-        Ok(Server { listener, address, acceptor, gate: Arc::new(gate), closing })
+        let offer = Offer::new(deps.store.reader());
+        let desk = admin::Desk::new(&config, &deps, offer.clone(), closing.clone());
+        let arm = arm::Desk::new(&config, &deps, offer.clone(), desk.clone());
+        let (arm_routes, _) = arm::routes().split_for_parts();
+        let ready = {
+            let (offer, doorman, clock) = (offer.clone(), doorman.clone(), deps.clock.clone());
+            move || {
+                let unread = (!offer.is_loaded()).then_some("the versions were not read yet");
+                unread.or(doorman.problem(clock.now())).map(str::to_owned)
+            }
+        };
+        let router = admin::router(desk, arm_routes.with_state(arm), ready);
+        let gate = Gate {
+            router,
+            locations: config.locations.clone(),
+            doorman,
+            clock: deps.clock,
+            metrics: deps.metrics,
+        };
+        // What is offered is known before the first request is answered, if the store answers; if not, it is tried again.
+        if let Err(error) = offer.load().await {
+            let cause: &dyn std::error::Error = &error;
+            tracing::warn!(error = cause, "The versions could not be read yet: {error}");
+        }
+        Ok(Server { listener, address, acceptor, gate: Arc::new(gate), offer, closing })
     }
 
     /// The base URL at which a client on this machine reaches the API.
@@ -139,6 +178,16 @@ impl Server {
     /// Answers until `shutdown`; then lets answers under way come to their end and closes event streams.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServerError> {
         let mut connections = JoinSet::new();
+        let mut watching = JoinSet::new();
+        watching.spawn(self.offer.clone().follow(self.closing.clone()));
+        let (gate, closing) = (self.gate.clone(), self.closing.clone());
+        watching.spawn(async move {
+            if let Doorman::Guarded(guarded) = &*gate.doorman
+                && let Some(callers) = &guarded.callers
+            {
+                callers.follow(&*gate.clock, closing).await;
+            }
+        });
         loop {
             self.gate.metrics.connections(connections.len());
             tokio::select! {

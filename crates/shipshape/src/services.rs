@@ -79,7 +79,7 @@ pub(crate) async fn frontend(
     let open = process.readiness.condition("frontend");
     let metrics = frontend::Metrics::default();
     process.metrics.room("frontend", |registry| metrics.register(registry));
-    let deps = frontend::Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics };
+    let deps = frontend::Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics, cloud: None };
     let server = frontend::Server::bind(config, deps).await?;
     let url = server.url();
     tracing::info!("The API is at {url}");

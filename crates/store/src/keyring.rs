@@ -265,6 +265,30 @@ impl Keyring {
             .map_err(|_| refusal(sealed, "it was changed, or moved from another place".to_owned()))
     }
 
+    /// Seals a text that a caller carries and brings back, such as where a list goes on: nobody can read or make one without
+    /// the key. `purpose` keeps a text of one use from being taken for one of another.
+    pub fn seal_text(&self, purpose: &str, text: &str) -> Result<String, StoreError> {
+        let sealed = self.seal(Uuid::nil(), purpose, text.as_bytes())?;
+        let mut bytes = sealed.key_id.into_bytes();
+        bytes.push(0);
+        bytes.extend_from_slice(&sealed.bytes);
+        Ok(BASE64.encode(bytes))
+    }
+
+    /// Opens what [`seal_text`](Keyring::seal_text) sealed; none for whatever else.
+    pub fn open_text(&self, purpose: &str, text: &str) -> Option<String> {
+        let bytes = BASE64.decode(text).ok()?;
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        let key_id = String::from_utf8(bytes[..end].to_vec()).ok()?;
+        // An unknown key would make every made-up text read the key file.
+        if !self.read_lock().by_id.contains_key(&key_id) {
+            return None;
+        }
+        let sealed =
+            Sealed { owner: Uuid::nil(), name: purpose.to_owned(), key_id, bytes: bytes[end + 1..].to_vec() };
+        String::from_utf8(self.open(&sealed).ok()?.expose().clone()).ok()
+    }
+
     fn read_lock(&self) -> std::sync::RwLockReadGuard<'_, Keys> {
         self.keys.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -352,6 +376,22 @@ fn write_keys(path: &Path, keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)]) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_a_caller_carried_is_opened_for_its_purpose_only() {
+        let keyring = Keyring::ephemeral().unwrap();
+        let sealed = keyring.seal_text("page", "/subscriptions/s").unwrap();
+        assert!(!sealed.contains("subscriptions"));
+        assert_eq!(keyring.open_text("page", &sealed).as_deref(), Some("/subscriptions/s"));
+        assert_eq!(keyring.open_text("other", &sealed), None);
+        assert_eq!(Keyring::ephemeral().unwrap().open_text("page", &sealed), None);
+        let mut changed = BASE64.decode(&sealed).unwrap();
+        *changed.last_mut().unwrap() ^= 1;
+        assert_eq!(keyring.open_text("page", &BASE64.encode(changed)), None);
+        for nonsense in ["", "AA==", "not base64", "AAAA"] {
+            assert_eq!(keyring.open_text("page", nonsense), None, "{nonsense:?}");
+        }
+    }
 
     #[test]
     fn a_sealed_secret_opens_only_in_its_own_place() {

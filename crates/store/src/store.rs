@@ -342,6 +342,16 @@ impl Reader {
         sealed.map(|sealed| self.keyring.open(&sealed)).transpose()
     }
 
+    /// Seals a text that a caller carries and brings back, such as where a list goes on.
+    pub fn seal_text(&self, purpose: &str, text: &str) -> Result<String, StoreError> {
+        self.keyring.seal_text(purpose, text)
+    }
+
+    /// Opens such a text; none when it is none that this store sealed for that purpose.
+    pub fn open_text(&self, purpose: &str, text: &str) -> Option<String> {
+        self.keyring.open_text(purpose, text)
+    }
+
     /// Work by its id, live or ended.
     pub async fn work(&self, id: Uuid) -> Result<Option<WorkView>, StoreError> {
         Ok(self.engine.works(vec![id]).await?.pop())

@@ -5,6 +5,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -26,6 +27,10 @@ pub struct AdminCluster {
     pub location: String,
     /// The rest.
     pub properties: AdminClusterProperties,
+    /// Tags and identity of a cluster that we made, as its customer sees them.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub more: BTreeMap<String, Value>,
 }
 
 /// What operators see of a cluster.
@@ -59,6 +64,10 @@ pub struct AdminClusterProperties {
     /// When it was created or imported.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+    /// What a cluster that we made has besides: the profiles that its customer sees, and what we made for it.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub more: BTreeMap<String, Value>,
 }
 
 /// Whether a cluster's API server answers.

@@ -1,6 +1,7 @@
 //! A customer's subscription, as the resource manager tells us of it.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Document;
 
@@ -18,6 +19,9 @@ pub struct Subscription {
     /// Features that it is registered for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub registered_features: Vec<String>,
+    /// What the resource manager told us, as it is given back: with members that we do not know, without the owner's address.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub body: Value,
 }
 
 /// Whether a subscription may use us.

@@ -151,23 +151,6 @@ fn fits(line: &ClusterLine, ask: &Ask) -> Result<bool, Refusal> {
     Ok(true)
 }
 
-/// Shows one cluster in the admin form, at the path that customers know.
-#[utoipa::path(
-    get, path = "/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}",
-    operation_id = "getCluster", tag = "clusters",
-    params(ClusterPath, Version),
-    responses((status = 200, description = "The cluster.", body = AdminCluster))
-)]
-pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    // The versions that customers know are not served here yet.
-    if ask.query.one("api-version")? != Some("admin") {
-        let message = "The api-version is missing, or is none that this resource has.";
-        let refusal = Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidResourceType, message);
-        return Err(refusal.at("api-version"));
-    }
-    show_one(&desk, &ask).await
-}
-
 /// Shows one cluster in the admin form.
 #[utoipa::path(
     get, path = "/admin/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}",
@@ -179,7 +162,7 @@ pub(super) async fn show_admin(State(desk): State<Desk>, ask: Ask) -> Result<Ans
     show_one(&desk, &ask).await
 }
 
-async fn show_one(desk: &Desk, ask: &Ask) -> Result<Answer, Refusal> {
+pub(super) async fn show_one(desk: &Desk, ask: &Ask) -> Result<Answer, Refusal> {
     let read = find(desk, &ask.resource_id()?).await?;
     Ok(Answer::ok(&shown(desk, read.uuid, &read.document).await?).etag(read.etag))
 }

@@ -1,9 +1,10 @@
 //! The external forms of what is stored, built for many things at once: a page costs a few queries, however long it is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use api::admin::{AdminCluster, AdminClusterProperties, Reachability};
 use api::doc::{Cluster, Document as _, Manifest, Operation, Schedule, ScheduleOutlook, Task};
+use api::rest::ApiVersion;
 use serde_json::{Value, json};
 use store::{HealthSample, Reader, StoreError, Stored};
 use uuid::Uuid;
@@ -36,8 +37,50 @@ pub(super) fn cluster(uuid: Uuid, document: &Cluster, health: Option<&HealthSamp
                 message: word("message"),
             }),
             created_at: document.created_at,
+            more: properties(document),
         },
+        more: top(document),
     }
+}
+
+/// Tags and identity, as the customer sees them.
+fn top(document: &Cluster) -> BTreeMap<String, Value> {
+    let shown = ApiVersion::V2025_07_25.show(document).value();
+    let kept =
+        ["tags", "identity"].into_iter().filter_map(|name| Some((name.to_owned(), shown.get(name)?.clone())));
+    kept.collect()
+}
+
+/// What a customer sees of a cluster that we made, and what we made for it. No secret is among it.
+fn properties(document: &Cluster) -> BTreeMap<String, Value> {
+    let Some(provisioned) = document.provisioned.as_deref() else { return BTreeMap::new() };
+    let record = &provisioned.record;
+    let mut shown = ApiVersion::V2025_07_25.show(document).value()["properties"].take();
+    let mut put = |pointer: &str, name: &str, value: Value| {
+        if let Some(Value::Object(members)) = shown.pointer_mut(pointer)
+            && !value.is_null()
+        {
+            members.insert(name.to_owned(), value);
+        }
+    };
+    put("", "architectureVersion", json!(1));
+    put("", "lastProvisioningState", json!(document.last_provisioning_state));
+    put("", "lastAdminUpdateError", json!(provisioned.last_admin_update_error));
+    put("", "createdBy", json!(provisioned.created_by));
+    put("", "provisionedBy", json!(provisioned.provisioned_by));
+    put("", "infraId", json!(record.infra_id));
+    put("", "storageSuffix", json!(record.storage_suffix));
+    put("", "imageRegistryStorageAccountName", json!(record.image_registry_storage_account));
+    put("/networkProfile", "mtuSize", json!(record.mtu));
+    put("/networkProfile", "privateEndpointIp", json!(record.private_endpoint_ip));
+    put("/apiserverProfile", "intIp", json!(record.api_internal_ip));
+    put("/servicePrincipalProfile", "spObjectId", json!(record.service_principal_object_id));
+    if let Some(token) = &record.registry_token {
+        put("", "registryProfiles", json!([{"name": token.registry, "username": token.name}]));
+    }
+    let Value::Object(members) = shown else { return BTreeMap::new() };
+    // It is a member of the admin form itself.
+    members.into_iter().filter(|(name, _)| name != "provisioningState").collect()
 }
 
 /// The newest sample of each of these clusters.

@@ -58,6 +58,38 @@ pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
     Ok(Answer::ok(&shown_now(&desk, manifest.uuid).await?))
 }
 
+/// The fewest characters by which a manifest is looked for.
+const BEGINNING_MIN: usize = 8;
+
+/// Shows one manifest of whatever cluster, by its id or the beginning of it.
+#[utoipa::path(
+    get, path = "/admin/maintenancemanifests/{manifestId}", operation_id = "findManifest", tag = "manifests",
+    params(
+        Version,
+        ("manifestId" = String, Path, description = "The manifest's id, or at least 8 characters of its beginning."),
+    ),
+    responses((status = 200, description = "The manifest, with its cluster.", body = ManifestForm))
+)]
+pub(super) async fn show_any(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let text = ask.segment("manifestId");
+    let is_one = (BEGINNING_MIN..=36).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    // Whatever is no id is the id of nothing.
+    let found = if is_one { desk.store.manifests().beginning(text, 2).await? } else { Vec::new() };
+    let read = match found.as_slice() {
+        [] => return Err(Refusal::not_found(NO_MANIFEST)),
+        [read] => read,
+        [_, ..] => {
+            let message =
+                format!("More than one manifest has an id that begins with {text}; write more of it.");
+            return Err(Refusal::parameter("manifestId", message));
+        }
+    };
+    let form = shown_now(&desk, read.uuid).await?;
+    let cluster_resource_id = Some(read.document.cluster_path.clone());
+    Ok(Answer::ok(&ManifestForm { cluster_resource_id, ..form }))
+}
+
 /// A manifest as it is at this moment.
 pub(super) async fn shown_now(desk: &Desk, id: Uuid) -> Result<ManifestForm, Refusal> {
     let view = desk.store.manifests().view(id).await?.ok_or_else(|| Refusal::not_found(NO_MANIFEST))?;

@@ -14,11 +14,13 @@ const ENVELOPE: &str = "ErrorEnvelope";
 /// The description of the API.
 pub fn openapi() -> OpenApi {
     let (_, mut api) = super::routes().split_for_parts();
+    api.merge(crate::arm::routes().split_for_parts().1);
     api.info = InfoBuilder::new()
-        .title("Shipshape Admin API")
+        .title("Shipshape API")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "Maintenance of a fleet of clusters: tasks, manifests, schedules, budgets, clusters and events.",
+            "Clusters by the resource manager's contract, and the Admin API: tasks, manifests, schedules, budgets, versions, \
+             clusters and events.",
         ))
         .build();
     let components = api.components.take().unwrap_or_default();
@@ -86,9 +88,9 @@ fn complete(operation: &mut Operation, has_body: bool) {
     for (status, description) in common {
         responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(refusal(description)));
     }
-    for response in responses.values_mut() {
+    for (status, response) in responses.iter_mut() {
         // An answer that says nothing of its body is a refusal.
-        if let RefOr::T(response) = response
+        if let (false, RefOr::T(response)) = (status.starts_with('2'), response)
             && response.content.is_empty()
         {
             *response = refusal(&response.description);

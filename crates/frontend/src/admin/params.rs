@@ -5,12 +5,12 @@
 use utoipa::{IntoParams, ToSchema};
 
 /// The path of a cluster under `/admin`.
-pub(super) const CLUSTER: &str = "/admin/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}";
+pub(crate) const CLUSTER: &str = "/admin/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}";
 
 /// Which cluster.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-pub(super) struct ClusterPath {
+pub(crate) struct ClusterPath {
     /// The subscription.
     #[param(rename = "subscriptionId", format = Uuid)]
     subscription_id: String,
@@ -25,7 +25,7 @@ pub(super) struct ClusterPath {
 /// The only version that the Admin API has.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
-pub(super) enum AdminVersion {
+pub(crate) enum AdminVersion {
     /// It.
     Admin,
 }
@@ -33,7 +33,7 @@ pub(super) enum AdminVersion {
 /// Where the version must be named.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Version {
+pub(crate) struct Version {
     /// The version of the API.
     #[param(rename = "api-version", inline)]
     api_version: AdminVersion,
@@ -42,7 +42,7 @@ pub(super) struct Version {
 /// Where the version may be named.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct MaybeVersion {
+pub(crate) struct MaybeVersion {
     /// The version of the API.
     #[param(rename = "api-version", inline, nullable = false)]
     api_version: Option<AdminVersion>,
@@ -51,7 +51,7 @@ pub(super) struct MaybeVersion {
 /// Which page of a list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Paging {
+pub(crate) struct Paging {
     /// At most so many items; 1000 at most.
     #[param(minimum = 1, maximum = 4_294_967_295_i64)]
     limit: Option<i64>,
@@ -63,7 +63,7 @@ pub(super) struct Paging {
 /// Why something is changed.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Reason {
+pub(crate) struct Reason {
     /// Why, for the history and the audit log.
     #[param(max_length = 2000)]
     reason: Option<String>,
@@ -72,7 +72,7 @@ pub(super) struct Reason {
 /// The version of what is changed.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(super) struct IfMatch {
+pub(crate) struct IfMatch {
     /// Only if it still is at the version that this ETag names; 412 otherwise.
     #[param(rename = "If-Match")]
     if_match: Option<String>,

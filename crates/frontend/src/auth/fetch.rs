@@ -95,6 +95,40 @@ impl Fetcher {
     }
 }
 
+/// A request whose token is to be validated.
+pub(super) struct Validation {
+    pub(super) authorization: String,
+    pub(super) uri: String,
+    pub(super) method: String,
+    pub(super) forwarded_for: String,
+}
+
+impl Fetcher {
+    /// Puts a request to the token service; its answer.
+    pub(super) async fn validate(
+        &self,
+        url: &str,
+        validation: &Validation,
+    ) -> Result<http::StatusCode, FetchError> {
+        let failed = |why: String| FetchError { url: url.to_owned(), why };
+        if !is_protected(url) {
+            return Err(failed("the address is neither https:// nor on the loopback interface".to_owned()));
+        }
+        let request = http::Request::post(url)
+            .header(http::header::AUTHORIZATION, &validation.authorization)
+            .header("Original-Uri", &validation.uri)
+            .header("Original-Method", &validation.method)
+            .header("X-Forwarded-For", &validation.forwarded_for)
+            .body(Empty::new())
+            .map_err(|_| failed("the request cannot be put to it".to_owned()))?;
+        let exchange = self.client.request(request);
+        let answered = tokio::time::timeout(FETCH_TIME_MAX, exchange)
+            .await
+            .map_err(|_| failed(format!("no answer within {} s", FETCH_TIME_MAX.as_secs())))?;
+        answered.map(|response| response.status()).map_err(|error| failed(error.to_string()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,9 @@
-//! Who asks. A client certificate that the configured authority signed and the allow list names, or a bearer token of the
-//! configured issuer; without one of them nobody gets further than this.
+//! Who asks. Operators: by a client certificate that the configured authority signed and the allow list names, or by a bearer
+//! token of the configured issuer. Callers of the resource manager's API, who get no further than that: by a certificate that is
+//! listed, by a token of the issuer, or by one that a service at our side accepts. Nobody else gets further than this.
 
+mod any_client;
+mod arm;
 mod certificate;
 mod fetch;
 mod keys;
@@ -8,9 +11,11 @@ mod token;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method, Uri, header};
 use jiff::Timestamp;
 
+pub(crate) use any_client::AnyClient;
+pub(crate) use arm::{AllowList, TokenService};
 pub(crate) use certificate::{Certificates, Holder};
 pub(crate) use fetch::is_protected;
 pub(crate) use token::Tokens;
@@ -49,13 +54,42 @@ impl Role {
     }
 }
 
+/// Which API is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// The Admin API: a path under `/admin`, or `api-version=admin` anywhere.
+    Admin,
+    /// The resource manager's.
+    Arm,
+}
+
+/// A request, as far as it matters who sends it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Visit<'a> {
+    pub(crate) door: Door,
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) peer: &'a str,
+}
+
 /// Decides who comes in.
 #[derive(Debug)]
 pub(crate) enum Doorman {
     /// Everybody does; only on the loopback interface.
     Open,
     /// Only those with a certificate or token that is known.
-    Guarded { certificates: Option<Certificates>, tokens: Option<Box<Tokens>> },
+    Guarded(Box<Guarded>),
+}
+
+/// What is known of those who may come in.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    pub(crate) certificates: Option<Certificates>,
+    pub(crate) tokens: Option<Tokens>,
+    pub(crate) callers: Option<AllowList>,
+    pub(crate) token_service: Option<TokenService>,
+    pub(crate) admit_operators: bool,
 }
 
 /// Why somebody does not come in; for the log, never for them.
@@ -70,7 +104,12 @@ impl Stranger {
 
 /// What a connection has proved about its client.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Proof(pub(crate) Option<Arc<Result<Holder, Stranger>>>);
+pub(crate) struct Proof {
+    /// Whose certificate it is, by the authority that signs for operators.
+    holder: Option<Arc<Result<Holder, Stranger>>>,
+    /// The certificate itself.
+    leaf: Option<Arc<[u8]>>,
+}
 
 impl Doorman {
     /// What the certificates of a connection prove.
@@ -79,44 +118,110 @@ impl Doorman {
         chain: Option<&[rustls::pki_types::CertificateDer<'_>]>,
         now: Timestamp,
     ) -> Proof {
-        match (self, chain) {
-            (Doorman::Guarded { certificates: Some(certificates), .. }, Some(chain)) if !chain.is_empty() => {
-                Proof(Some(Arc::new(certificates.holder(chain, now))))
+        let (Doorman::Guarded(guarded), Some([leaf, ..])) = (self, chain) else { return Proof::default() };
+        let holder = guarded.certificates.as_ref().map(|it| it.holder(chain.unwrap_or_default(), now));
+        Proof { holder: holder.map(Arc::new), leaf: Some(leaf.as_ref().into()) }
+    }
+
+    /// Who sends a request.
+    pub(crate) async fn identify(
+        &self,
+        proof: &Proof,
+        visit: &Visit<'_>,
+        now: Timestamp,
+    ) -> Result<Identity, Stranger> {
+        match (self, visit.door) {
+            (Doorman::Open, _) => {
+                let actor = principal(visit.headers).unwrap_or_else(|| "anonymous".to_owned());
+                Ok(Identity { actor, role: Role::Operator })
             }
-            _ => Proof(None),
+            (Doorman::Guarded(guarded), Door::Admin) => guarded.operator(proof, visit.headers, now).await,
+            (Doorman::Guarded(guarded), Door::Arm) => guarded.caller(proof, visit, now).await,
         }
     }
 
-    /// Who sends a request. A token that is given decides; a certificate speaks for requests without one.
-    pub(crate) async fn identify(
+    /// Why nobody could come in now; nothing when somebody can.
+    pub(crate) fn problem(&self, now: Timestamp) -> Option<&'static str> {
+        match self {
+            Doorman::Open => None,
+            Doorman::Guarded(guarded) => guarded.callers.as_ref().and_then(|callers| callers.problem(now)),
+        }
+    }
+}
+
+impl Guarded {
+    /// An operator. A token that is given decides; a certificate speaks for requests without one.
+    async fn operator(
         &self,
         proof: &Proof,
         headers: &HeaderMap,
         now: Timestamp,
     ) -> Result<Identity, Stranger> {
-        let principal = principal(headers);
-        let (name, role) = match self {
-            Doorman::Open => {
-                let actor = principal.unwrap_or_else(|| "anonymous".to_owned());
-                return Ok(Identity { actor, role: Role::Operator });
+        let (name, role) = match (bearer(headers)?, &self.tokens, proof.holder.as_deref()) {
+            (Some(token), Some(tokens), _) => {
+                // A token names its person; nobody speaks for others with it.
+                let (actor, role) = tokens.holder(token, Door::Admin, now).await?;
+                return Ok(Identity { actor: short(&actor), role });
             }
-            Doorman::Guarded { tokens, .. } => match (bearer(headers)?, tokens, proof.0.as_deref()) {
-                (Some(token), Some(tokens), _) => {
-                    // A token names its person; nobody speaks for others with it.
-                    let (actor, role) = tokens.holder(token, now).await?;
-                    return Ok(Identity { actor: short(&actor), role });
+            (Some(_), None, _) => return Err(Stranger::because("tokens are not accepted here")),
+            (None, _, Some(Ok(holder))) => (holder.name_at(now)?, holder.role),
+            (None, _, Some(Err(stranger))) => return Err(stranger.clone()),
+            (None, _, None) => return Err(Stranger::because("neither certificate nor token")),
+        };
+        Ok(Identity { actor: spoken_for(headers, name), role })
+    }
+
+    /// A caller of the resource manager's API. A token goes first; unless tokens are enforced, a certificate does as well.
+    async fn caller(&self, proof: &Proof, visit: &Visit<'_>, now: Timestamp) -> Result<Identity, Stranger> {
+        let token = bearer(visit.headers)?;
+        let mut why = Vec::new();
+        if let Some(service) = &self.token_service {
+            let judged = match token {
+                Some(token) => service.accepts(visit, token).await,
+                None => Err(Stranger::because("no token for the token service")),
+            };
+            match judged {
+                Ok(()) => {
+                    let actor = spoken_for(visit.headers, "resource manager".to_owned());
+                    return Ok(Identity { actor, role: Role::Operator });
                 }
-                (Some(_), None, _) => return Err(Stranger::because("tokens are not accepted here")),
-                (None, _, Some(Ok(holder))) => (holder.name_at(now)?, holder.role),
-                (None, _, Some(Err(stranger))) => return Err(stranger.clone()),
-                (None, _, None) => return Err(Stranger::because("neither certificate nor token")),
-            },
-        };
-        let actor = match principal {
-            Some(principal) => format!("{principal} via {name}"),
-            None => name,
-        };
-        Ok(Identity { actor: short(&actor), role })
+                Err(stranger) if service.is_enforced => return Err(stranger),
+                Err(stranger) => why.push(stranger.0),
+            }
+        }
+        if let (Some(tokens), Some(token)) = (&self.tokens, token) {
+            match tokens.holder(token, Door::Arm, now).await {
+                Ok((actor, role)) => return Ok(Identity { actor: short(&actor), role }),
+                Err(stranger) => why.push(stranger.0),
+            }
+        }
+        if let (Some(callers), Some(leaf)) = (&self.callers, &proof.leaf) {
+            match callers.caller(leaf, now) {
+                Ok(name) => {
+                    return Ok(Identity { actor: spoken_for(visit.headers, name), role: Role::Operator });
+                }
+                Err(stranger) => why.push(stranger.0),
+            }
+        }
+        match proof.holder.as_deref() {
+            Some(Ok(holder)) if self.admit_operators => {
+                let name = holder.name_at(now)?;
+                return Ok(Identity { actor: spoken_for(visit.headers, name), role: holder.role });
+            }
+            Some(Ok(_)) => why.push("operators are not admitted here".to_owned()),
+            Some(Err(stranger)) => why.push(stranger.0.clone()),
+            None if why.is_empty() => why.push("neither certificate nor token".to_owned()),
+            None => {}
+        }
+        Err(Stranger::because(why.join("; ")))
+    }
+}
+
+/// The name of a caller, with that of whom it speaks for.
+fn spoken_for(headers: &HeaderMap, name: String) -> String {
+    match principal(headers) {
+        Some(principal) => short(&format!("{principal} via {name}")),
+        None => short(&name),
     }
 }
 

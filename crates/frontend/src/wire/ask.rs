@@ -108,7 +108,7 @@ impl Ask {
     }
 
     /// Scheme and host under which the caller found us.
-    pub(super) fn origin(&self) -> String {
+    pub(crate) fn origin(&self) -> String {
         let host = self.parts.uri.authority().map(http::uri::Authority::as_str);
         let header = || self.headers().get(header::HOST).and_then(|value| value.to_str().ok());
         format!("{}://{}", self.scheme.as_str(), host.or_else(header).unwrap_or("localhost"))
@@ -125,6 +125,27 @@ impl Ask {
             Some(media) if !self.body.is_empty() => body::parse(media, &self.body),
             _ => Ok(T::default()),
         }
+    }
+
+    /// The id by which requests that belong together are found.
+    pub(crate) fn correlation(&self) -> Uuid {
+        self.ids.correlation
+    }
+
+    /// Refuses a body of a type that is not accepted.
+    pub(crate) fn check_media(&self) -> Result<(), Refusal> {
+        body::media(self.headers(), &self.body, false).map(drop)
+    }
+
+    /// The JSON object that the body is; each member at most once.
+    pub(crate) fn object(&self) -> Result<serde_json::Value, Refusal> {
+        self.check_media()?;
+        body::object(&self.body)
+    }
+
+    /// Refuses a body that is there and is no JSON; what it says does not matter.
+    pub(crate) fn any_json(&self) -> Result<(), Refusal> {
+        if self.body.is_empty() { Ok(()) } else { body::json(&self.body).map(drop) }
     }
 
     /// The body as it came, JSON or YAML. JSON in which a member is there twice is refused here.

@@ -112,13 +112,19 @@ fn missing_member(sentence: &str) -> Option<String> {
     rest.split('`').next().map(str::to_owned)
 }
 
-fn json(body: &[u8]) -> Result<Value, Refusal> {
+pub(super) fn json(body: &[u8]) -> Result<Value, Refusal> {
     if body.is_empty() {
         return Err(Refusal::content("The body is empty; it must be a JSON object."));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Strict.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|error| Refusal::content(format!("The body is not JSON as it must be: {error}.")))
+}
+
+/// The JSON object that a body is.
+pub(super) fn object(body: &[u8]) -> Result<Value, Refusal> {
+    let value = json(body)?;
+    if value.is_object() { Ok(value) } else { Err(Refusal::content("The body must be an object.")) }
 }
 
 fn yaml(body: &[u8]) -> Result<Value, Refusal> {

@@ -12,6 +12,6 @@ pub(crate) use answer::Answer;
 pub(crate) use ask::{Ask, Ids, Scheme};
 pub(crate) use body::Media;
 pub(crate) use page::{LIMIT_DEFAULT, PageAsk};
-pub(crate) use path::{ResourceId, Spelled, clean};
+pub(crate) use path::{ResourceId, Spelled, check_segments, clean};
 pub(crate) use query::Query;
 pub(crate) use refusal::{Code, Refusal, sentence};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use api::rest::{is_group_name as is_name, is_uuid};
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
-use uuid::Uuid;
 
 use super::{Code, Refusal};
 
@@ -50,7 +50,7 @@ impl ResourceId {
         };
         let [subscription, group, namespace, kind, name] = [1, 3, 5, 6, 7].map(decoded);
         let refuse = |code, message: &str| Err(Refusal::new(StatusCode::BAD_REQUEST, code, message));
-        if subscription.len() != 36 || Uuid::try_parse(&subscription).is_err() {
+        if !is_uuid(&subscription) {
             return refuse(Code::InvalidSubscriptionID, "The subscription in the path is not a UUID.");
         }
         if !is_name(&group) {
@@ -84,10 +84,51 @@ impl ResourceId {
     }
 }
 
-/// `^[-a-z0-9_().]{0,89}[-a-z0-9_()]$` in any case.
-fn is_name(text: &str) -> bool {
-    let accepted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_().".contains(&byte);
-    (1..=90).contains(&text.len()) && text.bytes().all(accepted) && !text.ends_with('.')
+/// Looks at the segments of a path that is one of the resource manager's, in order, before anything else of the request is
+/// looked at. Paths that are none of those pass; whether there is something at them is for the router to say.
+pub(crate) fn check_segments(path: &str, locations: &[String]) -> Result<(), Refusal> {
+    let path = path.strip_prefix("/admin").filter(|rest| rest.starts_with('/')).unwrap_or(path);
+    let segments: Vec<String> = path
+        .split('/')
+        .skip(1)
+        .map(|it| percent_decode_str(it).decode_utf8_lossy().to_ascii_lowercase())
+        .collect();
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let refuse = |code, message: &str| Err(Refusal::new(StatusCode::BAD_REQUEST, code, message));
+    let ["subscriptions", subscription, rest @ ..] = segments.as_slice() else { return Ok(()) };
+    if !is_uuid(subscription) {
+        return refuse(Code::InvalidSubscriptionID, "The subscription in the path is not a UUID.");
+    }
+    let (group, rest) = match rest {
+        ["resourcegroups", group, rest @ ..] => (Some(*group), rest),
+        rest => (None, rest),
+    };
+    if group.is_some_and(|group| !is_name(group)) {
+        return refuse(Code::ResourceGroupNotFound, "The path does not hold a valid resource group name.");
+    }
+    let ["providers", namespace, rest @ ..] = rest else { return Ok(()) };
+    if *namespace != "microsoft.redhatopenshift" {
+        let message = "The provider in the path must be Microsoft.RedHatOpenShift.";
+        return refuse(Code::InvalidResourceNamespace, message);
+    }
+    match (group, rest) {
+        (Some(_), [kind, ..]) if *kind != "openshiftclusters" && *kind != "deployments" => {
+            refuse(Code::InvalidResourceType, "The resource type in the path must be openShiftClusters.")
+        }
+        (Some(_), ["openshiftclusters", name, ..]) if !is_name(name) => {
+            refuse(Code::ResourceNotFound, "The path does not hold a valid cluster name.")
+        }
+        (None, ["locations", location, ..])
+            if !locations.iter().any(|it| it.eq_ignore_ascii_case(location)) =>
+        {
+            let message = format!("The location in the path must be one of: {}.", locations.join(", "));
+            refuse(Code::InvalidLocation, &message)
+        }
+        (None, ["locations", _, "operationsstatus" | "operationresults", id]) if !is_uuid(id) => {
+            refuse(Code::InvalidOperationID, "The operation in the path is not a UUID.")
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

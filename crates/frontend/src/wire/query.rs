@@ -59,6 +59,12 @@ impl Query {
         }
     }
 
+    /// The query again.
+    pub(crate) fn text(&self) -> String {
+        let pairs = self.pairs.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+        pairs.collect::<Vec<_>>().join("&")
+    }
+
     /// The query again, with another value for one parameter.
     pub(crate) fn with(&self, name: &str, value: &str) -> String {
         let kept = self.pairs.iter().filter(|(found, _)| !found.eq_ignore_ascii_case(name));

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use api::admin::{ErrorBody, ErrorEnvelope};
+use api::rest::{Wrong, WrongCode};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use store::StoreError;
@@ -13,22 +14,36 @@ use super::Answer;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     Conflict,
+    DuplicateClientID,
+    DuplicateResourceGroup,
     Forbidden,
     InternalServerError,
     InvalidApiVersionParameter,
+    InvalidCIDRRange,
+    InvalidLinkedVNet,
     InvalidLocation,
+    InvalidNetworkAddress,
+    InvalidOperationID,
     InvalidParameter,
     InvalidRequestContent,
     InvalidResource,
     InvalidResourceNamespace,
     InvalidResourceType,
     InvalidSubscriptionID,
+    InvalidSubscriptionState,
     MethodNotAllowed,
+    MismatchingResourceID,
+    MismatchingResourceName,
+    MismatchingResourceType,
     NotFound,
+    PlatformWorkloadIdentityMismatch,
     PreconditionFailed,
     PropertyChangeNotAllowed,
+    RequestNotAllowed,
     ResourceGroupNotFound,
     ResourceNotFound,
+    ResourceProviderNotRegistered,
+    ResourceQuotaExceeded,
     TooManyRequests,
     UnsupportedMediaType,
 }
@@ -37,22 +52,36 @@ impl Code {
     fn as_str(self) -> &'static str {
         match self {
             Code::Conflict => "Conflict",
+            Code::DuplicateClientID => "DuplicateClientID",
+            Code::DuplicateResourceGroup => "DuplicateResourceGroup",
             Code::Forbidden => "Forbidden",
             Code::InternalServerError => "InternalServerError",
             Code::InvalidApiVersionParameter => "InvalidApiVersionParameter",
+            Code::InvalidCIDRRange => "InvalidCIDRRange",
+            Code::InvalidLinkedVNet => "InvalidLinkedVNet",
             Code::InvalidLocation => "InvalidLocation",
+            Code::InvalidNetworkAddress => "InvalidNetworkAddress",
+            Code::InvalidOperationID => "InvalidOperationID",
             Code::InvalidParameter => "InvalidParameter",
             Code::InvalidRequestContent => "InvalidRequestContent",
             Code::InvalidResource => "InvalidResource",
             Code::InvalidResourceNamespace => "InvalidResourceNamespace",
             Code::InvalidResourceType => "InvalidResourceType",
             Code::InvalidSubscriptionID => "InvalidSubscriptionID",
+            Code::InvalidSubscriptionState => "InvalidSubscriptionState",
             Code::MethodNotAllowed => "MethodNotAllowed",
+            Code::MismatchingResourceID => "MismatchingResourceID",
+            Code::MismatchingResourceName => "MismatchingResourceName",
+            Code::MismatchingResourceType => "MismatchingResourceType",
             Code::NotFound => "NotFound",
+            Code::PlatformWorkloadIdentityMismatch => "PlatformWorkloadIdentityMismatch",
             Code::PreconditionFailed => "PreconditionFailed",
             Code::PropertyChangeNotAllowed => "PropertyChangeNotAllowed",
+            Code::RequestNotAllowed => "RequestNotAllowed",
             Code::ResourceGroupNotFound => "ResourceGroupNotFound",
             Code::ResourceNotFound => "ResourceNotFound",
+            Code::ResourceProviderNotRegistered => "ResourceProviderNotRegistered",
+            Code::ResourceQuotaExceeded => "ResourceQuotaExceeded",
             Code::TooManyRequests => "TooManyRequests",
             Code::UnsupportedMediaType => "UnsupportedMediaType",
         }
@@ -146,6 +175,28 @@ impl From<StoreError> for Refusal {
             | StoreError::Sealed { .. }
             | StoreError::Broken { .. } => Refusal::internal(error),
         }
+    }
+}
+
+impl From<WrongCode> for Code {
+    fn from(code: WrongCode) -> Code {
+        match code {
+            WrongCode::InvalidCIDRRange => Code::InvalidCIDRRange,
+            WrongCode::InvalidNetworkAddress => Code::InvalidNetworkAddress,
+            WrongCode::InvalidParameter => Code::InvalidParameter,
+            WrongCode::InvalidRequestContent => Code::InvalidRequestContent,
+            WrongCode::MismatchingResourceID => Code::MismatchingResourceID,
+            WrongCode::MismatchingResourceName => Code::MismatchingResourceName,
+            WrongCode::MismatchingResourceType => Code::MismatchingResourceType,
+            WrongCode::PlatformWorkloadIdentityMismatch => Code::PlatformWorkloadIdentityMismatch,
+            WrongCode::PropertyChangeNotAllowed => Code::PropertyChangeNotAllowed,
+        }
+    }
+}
+
+impl From<Wrong> for Refusal {
+    fn from(wrong: Wrong) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, wrong.code.into(), wrong.message).at(wrong.target)
     }
 }
 

@@ -90,7 +90,24 @@ impl House {
     /// The same on a store that is there.
     pub(crate) async fn on(store: Store, place: TempDir) -> House {
         let config = Config { insecure: true, ..base() };
-        House::start(config, None, store, place).await
+        House::start(config, None, store, place, None).await
+    }
+
+    /// The same with settings of its own.
+    pub(crate) async fn configured(adjust: impl FnOnce(&mut Config)) -> House {
+        let place = tempfile::tempdir().unwrap();
+        let store = sqlite(place.path()).await;
+        let mut config = Config { insecure: true, ..base() };
+        adjust(&mut config);
+        House::start(config, None, store, place, None).await
+    }
+
+    /// The same with a cloud.
+    pub(crate) async fn with_cloud(cloud: cloud::SharedCloud) -> House {
+        let place = tempfile::tempdir().unwrap();
+        let store = sqlite(place.path()).await;
+        let config = Config { insecure: true, ..base() };
+        House::start(config, None, store, place, Some(cloud)).await
     }
 
     /// A server that lets in whom `adjust` says, with certificates of its own.
@@ -101,11 +118,18 @@ impl House {
         let mut config = base();
         pki.complete(&mut config);
         adjust(&mut config, &pki);
-        House::start(config, Some(pki), store, place).await
+        House::start(config, Some(pki), store, place, None).await
     }
 
-    async fn start(config: Config, pki: Option<Pki>, store: Store, place: TempDir) -> House {
-        let deps = Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics: Metrics::default() };
+    async fn start(
+        config: Config,
+        pki: Option<Pki>,
+        store: Store,
+        place: TempDir,
+        cloud: Option<cloud::SharedCloud>,
+    ) -> House {
+        let deps =
+            Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics: Metrics::default(), cloud };
         let server = Server::bind(config, deps).await.unwrap();
         let url = server.url();
         let shutdown = CancellationToken::new();

@@ -321,6 +321,7 @@ async fn an_insecure_server_is_never_open_to_the_network() {
         store: store.clone(),
         clock: Arc::new(api::clock::SystemClock),
         metrics: frontend::Metrics::default(),
+        cloud: None,
     };
     let refusal = frontend::Server::bind(config, deps).await.unwrap_err().to_string();
     assert!(refusal.contains("loopback"), "{refusal}");

@@ -1,6 +1,7 @@
 //! The HTTP API, driven from outside over real connections, on real stores.
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod arm;
 mod bad_input;
 mod description;
 mod door;

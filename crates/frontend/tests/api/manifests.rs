@@ -112,6 +112,50 @@ async fn what_is_not_there_is_not_found() {
 }
 
 #[tokio::test]
+async fn a_manifest_is_found_by_its_id_or_the_beginning_of_it_on_whichever_cluster_it_is() {
+    on_both(|house| async move {
+        house.furnish("one").await;
+        house.furnish("two").await;
+        let any = |id: &str| format!("/admin/maintenancemanifests/{id}?api-version=admin");
+        // An id begins with its time, of which the first eight characters change about once a minute.
+        let (first, second, common) = loop {
+            let first = house.order("one", json!({})).await.to_string();
+            let second = house.order("two", json!({})).await.to_string();
+            let common = first.bytes().zip(second.bytes()).take_while(|(one, other)| one == other).count();
+            if common >= 8 {
+                break (first, second, common);
+            }
+        };
+        for (id, cluster) in [(&first, "one"), (&second, "two")] {
+            let mut expect = house.get(&manifest(cluster, id)).await.expect(200).json();
+            expect["clusterResourceID"] = rid(cluster).to_lowercase().into();
+            for asked in [id.clone(), id.to_uppercase(), id[..common + 1].to_owned()] {
+                assert_eq!(house.get(&any(&asked)).await.expect(200).json(), expect, "{asked}");
+            }
+        }
+        let several = house.get(&any(&first[..common])).await;
+        assert_eq!(several.refusal(), (400, "InvalidParameter".to_owned(), "manifestId".to_owned()));
+        let nil = Uuid::nil().to_string();
+        for other in [
+            &nil,
+            &first[..7],
+            "nonsense",
+            "%7b",
+            "%00%00%00%00%00%00%00%00",
+            "--------",
+            "%25%25%25%25%25%25%25%25",
+        ] {
+            let reply = house.get(&any(other)).await;
+            assert_eq!(reply.refusal(), (404, "NotFound".to_owned(), String::new()), "{other}");
+        }
+        let unversioned = house.get(&format!("/admin/maintenancemanifests/{first}")).await;
+        assert_eq!(unversioned.refusal().1, "InvalidApiVersionParameter");
+        house.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_manifest_is_cancelled_in_each_state_as_mimo_and_a_running_one_is_asked() {
     let house = House::open().await;
     house.furnish("one").await;

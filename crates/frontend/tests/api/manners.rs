@@ -103,7 +103,8 @@ async fn what_is_not_there_or_not_that_way_is_told_in_the_envelope() {
     check(Method::GET, &admin("a%20b"), 400, "ResourceNotFound").await;
     check(Method::GET, &admin("%2e%2e"), 400, "ResourceNotFound").await;
     check(Method::GET, &rid("x"), 400, "InvalidResourceType").await;
-    check(Method::GET, &format!("{}?api-version=2025-07-25", rid("x")), 400, "InvalidResourceType").await;
+    check(Method::GET, &format!("{}?api-version=2025-07-26", rid("x")), 400, "InvalidResourceType").await;
+    check(Method::GET, &format!("{}?api-version=2025-07-25", rid("x")), 404, "ResourceNotFound").await;
     check(Method::GET, &admin("x"), 404, "ResourceNotFound").await;
     check(Method::GET, "/admin/clusters?api-version=1", 400, "InvalidApiVersionParameter").await;
     check(Method::GET, "/admin/maintenancebudgets", 400, "InvalidApiVersionParameter").await;

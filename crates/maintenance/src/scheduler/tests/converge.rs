@@ -254,6 +254,7 @@ on_both_engines! {
             state,
             tenant_id: None,
             registered_features: Vec::new(),
+            body: serde_json::Value::Null,
         };
         for (state, expect) in [
             (SubscriptionState::Registered, (1, 0)),

@@ -1,0 +1,148 @@
+//! The versions that can be installed, as operators see and set them.
+
+use api::doc::Version;
+use api::rest::Semver;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use store::{StoreError, Transaction, Versioned, Wish};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::Desk;
+use super::clusters::TURNS_MAX;
+use super::params::{MaybeVersion, Reason};
+use crate::wire::{Answer, Ask, Refusal};
+
+/// A version as operators see it.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = AdminOpenShiftVersion)]
+pub(super) struct VersionForm {
+    /// What there is to say of it.
+    properties: VersionProperties,
+}
+
+/// What there is to say of a version.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schema(as = AdminOpenShiftVersionProperties)]
+pub(super) struct VersionProperties {
+    /// The version, as `4.19.14`.
+    version: String,
+    /// The release image.
+    open_shift_pullspec: String,
+    /// The installer image.
+    installer_pullspec: String,
+    /// Whether customers may choose it.
+    enabled: bool,
+    /// Whether it is taken when a customer names none.
+    default: bool,
+}
+
+/// All versions.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AdminOpenShiftVersionList)]
+pub(super) struct VersionList {
+    /// In ascending order.
+    value: Vec<VersionForm>,
+}
+
+fn form(version: &Version) -> VersionForm {
+    VersionForm {
+        properties: VersionProperties {
+            version: version.version.clone(),
+            open_shift_pullspec: version.openshift_pullspec.clone(),
+            installer_pullspec: version.installer_pullspec.clone().unwrap_or_default(),
+            enabled: version.enabled,
+            default: version.default,
+        },
+    }
+}
+
+/// Lists all versions, also those that customers may not choose.
+#[utoipa::path(
+    get, path = "/admin/versions", operation_id = "listVersions", tag = "versions",
+    params(MaybeVersion),
+    responses((status = 200, description = "All of them, in ascending order.", body = VersionList))
+)]
+pub(super) async fn list(State(desk): State<Desk>, _: Ask) -> Result<Answer, Refusal> {
+    desk.offer.load().await?;
+    let value = desk.offer.now().versions.iter().map(form).collect();
+    Ok(Answer::ok(&VersionList { value }))
+}
+
+/// Offers a version, or changes how it is offered. At most one is the default: making it so takes it from the others.
+#[utoipa::path(
+    put, path = "/admin/versions", operation_id = "putVersion", tag = "versions",
+    params(MaybeVersion, Reason), request_body = VersionForm,
+    responses(
+        (status = 200, description = "It was there.", body = VersionForm),
+        (status = 201, description = "It is new.", body = VersionForm),
+        (status = 409, description = "It was changed at the same moment."),
+    )
+)]
+pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let wanted = wanted(ask.json::<VersionForm>()?.properties)?;
+    let by = ask.by(None)?;
+    for _ in 0..TURNS_MAX {
+        let everything = store::Selection { limit: store::PAGE_MAX, ..store::Selection::default() };
+        let all = desk.store.versions().list(everything).await?.items;
+        let found = all.iter().find(|read| read.document.version == wanted.version);
+        if found.is_some_and(|read| read.document.default) && !wanted.enabled {
+            return Err(disabled_default());
+        }
+        let mut transaction = match found {
+            Some(read) => Transaction::new().update(read, &wanted, Wish::Changed, &by)?,
+            None => Transaction::new().create(Uuid::now_v7(), &wanted, &by)?,
+        };
+        let is_other = |read: &&Versioned<Version>| wanted.default && read.document.version != wanted.version;
+        for read in all.iter().filter(is_other).filter(|read| read.document.default) {
+            let plain = Version { default: false, ..read.document.clone() };
+            transaction = transaction.update(read, &plain, Wish::Changed, &by)?;
+        }
+        match desk.store.commit(transaction).await {
+            Ok(_) => {
+                desk.offer.load().await?;
+                return Ok(Answer::put(found.is_none(), &form(&wanted)));
+            }
+            Err(StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. }) => {}
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Err(Refusal::contended())
+}
+
+fn disabled_default() -> Refusal {
+    Refusal::parameter(
+        "properties.enabled",
+        "The default version cannot be disabled; make another the default first.",
+    )
+}
+
+fn wanted(given: VersionProperties) -> Result<Version, Refusal> {
+    for (name, value) in [
+        ("version", &given.version),
+        ("openShiftPullspec", &given.open_shift_pullspec),
+        ("installerPullspec", &given.installer_pullspec),
+    ] {
+        if value.is_empty() {
+            return Err(Refusal::parameter(format!("properties.{name}"), "Must be provided."));
+        }
+        if value.len() > 500 || value.contains(char::is_control) {
+            let message = "Must be text of at most 500 bytes without control characters.";
+            return Err(Refusal::parameter(format!("properties.{name}"), message));
+        }
+    }
+    if given.version.parse::<Semver>().is_err() {
+        return Err(Refusal::parameter("properties.version", "Must be a version such as 4.19.14."));
+    }
+    if given.default && !given.enabled {
+        return Err(disabled_default());
+    }
+    Ok(Version {
+        version: given.version,
+        openshift_pullspec: given.open_shift_pullspec,
+        installer_pullspec: Some(given.installer_pullspec),
+        enabled: given.enabled,
+        default: given.default,
+    })
+}

@@ -1,0 +1,117 @@
+//! What a subscription's state and a cluster's state allow, as tables.
+
+use api::doc::{Cluster, ProvisioningState, SubscriptionState};
+use http::StatusCode;
+
+use super::Desk;
+use crate::wire::{Code, Refusal};
+
+/// What somebody wants to do with a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// PUT or PATCH.
+    Write,
+    /// DELETE.
+    Delete,
+    /// The credentials.
+    Credentials,
+}
+
+/// Whether a subscription in that state (none: we were never told of it) may do that.
+pub(super) fn subscription_allows(state: Option<SubscriptionState>, deed: Deed) -> bool {
+    use SubscriptionState as S;
+    match (state, deed) {
+        (Some(S::Registered), _) | (Some(S::Warned | S::Suspended), Deed::Delete) => true,
+        (Some(S::Warned | S::Suspended), Deed::Write | Deed::Credentials)
+        | (None | Some(S::Unregistered | S::Deleted), _) => false,
+    }
+}
+
+/// Refuses what the subscription does not allow.
+pub(super) async fn check_subscription(desk: &Desk, subscription: &str, deed: Deed) -> Result<(), Refusal> {
+    let path = format!("/subscriptions/{}", subscription.to_ascii_lowercase());
+    let state = desk.store.subscriptions().find(&path).await?.map(|it| it.document.state);
+    if subscription_allows(state, deed) {
+        return Ok(());
+    }
+    let word = state.map_or_else(|| "Unregistered".to_owned(), |state| format!("{state:?}"));
+    let message = format!("Request is not allowed in subscription in state '{word}'.");
+    Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message))
+}
+
+/// Whether a cluster in that state may be asked that.
+pub(super) fn state_allows(state: ProvisioningState, failed: Option<ProvisioningState>, deed: Deed) -> bool {
+    use ProvisioningState as S;
+    let never_ran = matches!(failed, Some(S::Creating | S::Deleting));
+    match (state, deed) {
+        (S::Succeeded, _) | (S::Failed, Deed::Delete) => true,
+        (S::Failed, Deed::Write | Deed::Credentials) => !never_ran,
+        (S::Updating | S::AdminUpdating, Deed::Credentials) => true,
+        (S::Creating | S::Deleting | S::Updating | S::AdminUpdating, _) => false,
+    }
+}
+
+/// Refuses what the cluster's state does not allow.
+pub(super) fn check_state(cluster: &Cluster, deed: Deed) -> Result<(), Refusal> {
+    let refused =
+        |message: String| Err(Refusal::new(StatusCode::BAD_REQUEST, Code::RequestNotAllowed, message));
+    if cluster.imported || cluster.provisioned.is_none() {
+        return refused(
+            "Request is not allowed: the cluster was imported and is not made by this service.".to_owned(),
+        );
+    }
+    if state_allows(cluster.provisioning_state, cluster.failed_provisioning_state, deed) {
+        return Ok(());
+    }
+    match (cluster.provisioning_state, cluster.failed_provisioning_state) {
+        (ProvisioningState::Failed, Some(failed)) => refused(format!(
+            "Request is not allowed on cluster whose {} failed. Delete the cluster.",
+            if failed == ProvisioningState::Creating { "creation" } else { "deletion" }
+        )),
+        (state, _) => refused(format!("Request is not allowed in provisioningState '{state:?}'.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_allows_what_the_table_says() {
+        use SubscriptionState as S;
+        let check = |state: Option<S>, expect: [bool; 3]| {
+            let found =
+                [Deed::Write, Deed::Delete, Deed::Credentials].map(|deed| subscription_allows(state, deed));
+            assert_eq!(found, expect, "{state:?}");
+        };
+        check(None, [false, false, false]);
+        check(Some(S::Registered), [true, true, true]);
+        check(Some(S::Unregistered), [false, false, false]);
+        check(Some(S::Warned), [false, true, false]);
+        check(Some(S::Suspended), [false, true, false]);
+        check(Some(S::Deleted), [false, false, false]);
+    }
+
+    #[test]
+    fn a_state_allows_what_the_table_says() {
+        use ProvisioningState as S;
+        let check = |state: S, failed: Option<S>, expect: [bool; 3]| {
+            let found =
+                [Deed::Write, Deed::Delete, Deed::Credentials].map(|deed| state_allows(state, failed, deed));
+            assert_eq!(found, expect, "{state:?} {failed:?}");
+        };
+        check(S::Creating, None, [false, false, false]);
+        check(S::Updating, None, [false, false, true]);
+        check(S::AdminUpdating, None, [false, false, true]);
+        check(S::Deleting, None, [false, false, false]);
+        check(S::Failed, Some(S::Creating), [false, true, false]);
+        check(S::Failed, Some(S::Deleting), [false, true, false]);
+        check(S::Failed, Some(S::Updating), [true, true, true]);
+        check(S::Failed, Some(S::AdminUpdating), [true, true, true]);
+        check(S::Failed, None, [true, true, true]);
+        check(S::Succeeded, None, [true, true, true]);
+        // What an earlier operation failed in does not matter once one has succeeded.
+        check(S::Succeeded, Some(S::Creating), [true, true, true]);
+        check(S::Updating, Some(S::Creating), [false, false, true]);
+    }
+}

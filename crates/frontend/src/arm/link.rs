@@ -1,0 +1,60 @@
+//! Absolute URLs in answers. The resource manager puts the URL that its caller used into `Referer`: scheme, host and query are
+//! kept, for the caller polls what it is given, verbatim.
+
+use http::{Uri, header};
+
+use super::Desk;
+use crate::wire::{Ask, Query, clean};
+
+/// The URL by which the caller reached us: origin, path and query.
+struct Came {
+    origin: String,
+    path: String,
+    query: Query,
+}
+
+fn came(desk: &Desk, ask: &Ask) -> Came {
+    let referer =
+        ask.headers().get(header::REFERER).and_then(|value| value.to_str().ok()?.parse::<Uri>().ok());
+    let said = referer.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?, uri)));
+    if let Some((scheme @ ("https" | "http"), authority, uri)) = said
+        && let Ok(query) = Query::parse(uri.query())
+    {
+        return Came { origin: format!("{scheme}://{authority}"), path: uri.path().to_owned(), query };
+    }
+    let origin = desk.rules.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
+    Came {
+        origin: origin.unwrap_or_else(|| ask.origin()),
+        path: ask.spelled().to_owned(),
+        query: ask.query.clone(),
+    }
+}
+
+/// The URL of another resource of ours, with the query that the caller used.
+pub(super) fn to(desk: &Desk, ask: &Ask, path: &str) -> String {
+    let came = came(desk, ask);
+    // Whoever polls without a version is refused, whatever the caller's own URL had.
+    let query = match came.query.all("api-version").next() {
+        Some(_) => came.query.text(),
+        None => match ask.query.all("api-version").next() {
+            Some(version) => came.query.with("api-version", version),
+            None => came.query.text(),
+        },
+    };
+    if query.is_empty() { format!("{}{path}", came.origin) } else { format!("{}{path}?{query}", came.origin) }
+}
+
+/// The next page of this list.
+pub(super) fn next_page(desk: &Desk, ask: &Ask, token: &str) -> String {
+    let came = came(desk, ask);
+    let own = ask.spelled().to_ascii_lowercase();
+    // Something may stand before us under a longer path.
+    let path = if clean(&came.path).to_ascii_lowercase().ends_with(&own) {
+        came.path
+    } else {
+        ask.spelled().to_owned()
+    };
+    let has_version = came.query.all("api-version").next().is_some();
+    let query = if has_version { came.query } else { ask.query.clone() };
+    format!("{}{path}?{}", came.origin, query.with("$skipToken", token))
+}

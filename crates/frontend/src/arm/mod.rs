@@ -1,0 +1,143 @@
+//! The resource manager's API: what customers ask, through whatever speaks the contract. One file for each subject. The types,
+//! the rules and the converters of the versions are in `api::rest`; here requests are read, documents written, answers given.
+
+mod checks;
+mod clusters;
+mod credentials;
+mod delete;
+mod gatekeeping;
+mod headers;
+mod link;
+mod operations;
+mod params;
+mod preflight;
+mod provider;
+mod role_sets;
+mod subscriptions;
+mod versions;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::clock::SharedClock;
+use api::rest::{ApiVersion, Ground};
+use cloud::SharedCloud;
+use http::StatusCode;
+use store::{Reader, Store};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::admin;
+use crate::config::Config;
+use crate::offer::Offer;
+use crate::server::Deps;
+use crate::wire::{Ask, Code, Refusal};
+
+/// The release of this service, as it is noted on what it makes.
+const BUILD: &str = env!("CARGO_PKG_VERSION");
+
+/// The provider's name, as it is spelled in ids that we make.
+const PROVIDER: &str = "Microsoft.RedHatOpenShift";
+
+/// What the routes work with.
+#[derive(Debug, Clone)]
+pub(crate) struct Desk {
+    store: Store,
+    clock: SharedClock,
+    cloud: Option<SharedCloud>,
+    offer: Offer,
+    rules: Arc<Rules>,
+    /// The same paths in the admin form.
+    admin: admin::Desk,
+}
+
+/// What an operator has set.
+#[derive(Debug)]
+struct Rules {
+    locations: Vec<String>,
+    zone: Option<String>,
+    small_workers: bool,
+    retry_after: u32,
+    public_url: Option<String>,
+}
+
+impl Desk {
+    pub(crate) fn new(config: &Config, deps: &Deps, offer: Offer, admin: admin::Desk) -> Desk {
+        Desk {
+            store: deps.store.clone(),
+            clock: deps.clock.clone(),
+            cloud: deps.cloud.clone(),
+            offer,
+            rules: Arc::new(Rules {
+                locations: config.locations.clone(),
+                zone: config.zone.clone(),
+                small_workers: config.small_workers,
+                retry_after: config.retry_after_seconds,
+                public_url: config.public_url.clone(),
+            }),
+            admin,
+        }
+    }
+
+    fn reader(&self) -> &Reader {
+        &self.store
+    }
+
+    /// What the rules for values stand on.
+    fn ground<'a>(&'a self, path: &'a str, stored: Option<&'a api::doc::Cluster>) -> Ground<'a> {
+        Ground {
+            path,
+            locations: &self.rules.locations,
+            zone: self.rules.zone.as_deref(),
+            small_workers: self.rules.small_workers,
+            stored,
+        }
+    }
+}
+
+/// The version that a request names.
+fn version(ask: &Ask) -> Result<ApiVersion, Refusal> {
+    let mut named = ask.query.all("api-version");
+    match (named.next().and_then(ApiVersion::named), named.next()) {
+        (Some(version), None) => Ok(version),
+        _ => {
+            let known = ApiVersion::ALL.map(ApiVersion::as_str).join(", ");
+            let message = format!("The api-version is missing, or is none that this resource has: {known}.");
+            Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidResourceType, message).at("api-version"))
+        }
+    }
+}
+
+/// Whether a request asks for the admin form.
+fn is_admin(ask: &Ask) -> bool {
+    let mut named = ask.query.all("api-version");
+    named.next() == Some("admin") && named.next().is_none()
+}
+
+/// How long to wait before a whole handler is run again after somebody else was quicker.
+fn pause(turn: u32) -> Duration {
+    Duration::from_millis(100) * turn
+}
+
+/// So often a handler is run at most.
+const TURNS_MAX: u32 = 5;
+
+/// Every route, with its description.
+pub(crate) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new()
+        .routes(routes!(provider::operations))
+        .routes(routes!(subscriptions::put))
+        .routes(routes!(clusters::list))
+        .routes(routes!(clusters::list_in_group))
+        .routes(routes!(clusters::show, write::put, write::patch, delete::delete))
+        .routes(routes!(credentials::list_credentials))
+        .routes(routes!(credentials::list_admin_credentials))
+        .routes(routes!(operations::status))
+        .routes(routes!(operations::result))
+        .routes(routes!(versions::list))
+        .routes(routes!(versions::show))
+        .routes(routes!(role_sets::list))
+        .routes(routes!(role_sets::show))
+        .routes(routes!(preflight::preflight))
+}

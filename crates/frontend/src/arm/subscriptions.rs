@@ -1,0 +1,74 @@
+//! Subscriptions, as the resource manager tells us of them. What it sends is kept and given back as it is, but for the owner's
+//! address; nothing of it is logged.
+
+use api::doc::{Subscription, SubscriptionState};
+use axum::extract::State;
+use http::StatusCode;
+use serde_json::Value;
+use store::StoreError;
+
+use super::params::SubscriptionPath;
+use super::{Desk, TURNS_MAX, pause};
+use crate::wire::{Answer, Ask, Code, Refusal};
+
+/// Tells us how a subscription stands. Its version is not looked at.
+#[utoipa::path(
+    put, path = "/subscriptions/{subscriptionId}", operation_id = "putSubscription", tag = "resource manager",
+    params(SubscriptionPath), request_body = Object,
+    responses(
+        (status = 200, description = "It was known.", body = Object),
+        (status = 201, description = "It is new.", body = Object),
+    )
+)]
+pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let body = ask.object()?;
+    let wanted = subscription(ask.segment("subscriptionId"), body)?;
+    let by = ask.by(Some(""))?;
+    for turn in 1..=TURNS_MAX {
+        let path = format!("/subscriptions/{}", wanted.subscription_id);
+        let found = desk.store.subscriptions().find(&path).await?;
+        let was_deleted = found.as_ref().is_some_and(|it| it.document.state == SubscriptionState::Deleted);
+        if was_deleted && wanted.state != SubscriptionState::Deleted {
+            let message = "Request is not allowed in subscription in state 'Deleted'.";
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message));
+        }
+        let etag = found.as_ref().map(|it| it.etag);
+        match desk.store.subscriptions().put(&wanted, etag, &by).await {
+            Ok((_, etag, is_new)) => return Ok(Answer::put(is_new, &wanted.body).etag(etag)),
+            Err(StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. }) => {
+                tokio::time::sleep(pause(turn)).await;
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Err(Refusal::internal("the subscription was changed by others again and again"))
+}
+
+fn subscription(id: &str, mut body: Value) -> Result<Subscription, Refusal> {
+    let state = match body["state"].as_str() {
+        Some("Registered") => SubscriptionState::Registered,
+        Some("Unregistered") => SubscriptionState::Unregistered,
+        Some("Warned") => SubscriptionState::Warned,
+        Some("Suspended") => SubscriptionState::Suspended,
+        Some("Deleted") => SubscriptionState::Deleted,
+        _ => {
+            let message = "The state must be Registered, Unregistered, Warned, Suspended or Deleted.";
+            return Err(Refusal::parameter("state", message));
+        }
+    };
+    if let Some(address) = body.pointer_mut("/properties/accountOwner/email") {
+        *address = Value::String(String::new());
+    }
+    let properties = &body["properties"];
+    let is_registered = |feature: &&Value| feature["state"] == "Registered";
+    let features = properties["registeredFeatures"].as_array().into_iter().flatten().filter(is_registered);
+    let registered_features =
+        features.filter_map(|feature| feature["name"].as_str()).map(str::to_owned).collect();
+    Ok(Subscription {
+        subscription_id: id.to_lowercase(),
+        state,
+        tenant_id: properties["tenantId"].as_str().map(str::to_owned),
+        registered_features,
+        body,
+    })
+}

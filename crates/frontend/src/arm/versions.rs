@@ -1,0 +1,54 @@
+//! The versions that clusters can be installed with.
+
+use api::rest::{ArmPage, OpenShiftVersion, OpenShiftVersionProperties};
+use axum::extract::State;
+use http::StatusCode;
+
+use super::params::{LocationPath, Version};
+use super::{Desk, PROVIDER, version};
+use crate::wire::{Answer, Ask, Code, Refusal};
+
+fn form(ask: &Ask, version: &str) -> OpenShiftVersion {
+    let (subscription, location) = (ask.segment("subscriptionId"), ask.segment("location"));
+    OpenShiftVersion {
+        id: format!(
+            "/subscriptions/{subscription}/providers/{PROVIDER}/locations/{location}/openShiftVersions/{version}"
+        ),
+        name: version.to_owned(),
+        kind: format!("{PROVIDER}/locations/openShiftVersions"),
+        properties: OpenShiftVersionProperties { version: version.to_owned() },
+    }
+}
+
+/// Lists the versions that can be installed.
+#[utoipa::path(
+    get, path = "/subscriptions/{subscriptionId}/providers/microsoft.redhatopenshift/locations/{location}/openshiftversions",
+    operation_id = "OpenShiftVersions_List", tag = "resource manager",
+    params(LocationPath, Version),
+    responses((status = 200, description = "All of them, in ascending order.", body = ArmPage<OpenShiftVersion>))
+)]
+pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    version(&ask)?;
+    let known = desk.offer.now();
+    let value = known.enabled().map(|it| form(&ask, &it.version)).collect();
+    Ok(Answer::ok(&ArmPage::<OpenShiftVersion> { value, next_link: None }))
+}
+
+/// Shows one version.
+#[utoipa::path(
+    get, path = "/subscriptions/{subscriptionId}/providers/microsoft.redhatopenshift/locations/{location}/openshiftversions/{openShiftVersion}",
+    operation_id = "OpenShiftVersions_Get", tag = "resource manager",
+    params(LocationPath, Version, ("openShiftVersion" = String, Path, description = "The version.")),
+    responses((status = 200, description = "The version.", body = OpenShiftVersion))
+)]
+pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    version(&ask)?;
+    let wanted = ask.segment("openShiftVersion");
+    let known = desk.offer.now();
+    let found = known.enabled().find(|it| it.version.eq_ignore_ascii_case(wanted));
+    let found = found.ok_or_else(|| {
+        let message = format!("The version '{wanted}' was not found.");
+        Refusal::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message)
+    })?;
+    Ok(Answer::ok(&form(&ask, &found.version)))
+}

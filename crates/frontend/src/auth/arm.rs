@@ -1,0 +1,237 @@
+//! Who may use the resource manager's API besides operators: whoever holds a certificate that is listed, in a file or by the
+//! cloud's metadata end point, and whoever brings a token that a service at our side accepts.
+
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
+
+use super::fetch::{Fetcher, Validation};
+use super::{Stranger, Visit};
+use crate::config::ArmCallers;
+use crate::tls::{self, TlsError};
+
+/// How often the list is read.
+const REFRESH_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// How soon it is read again after a failure.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// A list that is older counts for nothing.
+const LIST_AGE_MAX: SignedDuration = SignedDuration::from_hours(24);
+
+/// So often the token service is asked about one request.
+const VALIDATION_TRIES: u32 = 3;
+
+/// The certificates of callers.
+#[derive(Debug)]
+pub(crate) struct AllowList {
+    source: Source,
+    known: RwLock<Listed>,
+}
+
+#[derive(Debug)]
+enum Source {
+    File(std::path::PathBuf),
+    Metadata { url: String, fetcher: Fetcher },
+}
+
+#[derive(Debug, Default)]
+struct Listed {
+    entries: Vec<Entry>,
+    read: Option<Timestamp>,
+}
+
+/// A certificate, and when it counts.
+#[derive(Debug, Clone)]
+struct Entry {
+    der: Vec<u8>,
+    name: String,
+    not_before: Timestamp,
+    not_after: Timestamp,
+}
+
+impl Entry {
+    fn counts_at(&self, now: Timestamp) -> bool {
+        self.not_before <= now && now <= self.not_after
+    }
+}
+
+/// What the metadata end point answers.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    client_certificates: Vec<MetadataEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataEntry {
+    #[serde(default)]
+    thumbprint: String,
+    not_before: Timestamp,
+    not_after: Timestamp,
+    certificate: String,
+}
+
+impl AllowList {
+    /// The list that the configuration names, read once where it is a file; none when it names none.
+    pub(crate) fn open(config: &ArmCallers, now: Timestamp) -> Result<Option<AllowList>, TlsError> {
+        let source = match (&config.certificates, &config.metadata_url) {
+            (Some(path), _) => Source::File(path.clone()),
+            (None, Some(url)) => {
+                Source::Metadata { url: url.clone(), fetcher: Fetcher::open(config.ca_file.as_deref())? }
+            }
+            (None, None) => return Ok(None),
+        };
+        let list = AllowList { source, known: RwLock::default() };
+        if let Source::File(path) = &list.source {
+            list.put(from_file(path)?, now);
+        }
+        Ok(Some(list))
+    }
+
+    fn put(&self, entries: Vec<Entry>, now: Timestamp) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Listed { entries, read: Some(now) };
+    }
+
+    /// The name of the caller whose certificate this is.
+    pub(crate) fn caller(&self, leaf: &[u8], now: Timestamp) -> Result<String, Stranger> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if known.is_stale(now) {
+            return Err(Stranger::because("the list of callers is too old to be trusted"));
+        }
+        let found = known.entries.iter().find(|entry| entry.der == leaf);
+        match found {
+            Some(entry) if entry.counts_at(now) => Ok(entry.name.clone()),
+            Some(entry) => {
+                Err(Stranger::because(format!("the certificate of {} does not count now", entry.name)))
+            }
+            None => Err(Stranger::because("the certificate is not listed among the callers")),
+        }
+    }
+
+    /// Why the list cannot be used now; nothing when it can.
+    pub(crate) fn problem(&self, now: Timestamp) -> Option<&'static str> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if known.is_stale(now) {
+            return Some("the list of callers could not be read for more than a day");
+        }
+        (!known.entries.iter().any(|entry| entry.counts_at(now)))
+            .then_some("no certificate in the list of callers counts now")
+    }
+
+    /// Reads the list now and then, until `closing`.
+    pub(crate) async fn follow(&self, clock: &dyn api::clock::Clock, closing: CancellationToken) {
+        loop {
+            let read = match &self.source {
+                Source::File(path) => from_file(path).map_err(|error| error.to_string()),
+                Source::Metadata { url, fetcher } => fetcher
+                    .get::<Metadata>(url)
+                    .await
+                    .map_err(|error| error.to_string())
+                    .and_then(from_metadata),
+            };
+            let pause = match read {
+                Ok(entries) => {
+                    self.put(entries, clock.now());
+                    REFRESH_EVERY
+                }
+                Err(why) => {
+                    tracing::warn!("The list of callers could not be read, the old one stays: {why}");
+                    RETRY_AFTER
+                }
+            };
+            if closing.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+impl Listed {
+    fn is_stale(&self, now: Timestamp) -> bool {
+        self.read.is_none_or(|read| now.duration_since(read) > LIST_AGE_MAX)
+    }
+}
+
+fn from_file(path: &std::path::Path) -> Result<Vec<Entry>, TlsError> {
+    let read = |der: rustls::pki_types::CertificateDer<'static>| {
+        let (_, parsed) = X509Certificate::from_der(&der).map_err(|error| TlsError::unusable(path, error))?;
+        let moment = |at: x509_parser::time::ASN1Time| {
+            Timestamp::from_second(at.timestamp()).map_err(|error| TlsError::unusable(path, error))
+        };
+        Ok(Entry {
+            name: name_of(&parsed),
+            not_before: moment(parsed.validity().not_before)?,
+            not_after: moment(parsed.validity().not_after)?,
+            der: der.to_vec(),
+        })
+    };
+    tls::certificates(path)?.into_iter().map(read).collect()
+}
+
+fn from_metadata(metadata: Metadata) -> Result<Vec<Entry>, String> {
+    let read = |entry: MetadataEntry| {
+        let compact: String = entry.certificate.split_whitespace().collect();
+        let der = STANDARD
+            .decode(compact)
+            .map_err(|_| format!("certificate {} is not base64", entry.thumbprint))?;
+        let (_, parsed) = X509Certificate::from_der(&der)
+            .map_err(|_| format!("certificate {} cannot be read", entry.thumbprint))?;
+        let name = name_of(&parsed);
+        Ok(Entry { name, der, not_before: entry.not_before, not_after: entry.not_after })
+    };
+    metadata.client_certificates.into_iter().map(read).collect()
+}
+
+fn name_of(certificate: &X509Certificate<'_>) -> String {
+    let name = certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+    name.unwrap_or("the resource manager").to_owned()
+}
+
+/// The service that validates tokens for us.
+#[derive(Debug)]
+pub(crate) struct TokenService {
+    url: String,
+    fetcher: Fetcher,
+    pub(crate) is_enforced: bool,
+}
+
+impl TokenService {
+    pub(crate) fn open(config: &ArmCallers) -> Result<Option<TokenService>, TlsError> {
+        let Some(base) = &config.token_service else { return Ok(None) };
+        let url = format!("{}/ValidateRequest", base.trim_end_matches('/'));
+        let fetcher = Fetcher::open(config.ca_file.as_deref())?;
+        Ok(Some(TokenService { url, fetcher, is_enforced: config.enforce_tokens }))
+    }
+
+    /// Whether the service accepts the request's token.
+    pub(crate) async fn accepts(&self, visit: &Visit<'_>, token: &str) -> Result<(), Stranger> {
+        let validation = Validation {
+            authorization: format!("Bearer {token}"),
+            uri: visit.uri.to_string(),
+            method: visit.method.to_string(),
+            forwarded_for: visit.peer.to_owned(),
+        };
+        let mut last = String::new();
+        for _ in 0..VALIDATION_TRIES {
+            match self.fetcher.validate(&self.url, &validation).await {
+                Ok(http::StatusCode::OK) => return Ok(()),
+                // The service has judged; asking again changes nothing.
+                Ok(status) if !status.is_server_error() => {
+                    return Err(Stranger::because(format!("the token service answered {status}")));
+                }
+                Ok(status) => last = format!("the token service answered {status}"),
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(Stranger::because(last))
+    }
+}

@@ -1,0 +1,138 @@
+//! What can be installed: the versions and the role sets, held in memory and read again when the change feed tells of one. No
+//! request asks the store for them.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use api::doc::{Document, RoleSet, Version};
+use api::rest::Semver;
+use store::{Reader, Selection, StoreError, Topic};
+use tokio_util::sync::CancellationToken;
+
+/// How long after a failure the store is asked again, and how long at most without any wake-up.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What can be installed. Cheap to clone; all clones see the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Offer {
+    reader: Reader,
+    known: Arc<RwLock<Option<Arc<Known>>>>,
+}
+
+/// What was read last.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// All versions, in ascending order.
+    pub(crate) versions: Vec<Version>,
+    /// All role sets, in ascending order.
+    pub(crate) role_sets: Vec<RoleSet>,
+}
+
+impl Known {
+    /// Those that customers may choose.
+    pub(crate) fn enabled(&self) -> impl Iterator<Item = &Version> {
+        self.versions.iter().filter(|version| version.enabled)
+    }
+
+    /// The one that is taken when a customer names none.
+    pub(crate) fn default_version(&self) -> Option<&Version> {
+        self.enabled().find(|version| version.default)
+    }
+}
+
+impl Offer {
+    pub(crate) fn new(reader: Reader) -> Offer {
+        Offer { reader, known: Arc::default() }
+    }
+
+    /// What is known; nothing until it was read for the first time.
+    pub(crate) fn now(&self) -> Arc<Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    }
+
+    /// Whether it was ever read.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Reads everything anew.
+    pub(crate) async fn load(&self) -> Result<(), StoreError> {
+        let mut versions = self.all::<Version>().await?;
+        versions.sort_by_cached_key(|it| order(&it.version));
+        let mut role_sets = self.all::<RoleSet>().await?;
+        role_sets.sort_by_cached_key(|it| order(&format!("{}.0", it.openshift_version)));
+        let known = Arc::new(Known { versions, role_sets });
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok(())
+    }
+
+    async fn all<T: Document>(&self) -> Result<Vec<T>, StoreError> {
+        let mut found = Vec::new();
+        let mut from = None;
+        loop {
+            let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
+            let page = self.reader.documents::<T>().list(selection).await?;
+            found.extend(page.items.into_iter().map(|it| it.document));
+            match page.next {
+                Some(next) => from = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Follows the change feed until `closing`.
+    pub(crate) async fn follow(self, closing: CancellationToken) {
+        let mut news = self.reader.wakeups(Topic::Feed);
+        let mut position = None;
+        loop {
+            match self.look(position).await {
+                Ok(next) => position = Some(next),
+                Err(error) => {
+                    position = None;
+                    let cause: &dyn std::error::Error = &error;
+                    tracing::warn!(error = cause, "The versions could not be read again: {error}");
+                }
+            }
+            let rest = async {
+                match position {
+                    Some(_) => drop(tokio::time::timeout(LOOK_AGAIN, news.next()).await),
+                    None => tokio::time::sleep(LOOK_AGAIN).await,
+                }
+            };
+            if closing.run_until_cancelled(rest).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Reads the feed behind a position, and everything when it tells of a version or role set; without a position too.
+    async fn look(&self, position: Option<store::Position>) -> Result<store::Position, store::FeedError> {
+        let Some(mut position) = position else {
+            let position = self.reader.feed_now().await?;
+            self.load().await?;
+            return Ok(position);
+        };
+        let mut is_changed = false;
+        loop {
+            let page = self.reader.feed_after(position, store::FEED_PAGE_MAX).await?;
+            is_changed |= page
+                .changes
+                .iter()
+                .any(|change| change.kind == Version::KIND || change.kind == RoleSet::KIND);
+            let is_last = page.changes.len() < store::FEED_PAGE_MAX;
+            position = page.next;
+            if is_last {
+                break;
+            }
+        }
+        if is_changed {
+            self.load().await?;
+        }
+        Ok(position)
+    }
+}
+
+/// By which versions are put in order; what is none comes first.
+fn order(text: &str) -> Option<Semver> {
+    text.parse().ok()
+}

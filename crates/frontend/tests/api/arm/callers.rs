@@ -1,0 +1,179 @@
+//! Who may use the resource manager's API: listed certificates, tokens that a service accepts, operators; and that none of the
+//! first two opens the Admin API.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::{get, post};
+use base64::Engine as _;
+use http::{HeaderMap, Method, StatusCode};
+use rcgen::{CertificateParams, DnType, KeyPair};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::{NEW, at};
+use crate::fixture::{House, Http, Reply, client, exchange};
+
+/// A self-signed certificate in files.
+struct Paper {
+    certificate: std::path::PathBuf,
+    key: std::path::PathBuf,
+    der: Vec<u8>,
+}
+
+fn paper(place: &std::path::Path, name: &str, adjust: impl FnOnce(&mut CertificateParams)) -> Paper {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    adjust(&mut params);
+    let signed = params.self_signed(&key).unwrap();
+    let paper = Paper {
+        certificate: place.join(format!("{name}.crt")),
+        key: place.join(format!("{name}.key")),
+        der: signed.der().to_vec(),
+    };
+    std::fs::write(&paper.certificate, signed.pem()).unwrap();
+    std::fs::write(&paper.key, key.serialize_pem()).unwrap();
+    paper
+}
+
+async fn ask(house: &House, http: &Http, path: &str, headers: &[(&str, &str)]) -> Reply {
+    exchange(http, &house.url, Method::GET, path, headers, None).await.unwrap()
+}
+
+/// What a caller of the resource manager's API sees: it gets as far as "not found" there, and nowhere under `/admin`.
+async fn is_caller(house: &House, http: &Http, headers: &[(&str, &str)]) -> bool {
+    for path in ["/admin/clusters", "/admin/versions", &at("one", "admin"), &at("one", "Admin"), "/admin"] {
+        assert_eq!(ask(house, http, path, headers).await.refusal().0, 403, "{path}");
+    }
+    let reply = ask(house, http, &at("one", NEW), headers).await;
+    match reply.status.as_u16() {
+        404 => true,
+        403 => {
+            assert_eq!(reply.json()["error"], json!({"code": "Forbidden", "message": "Forbidden."}));
+            false
+        }
+        other => panic!("{other}: {}", reply.text),
+    }
+}
+
+#[tokio::test]
+async fn a_listed_certificate_opens_the_resource_managers_api_and_nothing_else() {
+    let place = tempfile::tempdir().unwrap();
+    let listed = paper(place.path(), "arm", |_| {});
+    let old = paper(place.path(), "old", |params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    });
+    let stranger = paper(place.path(), "arm2", |_| {});
+    let file = place.path().join("callers.pem");
+    let both = [&listed, &old].map(|paper| std::fs::read_to_string(&paper.certificate).unwrap()).concat();
+    std::fs::write(&file, both).unwrap();
+    let house = House::guarded(|config, _| config.arm.certificates = Some(file)).await;
+    let pki = house.pki.as_ref().unwrap();
+    let holding = |paper: &Paper| client(pki, Some((&paper.certificate, &paper.key)));
+    assert!(is_caller(&house, &holding(&listed), &[]).await);
+    for paper in [&old, &stranger] {
+        assert!(!is_caller(&house, &holding(paper), &[]).await);
+    }
+    assert!(!is_caller(&house, &client(pki, None), &[]).await);
+    // The operator may do both, unless the settings say otherwise.
+    assert_eq!(house.get(&at("one", NEW)).await.refusal().0, 404);
+    house.get("/admin/clusters").await.expect(200);
+    // Nobody who is not let in learns anything else.
+    let nobody = client(pki, None);
+    for path in ["/subscriptions/x", "/nowhere", &at("one", "1999-01-01")] {
+        assert_eq!(ask(&house, &nobody, path, &[]).await.refusal().0, 403, "{path}");
+    }
+    house.close().await;
+    let strict = House::guarded(|config, _| config.arm.admit_operators = false).await;
+    assert_eq!(strict.get(&at("one", NEW)).await.refusal().0, 403);
+    strict.get("/admin/clusters").await.expect(200);
+    strict.close().await;
+}
+
+/// A service of the test's own; its base URL.
+async fn serving(router: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    url
+}
+
+#[tokio::test]
+async fn certificates_are_listed_by_the_metadata_end_point_within_its_dates() {
+    let place = tempfile::tempdir().unwrap();
+    let (listed, over) = (paper(place.path(), "arm", |_| {}), paper(place.path(), "over", |_| {}));
+    let entry = |paper: &Paper, from: &str, to: &str| {
+        let certificate = base64::engine::general_purpose::STANDARD.encode(&paper.der);
+        json!({"thumbprint": "T", "notBefore": from, "notAfter": to, "certificate": certificate})
+    };
+    let answer = json!({"clientCertificates": [
+        entry(&listed, "2020-01-01T00:00:00Z", "2120-01-01T00:00:00Z"),
+        entry(&over, "2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z"),
+    ]});
+    let router = Router::new().route("/metadata/authentication", get(async move || axum::Json(answer)));
+    let base = serving(router).await;
+    let url = format!("{base}/metadata/authentication?api-version=2015-01-01");
+    let house = House::guarded(|config, _| config.arm.metadata_url = Some(url)).await;
+    let pki = house.pki.as_ref().unwrap();
+    let ready = async {
+        while house.get("/healthz/ready").await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), ready).await.unwrap();
+    let holding = |paper: &Paper| client(pki, Some((&paper.certificate, &paper.key)));
+    assert!(is_caller(&house, &holding(&listed), &[]).await);
+    assert!(!is_caller(&house, &holding(&over), &[]).await);
+    house.close().await;
+    // While the list could never be read, the door is not ready.
+    let house =
+        House::guarded(|config, _| config.arm.metadata_url = Some("http://127.0.0.1:1/x".to_owned())).await;
+    assert_eq!(house.get("/healthz/ready").await.refusal().0, 500);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_token_is_put_to_the_token_service() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let judge = async move |headers: HeaderMap| {
+        let word =
+            |name: &str| headers.get(name).map(|it| it.to_str().unwrap().to_owned()).unwrap_or_default();
+        assert_eq!(word("original-method"), "GET");
+        assert!(word("original-uri").contains("api-version") && !word("x-forwarded-for").is_empty());
+        match word("authorization").as_str() {
+            "Bearer good" => StatusCode::OK,
+            // The first answer of a service that is out of order.
+            "Bearer later" if count.fetch_add(1, Ordering::SeqCst) == 0 => StatusCode::BAD_GATEWAY,
+            "Bearer later" => StatusCode::OK,
+            _ => StatusCode::UNAUTHORIZED,
+        }
+    };
+    let url = serving(Router::new().route("/ValidateRequest", post(judge))).await;
+    let with = |token: &'static str| [("authorization", token)];
+    let house = House::guarded(|config, _| config.arm.token_service = Some(url.clone())).await;
+    let nobody = client(house.pki.as_ref().unwrap(), None);
+    assert!(is_caller(&house, &nobody, &with("Bearer good")).await);
+    assert!(is_caller(&house, &nobody, &with("Bearer later")).await);
+    assert!(!is_caller(&house, &nobody, &with("Bearer bad")).await);
+    assert!(!is_caller(&house, &nobody, &[]).await);
+    // Where tokens are not enforced, a certificate does as well.
+    assert_eq!(ask(&house, &house.http, &at("one", NEW), &with("Bearer bad")).await.refusal().0, 404);
+    house.close().await;
+    let strict = House::guarded(|config, _| {
+        config.arm.token_service = Some(url);
+        config.arm.enforce_tokens = true;
+    })
+    .await;
+    assert_eq!(strict.get(&at("one", NEW)).await.refusal().0, 403);
+    assert_eq!(ask(&strict, &strict.http, &at("one", NEW), &with("Bearer bad")).await.refusal().0, 403);
+    assert_eq!(ask(&strict, &strict.http, &at("one", NEW), &with("Bearer good")).await.refusal().0, 404);
+    strict.get("/admin/clusters").await.expect(200);
+    strict.close().await;
+}

@@ -1,0 +1,160 @@
+//! The resource manager's API, driven from outside.
+
+mod callers;
+mod catalogue;
+mod changes;
+mod hostile;
+mod lists;
+mod operations;
+mod put;
+mod rules;
+mod states;
+mod subscriptions;
+mod workload;
+
+use std::time::Duration;
+
+use api::doc::{Cluster, Operation, ProvisioningState};
+use http::Method;
+use serde_json::{Value, json};
+use store::By;
+
+use crate::fixture::{House, Reply};
+
+pub(crate) const SUBSCRIPTION: &str = "11111111-1111-1111-1111-11111111aaaa";
+pub(crate) const NEW: &str = "2025-07-25";
+pub(crate) const OLD: &str = "2023-11-22";
+pub(crate) const CLIENT_SECRET: &str = "hunter2-client-secret";
+pub(crate) const PULL_SECRET: &str = r#"{"auths":{"registry.example":{"auth":"aHVudGVyMg=="}}}"#;
+
+/// The id of a cluster, in a spelling of its own.
+pub(crate) fn rid(name: &str) -> String {
+    format!(
+        "/subscriptions/{SUBSCRIPTION}/resourceGroups/MyGroup/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
+    )
+}
+
+/// The path of a cluster with a version.
+pub(crate) fn at(name: &str, version: &str) -> String {
+    format!("{}?api-version={version}", rid(name))
+}
+
+/// A body that is accepted, with names of its own.
+pub(crate) fn body(name: &str) -> Value {
+    let network = format!(
+        "/subscriptions/{SUBSCRIPTION}/resourceGroups/Net/providers/Microsoft.Network/virtualNetworks/Vnet/subnets"
+    );
+    let client = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
+    json!({
+        "location": "local",
+        "tags": {"team": "blue"},
+        "properties": {
+            "clusterProfile": {
+                "pullSecret": PULL_SECRET,
+                "domain": "harbour",
+                "version": "4.20.3",
+                "resourceGroupId": format!("/subscriptions/{SUBSCRIPTION}/resourceGroups/Managed-{name}"),
+                "fipsValidatedModules": "Disabled",
+            },
+            "servicePrincipalProfile": {"clientId": client.to_string(), "clientSecret": CLIENT_SECRET},
+            "networkProfile": {"podCidr": "10.128.0.0/14", "serviceCidr": "172.30.0.0/16"},
+            "masterProfile": {
+                "vmSize": "Standard_D8s_v5",
+                "subnetId": format!("{network}/master"),
+                "encryptionAtHost": "Disabled",
+            },
+            "workerProfiles": [{
+                "name": "worker",
+                "vmSize": "Standard_D4s_v5",
+                "diskSizeGB": 128,
+                "subnetId": format!("{network}/worker"),
+                "count": 3,
+                "encryptionAtHost": "Disabled",
+            }],
+            "apiserverProfile": {"visibility": "Public"},
+            "ingressProfiles": [{"name": "default", "visibility": "Public"}],
+        },
+    })
+}
+
+/// The body with one member set, by its JSON pointer; null takes it out.
+pub(crate) fn with(mut body: Value, pointer: &str, value: Value) -> Value {
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    let parent = body.pointer_mut(parent).unwrap_or_else(|| panic!("no {pointer}"));
+    match parent {
+        Value::Object(members) if value.is_null() => drop(members.remove(name)),
+        Value::Object(members) => drop(members.insert(name.to_owned(), value)),
+        Value::Array(items) => items[name.parse::<usize>().unwrap()] = value,
+        other => panic!("{other} has no members"),
+    }
+    body
+}
+
+impl House {
+    /// Registers the subscription and offers versions.
+    pub(crate) async fn register(&self) {
+        let told = json!({"state": "Registered", "properties": {"tenantId": "t"}});
+        let reply = self.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &told).await;
+        assert!(reply.status.is_success(), "{}", reply.text);
+        frontend::seed_defaults(&self.store, &By::service("test")).await.unwrap();
+        self.until_offered("4.20.3").await;
+    }
+
+    /// Waits until a version is offered; the server hears of it by the change feed.
+    pub(crate) async fn until_offered(&self, version: &str) {
+        let path = format!(
+            "/subscriptions/{SUBSCRIPTION}/providers/Microsoft.RedHatOpenShift/locations/local/openShiftVersions/{version}?api-version={NEW}"
+        );
+        let offered = async {
+            while self.get(&path).await.status != 200 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), offered).await.unwrap();
+    }
+
+    /// A server with one cluster that has come to that state.
+    pub(crate) async fn with_cluster(name: &str, state: ProvisioningState) -> House {
+        let house = House::open().await;
+        house.register().await;
+        house.put(&at(name, NEW), &body(name)).await.expect(201);
+        house.settle(name, state, None).await;
+        house
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Reply {
+        self.ask(Method::PATCH, path, &[], Some(body.to_string().into())).await
+    }
+
+    pub(crate) async fn cluster(&self, name: &str) -> Cluster {
+        self.store.clusters().find(&rid(name)).await.unwrap().unwrap().document
+    }
+
+    /// What a backend does at the end of an operation, as far as readers see it.
+    pub(crate) async fn settle(
+        &self,
+        name: &str,
+        state: ProvisioningState,
+        failed: Option<ProvisioningState>,
+    ) {
+        let by = By::service("test");
+        let read = self.store.clusters().find(&rid(name)).await.unwrap().unwrap();
+        let wanted = Cluster {
+            provisioning_state: state,
+            failed_provisioning_state: failed,
+            operation: if state.is_terminal() { None } else { read.document.operation },
+            ..read.document.clone()
+        };
+        if let Some(id) = read.document.operation.filter(|_| state.is_terminal()) {
+            let operation = self.store.collection::<Operation>().get(id).await.unwrap().unwrap();
+            let ended = Operation {
+                status: state,
+                end_time: Some(api::clock::Clock::now(&api::clock::SystemClock)),
+                snapshot: Some(serde_json::to_value(&wanted).unwrap()),
+                ..operation.document.clone()
+            };
+            self.store.collection::<Operation>().update(&operation, &ended, &by).await.unwrap();
+        }
+        self.store.clusters().update(&read, &wanted, &by).await.unwrap();
+    }
+}

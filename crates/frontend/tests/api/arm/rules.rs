@@ -1,0 +1,450 @@
+//! Every rule for values, from one table: what is sent, and how it is refused.
+
+use serde_json::{Value, json};
+
+use super::{NEW, OLD, SUBSCRIPTION, at, body, with};
+use crate::fixture::House;
+
+const PARAMETER: &str = "InvalidParameter";
+
+/// A member by its pointer, a value that is refused, the code, the target.
+type Rule = (&'static str, Value, &'static str, &'static str);
+
+fn group(name: &str) -> String {
+    format!("/subscriptions/{SUBSCRIPTION}/resourceGroups/{name}")
+}
+
+fn subnet(network: &str, name: &str) -> Value {
+    json!(format!("{}/providers/Microsoft.Network/virtualNetworks/{network}/subnets/{name}", group("Net")))
+}
+
+fn disks(name: &str) -> Value {
+    json!(format!("{}/providers/Microsoft.Compute/diskEncryptionSets/{name}", group("Net")))
+}
+
+const OTHER: &str = "22222222-2222-2222-2222-222222222222";
+
+/// Rules of a creation that hold in every version.
+fn rules() -> Vec<Rule> {
+    const PROFILE: &str = "properties.clusterProfile";
+    const NETWORK: &str = "properties.networkProfile";
+    const BALANCER: &str = "properties.networkProfile.loadBalancerProfile";
+    let mut rules: Vec<Rule> = vec![
+        ("/id", json!("/subscriptions/x"), "MismatchingResourceID", "id"),
+        ("/name", json!("other"), "MismatchingResourceName", "name"),
+        ("/type", json!("Microsoft.Compute/virtualMachines"), "MismatchingResourceType", "type"),
+        ("/location", json!(null), PARAMETER, "location"),
+        ("/location", json!("mars"), PARAMETER, "location"),
+        ("/properties", json!(null), PARAMETER, "properties"),
+        ("/properties/provisioningState", json!("Sleeping"), PARAMETER, "properties.provisioningState"),
+        ("/properties/clusterProfile", json!(null), PARAMETER, PROFILE),
+        (
+            "/properties/clusterProfile/pullSecret",
+            json!("x"),
+            PARAMETER,
+            "properties.clusterProfile.pullSecret",
+        ),
+        (
+            "/properties/clusterProfile/pullSecret",
+            json!("{\"auths\":[]}"),
+            PARAMETER,
+            "properties.clusterProfile.pullSecret",
+        ),
+        ("/properties/clusterProfile/domain", json!(null), PARAMETER, "properties.clusterProfile.domain"),
+        ("/properties/clusterProfile/version", json!("4.20"), PARAMETER, "properties.clusterProfile.version"),
+        (
+            "/properties/clusterProfile/version",
+            json!("4.99.1"),
+            PARAMETER,
+            "properties.clusterProfile.version",
+        ),
+        (
+            "/properties/clusterProfile/resourceGroupId",
+            json!(null),
+            PARAMETER,
+            "properties.clusterProfile.resourceGroupId",
+        ),
+        (
+            "/properties/clusterProfile/resourceGroupId",
+            json!("mine"),
+            PARAMETER,
+            "properties.clusterProfile.resourceGroupId",
+        ),
+        (
+            "/properties/clusterProfile/resourceGroupId",
+            json!(format!("/subscriptions/{OTHER}/resourceGroups/mine")),
+            PARAMETER,
+            "properties.clusterProfile.resourceGroupId",
+        ),
+        (
+            "/properties/clusterProfile/resourceGroupId",
+            json!(group("MYGROUP")),
+            PARAMETER,
+            "properties.clusterProfile.resourceGroupId",
+        ),
+        (
+            "/properties/clusterProfile/fipsValidatedModules",
+            json!(null),
+            PARAMETER,
+            "properties.clusterProfile.fipsValidatedModules",
+        ),
+        (
+            "/properties/clusterProfile/fipsValidatedModules",
+            json!("On"),
+            PARAMETER,
+            "properties.clusterProfile.fipsValidatedModules",
+        ),
+        ("/properties/consoleProfile", json!({"url": "nowhere"}), PARAMETER, "properties.consoleProfile.url"),
+        ("/properties/servicePrincipalProfile", json!(null), PARAMETER, "properties.servicePrincipalProfile"),
+        (
+            "/properties/servicePrincipalProfile/clientId",
+            json!("me"),
+            PARAMETER,
+            "properties.servicePrincipalProfile.clientId",
+        ),
+        (
+            "/properties/servicePrincipalProfile/clientId",
+            json!(null),
+            PARAMETER,
+            "properties.servicePrincipalProfile.clientId",
+        ),
+        (
+            "/properties/servicePrincipalProfile/clientSecret",
+            json!(null),
+            PARAMETER,
+            "properties.servicePrincipalProfile.clientSecret",
+        ),
+        (
+            "/properties/servicePrincipalProfile/clientSecret",
+            json!(""),
+            PARAMETER,
+            "properties.servicePrincipalProfile.clientSecret",
+        ),
+        ("/properties/networkProfile", json!(null), PARAMETER, NETWORK),
+        (
+            "/properties/networkProfile/outboundType",
+            json!("LoadBalancer"),
+            PARAMETER,
+            "properties.networkProfile.outboundType",
+        ),
+        (
+            "/properties/networkProfile/outboundType",
+            json!("UserDefinedRouting"),
+            PARAMETER,
+            "properties.networkProfile.outboundType",
+        ),
+        (
+            "/properties/networkProfile/preconfiguredNSG",
+            json!("Maybe"),
+            PARAMETER,
+            "properties.networkProfile.preconfiguredNSG",
+        ),
+        (
+            "/properties/networkProfile/loadBalancerProfile",
+            json!({"effectiveOutboundIps": [{"id": "/ip"}]}),
+            PARAMETER,
+            "properties.networkProfile.loadBalancerProfile.effectiveOutboundIps",
+        ),
+        ("/properties/masterProfile", json!(null), PARAMETER, "properties.masterProfile"),
+        ("/properties/masterProfile/vmSize", json!(null), PARAMETER, "properties.masterProfile.vmSize"),
+        (
+            "/properties/masterProfile/vmSize",
+            json!("Standard_D4s_v5"),
+            PARAMETER,
+            "properties.masterProfile.vmSize",
+        ),
+        ("/properties/masterProfile/vmSize", json!("Huge"), PARAMETER, "properties.masterProfile.vmSize"),
+        ("/properties/masterProfile/subnetId", json!(null), PARAMETER, "properties.masterProfile.subnetId"),
+        (
+            "/properties/masterProfile/subnetId",
+            json!("/subnets/x"),
+            PARAMETER,
+            "properties.masterProfile.subnetId",
+        ),
+        (
+            "/properties/masterProfile/subnetId",
+            json!(subnet("Vnet", "m1").as_str().unwrap().replace(SUBSCRIPTION, OTHER)),
+            PARAMETER,
+            "properties.masterProfile.subnetId",
+        ),
+        (
+            "/properties/masterProfile/encryptionAtHost",
+            json!(null),
+            PARAMETER,
+            "properties.masterProfile.encryptionAtHost",
+        ),
+        (
+            "/properties/masterProfile/encryptionAtHost",
+            json!("Yes"),
+            PARAMETER,
+            "properties.masterProfile.encryptionAtHost",
+        ),
+        (
+            "/properties/masterProfile/diskEncryptionSetId",
+            json!("x"),
+            PARAMETER,
+            "properties.masterProfile.diskEncryptionSetId",
+        ),
+        (
+            "/properties/masterProfile/diskEncryptionSetId",
+            json!(disks("d").as_str().unwrap().replace(SUBSCRIPTION, OTHER)),
+            PARAMETER,
+            "properties.masterProfile.diskEncryptionSetId",
+        ),
+        ("/properties/workerProfiles", json!(null), PARAMETER, "properties.workerProfiles"),
+        ("/properties/workerProfiles", json!([]), PARAMETER, "properties.workerProfiles"),
+        ("/properties/workerProfiles", json!([{}, {}]), PARAMETER, "properties.workerProfiles"),
+        (
+            "/properties/workerProfiles/0/name",
+            json!("helper"),
+            PARAMETER,
+            "properties.workerProfiles['helper'].name",
+        ),
+        (
+            "/properties/workerProfiles/0/vmSize",
+            json!("Standard_D2s_v5"),
+            PARAMETER,
+            "properties.workerProfiles['worker'].vmSize",
+        ),
+        (
+            "/properties/workerProfiles/0/vmSize",
+            json!(null),
+            PARAMETER,
+            "properties.workerProfiles['worker'].vmSize",
+        ),
+        (
+            "/properties/workerProfiles/0/diskSizeGB",
+            json!(127),
+            PARAMETER,
+            "properties.workerProfiles['worker'].diskSizeGB",
+        ),
+        (
+            "/properties/workerProfiles/0/diskSizeGB",
+            json!(null),
+            PARAMETER,
+            "properties.workerProfiles['worker'].diskSizeGB",
+        ),
+        (
+            "/properties/workerProfiles/0/count",
+            json!(1),
+            PARAMETER,
+            "properties.workerProfiles['worker'].count",
+        ),
+        (
+            "/properties/workerProfiles/0/count",
+            json!(51),
+            PARAMETER,
+            "properties.workerProfiles['worker'].count",
+        ),
+        (
+            "/properties/workerProfiles/0/count",
+            json!(null),
+            PARAMETER,
+            "properties.workerProfiles['worker'].count",
+        ),
+        (
+            "/properties/workerProfiles/0/subnetId",
+            json!(null),
+            PARAMETER,
+            "properties.workerProfiles['worker'].subnetId",
+        ),
+        (
+            "/properties/workerProfiles/0/subnetId",
+            json!("x"),
+            PARAMETER,
+            "properties.workerProfiles['worker'].subnetId",
+        ),
+        (
+            "/properties/workerProfiles/0/subnetId",
+            subnet("Other", "worker"),
+            PARAMETER,
+            "properties.workerProfiles['worker'].subnetId",
+        ),
+        (
+            "/properties/workerProfiles/0/subnetId",
+            subnet("VNET", "MASTER"),
+            PARAMETER,
+            "properties.workerProfiles['worker'].subnetId",
+        ),
+        (
+            "/properties/workerProfiles/0/encryptionAtHost",
+            json!(null),
+            PARAMETER,
+            "properties.workerProfiles['worker'].encryptionAtHost",
+        ),
+        (
+            "/properties/workerProfiles/0/encryptionAtHost",
+            json!("?"),
+            PARAMETER,
+            "properties.workerProfiles['worker'].encryptionAtHost",
+        ),
+        (
+            "/properties/workerProfiles/0/diskEncryptionSetId",
+            json!("x"),
+            PARAMETER,
+            "properties.workerProfiles['worker'].diskEncryptionSetId",
+        ),
+        (
+            "/properties/workerProfiles/0/diskEncryptionSetId",
+            disks("d"),
+            PARAMETER,
+            "properties.workerProfiles['worker'].diskEncryptionSetId",
+        ),
+        (
+            "/properties/workerProfilesStatus",
+            json!([{"name": "a"}]),
+            PARAMETER,
+            "properties.workerProfilesStatus",
+        ),
+        ("/properties/apiserverProfile", json!(null), PARAMETER, "properties.apiserverProfile"),
+        (
+            "/properties/apiserverProfile/visibility",
+            json!("Hidden"),
+            PARAMETER,
+            "properties.apiserverProfile.visibility",
+        ),
+        ("/properties/apiserverProfile/url", json!("api"), PARAMETER, "properties.apiserverProfile.url"),
+        ("/properties/apiserverProfile/ip", json!("::1"), PARAMETER, "properties.apiserverProfile.ip"),
+        ("/properties/ingressProfiles", json!(null), PARAMETER, "properties.ingressProfiles"),
+        ("/properties/ingressProfiles", json!([]), PARAMETER, "properties.ingressProfiles"),
+        (
+            "/properties/ingressProfiles/0/name",
+            json!("side"),
+            PARAMETER,
+            "properties.ingressProfiles['side'].name",
+        ),
+        (
+            "/properties/ingressProfiles/0/visibility",
+            json!(""),
+            PARAMETER,
+            "properties.ingressProfiles['default'].visibility",
+        ),
+        (
+            "/properties/ingressProfiles/0/ip",
+            json!("x"),
+            PARAMETER,
+            "properties.ingressProfiles['default'].ip",
+        ),
+        // What is of another type is no content at all.
+        ("/location", json!(7), "InvalidRequestContent", "location"),
+        (
+            "/properties/workerProfiles/0/count",
+            json!("3"),
+            "InvalidRequestContent",
+            "properties.workerProfiles[0].count",
+        ),
+        ("/tags", json!({"a": 1}), "InvalidRequestContent", "tags.a"),
+        (
+            "/properties/servicePrincipalProfile/clientSecret",
+            json!(12345),
+            "InvalidRequestContent",
+            "properties.servicePrincipalProfile.clientSecret",
+        ),
+    ];
+    for domain in ["a", "1a", "-a", "a-", "A.b", "ab..c", "ab.-c", "ab.", "ab_c"] {
+        rules.push((
+            "/properties/clusterProfile/domain",
+            json!(domain),
+            PARAMETER,
+            "properties.clusterProfile.domain",
+        ));
+    }
+    for count in [0, 21] {
+        let profile = json!({"managedOutboundIps": {"count": count}});
+        let target = "properties.networkProfile.loadBalancerProfile.managedOutboundIps.count";
+        rules.push(("/properties/networkProfile/loadBalancerProfile", profile, PARAMETER, target));
+    }
+    for (pointer, longest, target) in [
+        ("/properties/networkProfile/podCidr", 18, "properties.networkProfile.podCidr"),
+        ("/properties/networkProfile/serviceCidr", 22, "properties.networkProfile.serviceCidr"),
+    ] {
+        rules.push((pointer, json!(null), PARAMETER, target));
+        rules.push((pointer, json!("10.0.0.0"), PARAMETER, target));
+        rules.push((pointer, json!("fd00::/48"), PARAMETER, target));
+        rules.push((pointer, json!(format!("10.0.0.0/{}", longest + 1)), PARAMETER, target));
+        rules.push((pointer, json!("10.0.0.1/16"), "InvalidNetworkAddress", target));
+        for taken in ["100.64.0.0/16", "169.254.0.0/16", "100.88.128.0/17", "0.0.0.0/0"] {
+            rules.push((pointer, json!(taken), "InvalidCIDRRange", NETWORK));
+        }
+    }
+    assert!(
+        rules.iter().all(|(_, _, _, target)| !target.starts_with(BALANCER) || target.len() > BALANCER.len())
+    );
+    rules
+}
+
+#[tokio::test]
+async fn every_rule_is_refused_with_its_code_and_target_in_each_version() {
+    let house = House::open().await;
+    house.register().await;
+    for version in [NEW, OLD] {
+        for (pointer, value, code, target) in rules() {
+            let sent = with(body("ruled"), pointer, value.clone());
+            let reply = house.put(&at("ruled", version), &sent).await;
+            let expect = (400, code.to_owned(), target.to_owned());
+            assert_eq!(reply.refusal(), expect, "{version} {pointer} = {value}: {}", reply.text);
+            assert!(
+                !reply.text.contains(super::CLIENT_SECRET) && !reply.text.contains("12345"),
+                "{}",
+                reply.text
+            );
+        }
+    }
+    // Routing of the customer's own and a balancer do not go together, even when everything is private.
+    let private = with(body("ruled"), "/properties/apiserverProfile/visibility", json!("Private"));
+    let private = with(private, "/properties/ingressProfiles/0/visibility", json!("Private"));
+    let routed = with(private, "/properties/networkProfile/outboundType", json!("UserDefinedRouting"));
+    let both = with(routed.clone(), "/properties/networkProfile/loadBalancerProfile", json!({}));
+    let refusal = house.put(&at("ruled", NEW), &both).await.refusal();
+    assert_eq!(refusal.2, "properties.networkProfile.loadBalancerProfile");
+    assert!(house.store.clusters().find(&super::rid("ruled")).await.unwrap().is_none(), "nothing was stored");
+    // And what is right is accepted.
+    let made = house.put(&at("ruled", NEW), &routed).await.expect(201).json();
+    assert_eq!(made["properties"]["networkProfile"]["outboundType"], "UserDefinedRouting");
+    assert!(made["properties"]["networkProfile"].get("loadBalancerProfile").is_none());
+    house.close().await;
+}
+
+#[tokio::test]
+async fn sizes_ask_for_a_version_and_small_ones_can_be_required() {
+    let house = House::open().await;
+    house.register().await;
+    let sized = with(body("sized"), "/properties/masterProfile/vmSize", json!("Standard_D8s_v6"));
+    let old = with(sized.clone(), "/properties/clusterProfile/version", json!("4.18.26"));
+    let reply = house.put(&at("sized", NEW), &old).await;
+    assert_eq!(reply.refusal().2, "properties.masterProfile.vmSize");
+    assert!(reply.text.contains("for version"), "{}", reply.text);
+    house.put(&at("sized", NEW), &sized).await.expect(201);
+    house.close().await;
+
+    let small = House::configured(|config| config.small_workers = true).await;
+    small.register().await;
+    let refusal = small.put(&at("small", NEW), &body("small")).await.refusal();
+    assert_eq!(refusal.2, "properties.workerProfiles['worker'].vmSize");
+    let fits = with(body("small"), "/properties/workerProfiles/0/vmSize", json!("Standard_D2s_v5"));
+    small.put(&at("small", NEW), &fits).await.expect(201);
+    small.close().await;
+}
+
+#[tokio::test]
+async fn a_name_in_the_services_own_zone_is_one_label_of_its_location() {
+    let house = House::configured(|config| config.zone = Some("clusters.example".to_owned())).await;
+    house.register().await;
+    for (domain, expect) in [
+        ("harbour.clusters.example", false),
+        ("harbour.west.clusters.example", false),
+        ("a.harbour.local.clusters.example", false),
+        ("harbour.example", true),
+        ("harbour.local.clusters.example", true),
+    ] {
+        let name = domain.replace('.', "-");
+        let sent = with(body(&name), "/properties/clusterProfile/domain", json!(domain));
+        let reply = house.put(&at(&name, NEW), &sent).await;
+        if expect {
+            reply.expect(201);
+        } else {
+            assert_eq!(reply.refusal().2, "properties.clusterProfile.domain", "{domain}");
+        }
+    }
+    house.close().await;
+}

@@ -1,0 +1,188 @@
+//! Clusters with managed identities, and versions that do not know them.
+
+use api::doc::{Identity, ProvisioningState};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{NEW, OLD, SUBSCRIPTION, at, body, with};
+use crate::fixture::{House, Reply};
+
+const HEADERS: [(&str, &str); 2] =
+    [("x-ms-identity-url", "https://identity.example/x"), ("x-ms-home-tenant-id", "tenant-1")];
+
+fn identity(name: &str) -> String {
+    format!(
+        "/subscriptions/{SUBSCRIPTION}/resourceGroups/Ids/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{name}"
+    )
+}
+
+const OPERATORS: [&str; 8] = [
+    "aro-operator",
+    "cloud-controller-manager",
+    "cloud-network-config",
+    "disk-csi-driver",
+    "file-csi-driver",
+    "image-registry",
+    "ingress",
+    "machine-api",
+];
+
+fn workload(name: &str) -> Value {
+    let platform: serde_json::Map<String, Value> = OPERATORS
+        .iter()
+        .map(|operator| ((*operator).to_owned(), json!({"resourceId": identity(operator)})))
+        .collect();
+    let mut sent = with(body(name), "/properties/servicePrincipalProfile", json!(null));
+    sent["properties"]["platformWorkloadIdentityProfile"] = json!({"platformWorkloadIdentities": platform});
+    sent["identity"] = json!({"type": "UserAssigned", "userAssignedIdentities": {identity(name): {}}});
+    sent
+}
+
+async fn put(house: &House, path: &str, sent: &Value) -> Reply {
+    house.ask(Method::PUT, path, &HEADERS, Some(sent.to_string().into())).await
+}
+
+#[tokio::test]
+async fn a_cluster_with_managed_identities_lives_through_both_versions() {
+    let house = House::open().await;
+    house.register().await;
+    let made = put(&house, &at("one", NEW), &workload("one")).await.expect(201).json();
+    assert!(made["properties"].get("servicePrincipalProfile").is_none());
+    assert_eq!(made["identity"]["userAssignedIdentities"], json!({identity("one"): {}}));
+    house.settle("one", ProvisioningState::Succeeded, None).await;
+    let before = house.cluster("one").await;
+    let Identity::Workload { identity_url, tenant_id, .. } =
+        &before.provisioned.as_ref().unwrap().spec.identity
+    else {
+        panic!("{before:?}")
+    };
+    assert_eq!((identity_url.as_deref(), tenant_id.as_deref()), (Some(HEADERS[0].1), Some("tenant-1")));
+
+    // An old client neither sees the identities nor wipes them.
+    let shown = house.get(&at("one", OLD)).await.expect(200).json();
+    assert!(
+        shown.get("identity").is_none()
+            && shown["properties"].get("platformWorkloadIdentityProfile").is_none()
+    );
+    let old = with(
+        with(body("one"), "/properties/servicePrincipalProfile", json!(null)),
+        "/tags",
+        json!({"by": "old"}),
+    );
+    put(&house, &at("one", OLD), &old).await.expect(200);
+    let after = house.cluster("one").await;
+    assert_eq!(after.provisioned.as_ref().unwrap().spec, before.provisioned.as_ref().unwrap().spec);
+    assert_eq!(after.credential, before.credential);
+    house.settle("one", ProvisioningState::Succeeded, None).await;
+    let wrong = put(&house, &at("one", OLD), &body("one")).await.refusal();
+    assert_eq!(
+        wrong,
+        (400, "PropertyChangeNotAllowed".to_owned(), "properties.servicePrincipalProfile".to_owned())
+    );
+
+    // Operators' identities are merged by a patch and may change, but none may go.
+    let other = json!({"properties": {"platformWorkloadIdentityProfile": {"platformWorkloadIdentities": {"ingress": {"resourceId": identity("else")}}}}});
+    let patched = house.patch(&at("one", NEW), &other).await.expect(200).json();
+    let platform = &patched["properties"]["platformWorkloadIdentityProfile"]["platformWorkloadIdentities"];
+    assert_eq!(platform["ingress"]["resourceId"], identity("else"));
+    assert_eq!(platform.as_object().unwrap().len(), OPERATORS.len());
+    house.settle("one", ProvisioningState::Succeeded, None).await;
+    let fewer = with(
+        workload("one"),
+        "/properties/platformWorkloadIdentityProfile/platformWorkloadIdentities/ingress",
+        json!(null),
+    );
+    assert_eq!(put(&house, &at("one", NEW), &fewer).await.refusal().1, "PropertyChangeNotAllowed");
+    let replaced = json!({"identity": {"userAssignedIdentities": {identity("two"): {}}}});
+    let patched = house.patch(&at("one", NEW), &replaced).await.expect(200).json();
+    assert_eq!(patched["identity"]["userAssignedIdentities"], json!({identity("two"): {}}));
+    house.close().await;
+}
+
+#[tokio::test]
+async fn each_rule_for_managed_identities_has_its_refusal() {
+    let house = House::open().await;
+    house.register().await;
+    let platform = "/properties/platformWorkloadIdentityProfile/platformWorkloadIdentities";
+    let principal = json!({"clientId": "33333333-3333-3333-3333-333333333333", "clientSecret": "s"});
+    let ingress =
+        "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities[\"ingress\"].resourceId";
+    for (sent, code, target) in [
+        (
+            with(body("x"), "/properties/servicePrincipalProfile", json!(null)),
+            "InvalidParameter",
+            "properties.servicePrincipalProfile",
+        ),
+        (
+            with(workload("x"), "/properties/servicePrincipalProfile", principal),
+            "InvalidParameter",
+            "properties.servicePrincipalProfile",
+        ),
+        (with(workload("x"), "/identity", json!(null)), "InvalidParameter", "identity"),
+        (
+            with(workload("x"), "/properties/platformWorkloadIdentityProfile", json!(null)),
+            "InvalidParameter",
+            "identity",
+        ),
+        (with(workload("x"), "/identity/type", json!("SystemAssigned")), "InvalidParameter", "identity"),
+        (with(workload("x"), "/identity/userAssignedIdentities", json!({})), "InvalidParameter", "identity"),
+        (
+            with(
+                workload("x"),
+                "/identity/userAssignedIdentities",
+                json!({identity("a1"): {}, identity("b1"): {}}),
+            ),
+            "InvalidParameter",
+            "identity",
+        ),
+        (
+            with(workload("x"), "/identity/userAssignedIdentities", json!({"/nothing": {}})),
+            "InvalidParameter",
+            "identity",
+        ),
+        (
+            with(workload("x"), platform, json!({})),
+            "InvalidParameter",
+            "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities",
+        ),
+        (
+            with(workload("x"), &format!("{platform}/ingress"), json!({"resourceId": "x"})),
+            "InvalidParameter",
+            ingress,
+        ),
+        (
+            with(
+                workload("x"),
+                &format!("{platform}/machine-api"),
+                json!({"resourceId": identity("INGRESS")}),
+            ),
+            "InvalidParameter",
+            "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities[\"machine-api\"].resourceId",
+        ),
+        (
+            with(workload("x"), "/properties/platformWorkloadIdentityProfile/upgradeableTo", json!("soon")),
+            "InvalidParameter",
+            "properties.platformWorkloadIdentityProfile.UpgradeableTo[soon]",
+        ),
+        (
+            with(workload("x"), "/properties/platformWorkloadIdentityProfile/upgradeableTo", json!("4.99.0")),
+            "InvalidParameter",
+            "",
+        ),
+        (
+            with(workload("x"), &format!("{platform}/ingress"), json!(null)),
+            "PlatformWorkloadIdentityMismatch",
+            "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities",
+        ),
+    ] {
+        let reply = put(&house, &at("x", NEW), &sent).await;
+        assert_eq!(reply.refusal(), (400, code.to_owned(), target.to_owned()), "{}", reply.text);
+    }
+    // Without the headers that say where credentials are fetched.
+    let reply = house.put(&at("x", NEW), &workload("x")).await;
+    assert_eq!(reply.refusal(), (400, "InvalidParameter".to_owned(), "identity".to_owned()));
+    // To an old version these are members that it does not know.
+    let reply = put(&house, &at("x", OLD), &workload("x")).await;
+    assert_eq!(reply.refusal().2, "properties.servicePrincipalProfile");
+    house.close().await;
+}
