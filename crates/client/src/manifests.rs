@@ -47,6 +47,11 @@ impl Client {
         self.get(&one(cluster, id)).await
     }
 
+    /// The manifest of whatever cluster whose id is this, or begins so; its cluster is in the answer.
+    pub async fn find_manifest(&self, id: &str) -> Result<Answer<ManifestForm>, ClientError> {
+        self.get(&Path::of("/admin/maintenancemanifests").segment(id)).await
+    }
+
     /// What happened to a manifest, oldest first.
     pub fn history(&self, cluster: &str, id: Uuid) -> Pages<Entry> {
         Pages::of(self, &one(cluster, id).segment("history"))

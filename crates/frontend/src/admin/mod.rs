@@ -13,11 +13,9 @@ mod manifest_form;
 mod manifests;
 mod openapi;
 mod outlook;
-pub(crate) mod params;
-mod role_sets;
+mod params;
 mod schedules;
 mod tasks;
-mod versions;
 
 use std::sync::Arc;
 
@@ -41,9 +39,8 @@ pub use openapi::openapi;
 
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::offer::Offer;
 use crate::server::Deps;
-use crate::wire::{Answer, Ask, Code, Refusal};
+use crate::wire::{Answer, Code, Refusal, ResourceId, Spelled};
 
 /// So many plans are computed at once; others wait.
 const PLANS_MAX: usize = 2;
@@ -57,7 +54,6 @@ pub(crate) struct Desk {
     locations: Arc<[String]>,
     allow: Allow,
     shelf: catalogue::Shelf,
-    offer: Offer,
     /// Turns for what keeps a core busy.
     planning: Arc<Semaphore>,
     /// Cancelled when the door closes; event streams end then.
@@ -65,7 +61,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(config: &Config, deps: &Deps, offer: Offer, closing: CancellationToken) -> Desk {
+    pub(crate) fn new(config: &Config, deps: &Deps, closing: CancellationToken) -> Desk {
         Desk {
             store: deps.store.clone(),
             clock: deps.clock.clone(),
@@ -73,7 +69,6 @@ impl Desk {
             locations: config.locations.clone().into(),
             allow: config.allow_kubeconfig.clone(),
             shelf: catalogue::Shelf::default(),
-            offer,
             planning: Arc::new(Semaphore::new(PLANS_MAX)),
             closing,
         }
@@ -105,6 +100,7 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(manifests::expedite));
     OpenApiRouter::new()
         .nest(params::CLUSTER, cluster)
+        .routes(routes!(clusters::show))
         .routes(routes!(clusters::show_admin))
         .routes(routes!(clusters::list))
         .routes(routes!(clusters::overview))
@@ -121,42 +117,19 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(budgets::show, budgets::set))
         .routes(routes!(budgets::show_scoped, budgets::set_scoped))
         .routes(routes!(events::events))
-        .routes(routes!(versions::list, versions::put))
-        .routes(routes!(role_sets::list, role_sets::put))
-        .routes(routes!(role_sets::sizes))
 }
 
-/// What answers: the Admin API, the resource manager's beside it, and what both have in common. `ready` says what is not
-/// ready yet.
-pub(crate) fn router(
-    desk: Desk,
-    arm: Router,
-    ready: impl Fn() -> Option<String> + Clone + Send + Sync + 'static,
-) -> Router {
+/// What answers.
+pub(crate) fn router(desk: Desk) -> Router {
     let (router, _) = routes().split_for_parts();
     let document: Arc<str> = openapi::text().into();
-    let ready = move || {
-        let missing = ready();
-        async move {
-            match missing {
-                None => Answer::done().into_response(),
-                Some(why) => Refusal::internal(format!("not ready: {why}")).into_response(),
-            }
-        }
-    };
     router
-        .with_state(desk)
-        .merge(arm)
         .route("/openapi.json", get(move || describe(document.clone())))
-        .route("/healthz/ready", get(ready))
+        .route("/healthz/ready", get(async || Answer::done()))
         .route_layer(from_fn(remember_route))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_that_way)
-}
-
-/// One cluster in the admin form, at whatever path.
-pub(crate) async fn show_cluster(desk: &Desk, ask: &Ask) -> Result<Answer, Refusal> {
-    clusters::show_one(desk, ask).await
+        .with_state(desk)
 }
 
 async fn describe(document: Arc<str>) -> Response {
@@ -175,8 +148,16 @@ async fn remember_route(request: Request, next: Next) -> Response {
     response
 }
 
-/// A path that no route has.
-async fn nothing_here() -> Refusal {
+/// A path that no route has. One that looks like a cluster's is told which segment of it is wrong.
+async fn nothing_here(request: Request) -> Refusal {
+    let path = request.uri().path();
+    if path.contains("/resourcegroups/")
+        && path.contains("/providers/")
+        && let Some(Spelled(spelled)) = request.extensions().get()
+        && let Err(refusal) = ResourceId::within(spelled)
+    {
+        return refusal;
+    }
     Refusal::not_found("There is nothing at this path.")
 }
 

@@ -75,8 +75,8 @@ pub(super) async fn schedule(client: &Client, text: &str) -> anyhow::Result<Answ
     }
 }
 
-/// The manifest with that id, or one that begins so, with its cluster's id in it. Without a cluster's name every cluster is
-/// asked.
+/// The manifest with that id, or one that begins so, with its cluster's id in it. The server finds it, on whichever cluster
+/// it is; with a cluster's name only that one's are looked through.
 pub(super) async fn manifest(
     client: &Client,
     text: &str,
@@ -91,45 +91,37 @@ pub(super) async fn manifest(
             "{text:?} is no manifest's id; write it whole, or at least {PREFIX_MIN} characters of it (`shipshape manifest list` shows them)"
         );
     }
-    let clusters = match of {
-        Some(name) => vec![cluster(client, name).await?.id],
-        None => client.clusters().all().await?.into_iter().map(|it| it.id).collect(),
+    let found = match of {
+        Some(name) => of_cluster(client, &text, cluster(client, name).await?.id).await?,
+        None => match client.find_manifest(&text).await {
+            Ok(answer) => Some(answer.value),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error.into()),
+        },
     };
-    let whole = Uuid::parse_str(&text).ok().filter(|_| text.len() == 36);
-    let searches = clusters.into_iter().map(|cluster| {
-        let text = &text;
-        async move {
-            let found = match whole {
-                Some(id) => match client.manifest(&cluster, id).await {
-                    Ok(answer) => vec![answer.value],
-                    Err(error) if error.is_not_found() => Vec::new(),
-                    Err(error) => return Err(error),
-                },
-                None => {
-                    let all = client.manifests(&cluster).all().await?;
-                    all.into_iter().filter(|it| it.id.to_string().starts_with(text)).collect()
-                }
-            };
-            Ok(found.into_iter().map(|it| (cluster.clone(), it)).collect::<Vec<_>>())
-        }
-    });
-    let mut searches = stream::iter(searches).buffer_unordered(AT_ONCE);
-    let mut found = Vec::new();
-    while let Some(some) = searches.next().await {
-        found.extend(some?);
-        if whole.is_some() && !found.is_empty() {
-            break;
-        }
+    let Some(form) = found else {
+        bail!("there is no manifest {text}; `shipshape manifest list` shows those that there are")
+    };
+    let cluster =
+        form.cluster_resource_id.clone().context("the server did not name the manifest's cluster")?;
+    Ok((cluster, form))
+}
+
+/// The manifest of one cluster with that id, or that begins so.
+async fn of_cluster(client: &Client, text: &str, cluster: String) -> anyhow::Result<Option<ManifestForm>> {
+    let mut found = match Uuid::parse_str(text).ok().filter(|_| text.len() == 36) {
+        Some(id) => match client.manifest(&cluster, id).await {
+            Ok(answer) => vec![answer.value],
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(error.into()),
+        },
+        None => client.manifests(&cluster).all().await?,
+    };
+    found.retain(|it| it.id.to_string().starts_with(text));
+    if found.len() > 1 {
+        bail!("{} manifests have ids that begin with {text}; write more of it", found.len());
     }
-    match found.len() {
-        0 => bail!("there is no manifest {text}; `shipshape manifest list` shows those that there are"),
-        1 => {
-            let (cluster, mut form) = found.pop().context("there is one")?;
-            form.cluster_resource_id = Some(cluster.clone());
-            Ok((cluster, form))
-        }
-        many => bail!("{many} manifests have ids that begin with {text}; write more of it"),
-    }
+    Ok(found.pop().map(|form| ManifestForm { cluster_resource_id: Some(cluster), ..form }))
 }
 
 /// The manifests of these clusters, with their clusters' ids in them, newest first.
