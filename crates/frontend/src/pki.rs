@@ -100,6 +100,22 @@ impl Pki {
         })
     }
 
+    /// Signs anew what ends soon, while the server runs: it takes its own new certificate by itself. Whether anything is new.
+    ///
+    /// The authority stays: whoever runs knows the one that it began with. When that must be replaced, the next start does it,
+    /// which is more than a year before it ends.
+    pub fn renew(&self, names: &[String], now: Timestamp) -> Result<bool, PkiError> {
+        let Some(directory) = self.authority.parent() else { return Ok(false) };
+        let authority = Pair { certificate: self.authority.clone(), key: directory.join("ca.key") };
+        if !authority.is_good(now, AUTHORITY_RENEWAL_DAYS, |found| found.is_ca()) {
+            tracing::warn!("The authority of {} is replaced at the next start", directory.display());
+            return Ok(false);
+        }
+        let before = (read(&self.server)?, read(&self.operator)?);
+        Pki::ensure(directory, names, now)?;
+        Ok(before != (read(&self.server)?, read(&self.operator)?))
+    }
+
     /// Fills in what the settings leave open: the server's certificate, and the operator's place on the list.
     pub fn complete(&self, config: &mut Config) {
         if config.certificate.is_none() && config.key.is_none() {
@@ -295,6 +311,20 @@ mod tests {
         let third = all(&ensure(&["a"]));
         assert_eq!((&third[0], &third[1]), (&second[0], &second[1]));
         assert_ne!(third[3], second[3]);
+    }
+
+    #[test]
+    fn a_running_server_renews_its_leaves_and_never_its_authority() {
+        let place = tempfile::tempdir().unwrap();
+        let pki = Pki::ensure(place.path(), &[], at("2026-01-01T00:00:00Z")).unwrap();
+        let first = all(&pki);
+        assert!(!pki.renew(&[], at("2026-06-01T00:00:00Z")).unwrap());
+        assert!(pki.renew(&[], at("2027-01-01T00:00:00Z")).unwrap());
+        let second = all(&pki);
+        assert_eq!(second[0], first[0]);
+        assert!(second[1..].iter().zip(&first[1..]).all(|(new, old)| new != old));
+        assert!(!pki.renew(&[], at("2035-01-01T00:00:00Z")).unwrap());
+        assert_eq!(all(&pki), second);
     }
 
     #[test]

@@ -1,15 +1,23 @@
 //! TLS: at least version 1.2; a client certificate is asked for but not demanded, and judged after the handshake, so that
-//! a stranger is told 403 in plain words.
+//! a stranger is told 403 in plain words. The server's own certificate is read again when its file has changed, so that a
+//! renewed one needs no restart.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
+use tokio::time::Instant;
+
+/// The files of the server's certificate are looked at no more often than this, and only when somebody comes.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Certificates or keys that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -64,9 +72,7 @@ pub(crate) fn server(
     key: &Path,
     clients: Option<&Arc<dyn ClientCertVerifier>>,
 ) -> Result<ServerConfig, TlsError> {
-    let chain = certificates(certificate)?;
-    let unreadable = |source| TlsError::Unreadable { path: key.to_owned(), source };
-    let private = PrivateKeyDer::from_pem_file(key).map_err(unreadable)?;
+    let renewed = Renewed::open(certificate, key, LOOK_EVERY)?;
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Protocol)?;
@@ -74,13 +80,87 @@ pub(crate) fn server(
         Some(inner) => builder.with_client_cert_verifier(Arc::new(Lenient { inner: inner.clone() })),
         None => builder.with_no_client_auth(),
     };
-    let mut config =
-        builder.with_single_cert(chain, private).map_err(|error| TlsError::unusable(certificate, error))?;
+    let mut config = builder.with_cert_resolver(Arc::new(renewed));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // A resumed session would carry the judgement of an earlier handshake.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
+}
+
+/// A certificate and its key, as their files have them now.
+#[derive(Debug)]
+struct Renewed {
+    certificate: PathBuf,
+    key: PathBuf,
+    look_every: Duration,
+    known: Mutex<Known>,
+}
+
+/// What was read last, and of which files.
+#[derive(Debug)]
+struct Known {
+    pair: Arc<CertifiedKey>,
+    marks: [Mark; 2],
+    looked: Instant,
+}
+
+/// By what a file is told from the one that was there before: it is there at all, when it was written, how long it is.
+type Mark = Option<(Option<SystemTime>, u64)>;
+
+impl Renewed {
+    fn open(certificate: &Path, key: &Path, look_every: Duration) -> Result<Renewed, TlsError> {
+        // Before they are read: what changes in between is read once more.
+        let marks = [mark(certificate), mark(key)];
+        let pair = Arc::new(pair(certificate, key)?);
+        let known = Mutex::new(Known { pair, marks, looked: Instant::now() });
+        Ok(Renewed { certificate: certificate.to_owned(), key: key.to_owned(), look_every, known })
+    }
+
+    /// The pair that counts now. Files that cannot be used, such as one half of a pair while the other is being written, leave
+    /// the old one in its place.
+    fn now(&self) -> Arc<CertifiedKey> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.looked.elapsed() < self.look_every {
+            return known.pair.clone();
+        }
+        known.looked = Instant::now();
+        let marks = [mark(&self.certificate), mark(&self.key)];
+        if marks != known.marks {
+            match pair(&self.certificate, &self.key) {
+                Ok(pair) => {
+                    tracing::info!("The server's certificate was renewed: {}", self.certificate.display());
+                    known.pair = Arc::new(pair);
+                    known.marks = marks;
+                }
+                // Said at every look until it is mended.
+                Err(error) => tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "The server's certificate has changed and cannot be used; the old one stays: {error}"
+                ),
+            }
+        }
+        known.pair.clone()
+    }
+}
+
+impl ResolvesServerCert for Renewed {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.now())
+    }
+}
+
+fn mark(path: &Path) -> Mark {
+    std::fs::metadata(path).ok().map(|found| (found.modified().ok(), found.len()))
+}
+
+/// Reads a certificate with its chain and the key that belongs to it.
+fn pair(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
+    let chain = certificates(certificate)?;
+    let unreadable = |source| TlsError::Unreadable { path: key.to_owned(), source };
+    let private = PrivateKeyDer::from_pem_file(key).map_err(unreadable)?;
+    CertifiedKey::from_der(chain, private, &provider())
+        .map_err(|error| TlsError::unusable(certificate, error))
 }
 
 /// Lets every certificate through the handshake whose holder proves that it is theirs; who signed it is asked later.
@@ -127,5 +207,57 @@ impl ClientCertVerifier for Lenient {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::pki::Pki;
+
+    fn made(directory: &Path, now: &str) -> Pki {
+        Pki::ensure(directory, &[], now.parse::<Timestamp>().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_renewed_pair_is_taken_and_a_broken_one_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let pki = made(place.path(), "2026-01-01T00:00:00Z");
+        let renewed = Renewed::open(&pki.server, &pki.server_key, Duration::ZERO).unwrap();
+        let first = renewed.now().cert.clone();
+        assert_eq!(renewed.now().cert, first);
+        made(place.path(), "2027-01-01T00:00:00Z");
+        let second = renewed.now().cert.clone();
+        assert_ne!(second, first);
+
+        // A certificate whose key is not there yet, one that is cut off, and none at all: the old one stays.
+        let (whole, key) = (std::fs::read(&pki.server).unwrap(), std::fs::read(&pki.server_key).unwrap());
+        let other = tempfile::tempdir().unwrap();
+        let other = made(other.path(), "2026-01-01T00:00:00Z");
+        std::fs::copy(&other.server, &pki.server).unwrap();
+        assert_eq!(renewed.now().cert, second);
+        std::fs::write(&pki.server, &whole[..whole.len() / 2]).unwrap();
+        assert_eq!(renewed.now().cert, second);
+        std::fs::remove_file(&pki.server).unwrap();
+        assert_eq!(renewed.now().cert, second);
+        // Once the pair is whole it counts.
+        std::fs::copy(&other.server, &pki.server).unwrap();
+        std::fs::copy(&other.server_key, &pki.server_key).unwrap();
+        let third = renewed.now().cert.clone();
+        assert!(third != second && third != first);
+        std::fs::write(&pki.server_key, key).unwrap();
+        assert_eq!(renewed.now().cert, third);
+    }
+
+    #[test]
+    fn files_are_left_alone_between_two_looks() {
+        let place = tempfile::tempdir().unwrap();
+        let pki = made(place.path(), "2026-01-01T00:00:00Z");
+        let renewed = Renewed::open(&pki.server, &pki.server_key, Duration::from_secs(3600)).unwrap();
+        let first = renewed.now().cert.clone();
+        made(place.path(), "2027-01-01T00:00:00Z");
+        assert_eq!(renewed.now().cert, first);
     }
 }

@@ -1,11 +1,14 @@
 //! The door itself: both versions of HTTP, bounds, and an end that is orderly.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -94,4 +97,42 @@ async fn a_shutdown_does_not_wait_for_connections_that_say_nothing() {
     house.close().await;
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     drop(silent);
+}
+
+/// The certificate that the server shows to whoever comes now.
+async fn shown(house: &House) -> CertificateDer<'static> {
+    let pki = house.pki.as_ref().unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(&pki.authority).unwrap()).unwrap();
+    let config =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    let stream = TcpStream::connect(address(house)).await.unwrap();
+    let name = "localhost".try_into().unwrap();
+    let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_shown_without_a_restart() {
+    let house = House::guarded(|_, _| {}).await;
+    let pki = house.pki.clone().unwrap();
+    let first = CertificateDer::from_pem_file(&pki.server).unwrap();
+    assert_eq!(shown(&house).await, first);
+    // A further name makes it another one.
+    let now = api::clock::Clock::now(&api::clock::SystemClock);
+    assert!(pki.renew(&["renewed.example".to_owned()], now).unwrap());
+    let renewed = CertificateDer::from_pem_file(&pki.server).unwrap();
+    assert_ne!(renewed, first);
+    let met = async {
+        while shown(&house).await != renewed {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), met).await.unwrap();
+    house.get("/admin/clusters").await.expect(200);
+    house.close().await;
 }
