@@ -44,7 +44,8 @@ pub use transaction::{Committed, Transaction};
 pub use transfer::Counts;
 pub use typed::{
     BillingRecords, By, Cancelled, ClusterEnd, Clusters, Collection, Documents, Ensured, KUBECONFIG,
-    ManifestView, Manifests, OperationView, Operations, Page, PageToken, Secrets, Selection, Versioned, Wish,
+    ManifestView, Manifests, OperationView, Operations, Page, PageToken, Secrets, Selection, Subscriptions,
+    Versioned, Wish,
 };
 pub use wake::{Topic, Wakeups};
 pub use work::{

@@ -2,17 +2,20 @@
 
 use api::doc::{Billing, Document as _};
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::{By, Collection, Wish};
 use crate::StoreError;
 use crate::store::Store;
 use crate::transaction::Transaction;
+use crate::work::Hold;
 
 /// Billing records, to be read and written.
 #[derive(Debug, Clone)]
 pub struct BillingRecords<'a> {
     store: &'a Store,
     collection: Collection<'a, Billing>,
+    hold: Option<Hold>,
 }
 
 impl<'a> std::ops::Deref for BillingRecords<'a> {
@@ -25,12 +28,22 @@ impl<'a> std::ops::Deref for BillingRecords<'a> {
 
 impl<'a> BillingRecords<'a> {
     pub(super) fn new(store: &'a Store) -> BillingRecords<'a> {
-        BillingRecords { store, collection: store.collection() }
+        BillingRecords { store, collection: store.collection(), hold: None }
+    }
+
+    /// The same for whoever works on the cluster: written only while the work is held.
+    #[must_use]
+    pub fn under(self, hold: Hold) -> BillingRecords<'a> {
+        BillingRecords { hold: Some(hold), ..self }
+    }
+
+    fn begin(&self) -> Transaction {
+        self.hold.map_or_else(Transaction::new, |hold| Transaction::new().guard(hold))
     }
 
     /// Makes sure that the cluster is billed; the time of an earlier call stands.
     pub async fn ensure_open(&self, record: &Billing, by: &By) -> Result<(), StoreError> {
-        match self.create(record, by).await {
+        match self.store.commit(self.begin().create(Uuid::now_v7(), record, by)?).await {
             Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
             Err(other) => Err(other),
         }
@@ -43,6 +56,6 @@ impl<'a> BillingRecords<'a> {
             return Ok(());
         }
         let closed = Billing { deletion_time: Some(at), ..read.document.clone() };
-        self.store.commit(Transaction::new().update(&read, &closed, Wish::Same, by)?).await.map(drop)
+        self.store.commit(self.begin().update(&read, &closed, Wish::Same, by)?).await.map(drop)
     }
 }

@@ -7,11 +7,12 @@ mod billing;
 mod clusters;
 mod manifests;
 mod operations;
+mod subscriptions;
 
 use std::marker::PhantomData;
 
 use api::audit::AuditEntry;
-use api::doc::{Document, Schedule, Subscription, Task, Version};
+use api::doc::{Document, Schedule, Task, Version};
 use jiff::Timestamp;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -21,6 +22,7 @@ pub use billing::BillingRecords;
 pub use clusters::{Clusters, KUBECONFIG, Secrets};
 pub use manifests::{Cancelled, Ensured, ManifestView, Manifests};
 pub use operations::{ClusterEnd, OperationView, Operations};
+pub use subscriptions::Subscriptions;
 
 use crate::merge::overlay;
 use crate::migrate::hex;
@@ -250,7 +252,7 @@ impl std::str::FromStr for PageToken {
 pub struct Selection {
     /// Only those under this scope.
     pub scope: Option<String>,
-    /// Only those whose path begins with this; only together with a scope.
+    /// Only those whose path begins with this, in the order of their paths.
     pub prefix: Option<String>,
     /// Go on from here.
     pub from: Option<PageToken>,
@@ -374,9 +376,9 @@ impl Store {
         Collection { store: self, documents: self.documents() }
     }
 
-    /// Subscriptions.
-    pub fn subscriptions(&self) -> Collection<'_, Subscription> {
-        self.collection()
+    /// Subscriptions, with the removal of their clusters.
+    pub fn subscriptions(&self) -> Subscriptions<'_> {
+        Subscriptions::new(self)
     }
 
     /// Installable versions.

@@ -1,6 +1,9 @@
 //! Asynchronous operations, and how their work fares.
 
+use api::admin::{Entry, EntryEvent};
 use api::doc::{Cluster, Operation};
+use api::work::WorkState;
+use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -52,6 +55,25 @@ impl<'a> Operations<'a> {
     pub async fn view(&self, id: Uuid) -> Result<Option<OperationView>, StoreError> {
         let Some(operation) = self.get(id).await? else { return Ok(None) };
         Ok(Some(OperationView { operation, work: self.store.work(id).await? }))
+    }
+
+    /// Asks for an operation's end before it is done: one that runs is told, one that waits is made due, and whoever claims it
+    /// next finds the wish in its log. Nothing happens to one that has ended.
+    pub async fn ask_end(&self, id: Uuid, at: Timestamp, by: &By) -> Result<(), StoreError> {
+        let Some(work) = self.store.work(id).await?.filter(|work| !work.state.is_terminal()) else {
+            return Ok(());
+        };
+        let mut entry = Entry::new(at, EntryEvent::CancelRequested, by.actor.clone(), work.attempt);
+        entry.message = Some(by.reason.clone()).filter(|it| !it.is_empty());
+        let ask = match work.state {
+            WorkState::InProgress => Transaction::new().request_cancel(id),
+            _ => Transaction::new().expedite(id),
+        };
+        match self.store.commit(ask.record(id, entry)).await {
+            // It began, ended or was given back between our look and our write; who asks again finds it so.
+            Ok(_) | Err(StoreError::WrongState { .. } | StoreError::NoSuchWork { .. }) => Ok(()),
+            Err(other) => Err(other),
+        }
     }
 
     /// Ends an operation: its document, its cluster and its work change together, under the holder's fence.
