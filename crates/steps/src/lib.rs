@@ -4,9 +4,12 @@
 //! we know how to do on a cluster is beside it, one module for each subject.
 
 mod cluster;
+pub mod credentials;
+pub mod crew;
 pub mod engine;
 pub mod expression;
 pub mod kinds;
+pub mod lifecycle;
 mod problem;
 mod template;
 

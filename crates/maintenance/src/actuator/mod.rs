@@ -5,15 +5,10 @@
 //! renewed in time is stopped before anybody else can have it. It never starts what it cannot write about.
 
 mod breaker;
-mod claim;
 mod config;
 mod crew;
-mod ends;
 mod fleet;
-mod held;
 mod metrics;
-mod pace;
-mod pulse;
 mod scout;
 mod stats;
 mod survey;
@@ -23,8 +18,9 @@ mod work;
 use std::sync::Arc;
 
 use api::clock::SharedClock;
+use futures_util::FutureExt as _;
+use steps::crew::{EndedUnasked, Part, serve};
 use store::Store;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -73,38 +69,21 @@ pub enum Error {
 ///
 /// Dropping the future is as a crash: everything stops at once and the leases run out.
 pub async fn run<T: Tasks>(deps: Deps<T>, shutdown: CancellationToken) -> Result<(), Error> {
+    let slots = deps.config.slots;
     let (crew, ends) = Crew::new(deps);
     let crew = Arc::new(crew);
+    let owner = crew.hands.owner();
     // The parts that must outlive the last hand-back.
     let over = CancellationToken::new();
-    let mut parts: JoinSet<&'static str> = JoinSet::new();
-    parts.spawn(named("heartbeat", pulse::beat(crew.clone(), over.clone())));
-    parts.spawn(named("self-stop", pulse::self_stop(crew.clone(), over.clone())));
-    parts.spawn(named("signals", pulse::listen(crew.clone(), over.clone())));
-    parts.spawn(named("ends", ends::write(crew.clone(), ends, over.clone())));
-    parts.spawn(named("scout", scout::watch(crew.clone(), over.clone())));
-    parts.spawn(named("survey", survey::watch(crew.clone(), over.clone())));
-    parts.spawn(named("statistics", stats::keep(crew.clone(), over.clone())));
-    tracing::info!(actuator.id = %crew.owner, "Actuator {} takes up to {} manifests", crew.owner, crew.config.slots);
-    let ended = tokio::select! {
-        biased;
-        () = claim::work(&crew, &shutdown) => None,
-        ended = parts.join_next() => ended,
-    };
-    match ended {
-        None => {}
-        Some(Ok(part)) => return Err(Error::Ended { part, source: None }),
-        Some(Err(error)) => return Err(Error::Ended { part: "part", source: Some(error) }),
-    }
-    over.cancel();
-    while parts.join_next().await.is_some() {}
-    // Whoever asks whether an actuator is there need not wait for the lease to run out.
-    let _ = crew.store.release_lease(&crew.lease_name(), crew.owner).await;
-    tracing::info!(actuator.id = %crew.owner, "Actuator {} has handed back what it held", crew.owner);
+    let parts: Vec<Part> = vec![
+        ("scout", scout::watch(crew.clone(), over.clone()).boxed()),
+        ("survey", survey::watch(crew.clone(), over.clone()).boxed()),
+        ("statistics", stats::keep(crew.clone(), over.clone()).boxed()),
+    ];
+    tracing::info!(actuator.id = %owner, "Actuator {owner} takes up to {slots} manifests");
+    serve(crew, ends, parts, over, shutdown)
+        .await
+        .map_err(|EndedUnasked { part, source }| Error::Ended { part, source })?;
+    tracing::info!(actuator.id = %owner, "Actuator {owner} has handed back what it held");
     Ok(())
-}
-
-async fn named(part: &'static str, body: impl Future<Output = ()>) -> &'static str {
-    body.await;
-    part
 }

@@ -1,30 +1,22 @@
 //! One manifest in this actuator's hands, from its claim to the write of how it ended.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::doc::{Cluster, Manifest};
-use api::error::{Class, Classify as _};
 use api::work::Ending;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
+use steps::crew::Written;
 use steps::engine::{
     ATTEMPTS_MAX, Control, Ended, Journal, Order, Refusal, StepError, WaitingCode, refuse, run,
 };
-use store::{Claimed, Completion, Fate, HealthSample, Hold, StoreError, Yielding};
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use store::{Claimed, Completion, Fate, HealthSample};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::crew::{ACTOR, Crew};
-use super::ends::End;
 use super::{Errand, Ready, Tasks, scout};
-
-/// The first pause after a refused hand-back; it doubles.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause after a refused hand-back.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// What is known of a manifest when its run begins.
 pub(super) struct Facts {
@@ -33,29 +25,28 @@ pub(super) struct Facts {
     pub(super) health: Option<HealthSample>,
 }
 
-/// Works one manifest and writes how that ended. The lane is let go whatever happens.
-pub(super) async fn one<T: Tasks>(crew: Arc<Crew<T>>, mut claimed: Claimed, control: Control, facts: Facts) {
-    let _held = Letting { crew: &crew, hold: claimed.hold };
+/// Works one manifest and writes how that ended.
+pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control: Control, facts: Facts) {
     let _running = crew.metrics.running();
     let begun = Instant::now();
     loop {
-        let (task, ended) = walk(&crew, &claimed, &control, &facts).await;
+        let (task, ended) = walk(crew, &claimed, &control, &facts).await;
         match ended {
             Ended::Finished(completion) => {
                 let (ending, code) = (completion.ending, code_of(&completion));
-                match write_end(&crew, &control, completion).await {
+                match crew.hands.write_end(&control, completion).await {
                     Some(Fate::Done) => {
                         crew.metrics.ended(&task, ending, claimed.attempt, begun.elapsed());
-                        after_end(&crew, &facts, ending, &code, begun.elapsed()).await;
+                        after_end(crew, &facts, ending, &code, begun.elapsed()).await;
                     }
                     Some(Fate::Lost) | None => drop(crew.metrics.lost.inc()),
                 }
             }
-            Ended::HandedBack { yielding, why } => match hand_back(&crew, &control, &yielding).await {
+            Ended::HandedBack { yielding, why } => match crew.hands.hand_back(&control, &yielding).await {
                 Written::Done => {
                     crew.metrics.handed_back(why);
                     if why == WaitingCode::Unreachable {
-                        scout::unreachable(&crew, &facts, &yielding).await;
+                        scout::unreachable(crew, &facts, &yielding).await;
                     }
                 }
                 Written::Refused => {
@@ -70,28 +61,6 @@ pub(super) async fn one<T: Tasks>(crew: Arc<Crew<T>>, mut claimed: Claimed, cont
             Ended::Lost => drop(crew.metrics.lost.inc()),
         }
         return;
-    }
-}
-
-/// What became of a hand-back.
-enum Written {
-    /// It is written.
-    Done,
-    /// Somebody has asked for the work's end meanwhile; nothing is written.
-    Refused,
-    /// The work is not ours any more.
-    Lost,
-}
-
-/// Lets the lane go when the run is over, also when it is dropped.
-struct Letting<'a, T> {
-    crew: &'a Crew<T>,
-    hold: Hold,
-}
-
-impl<T> Drop for Letting<'_, T> {
-    fn drop(&mut self) {
-        self.crew.holds.release([self.hold]);
     }
 }
 
@@ -153,39 +122,6 @@ async fn walk<T: Tasks>(
         attempts_max: ATTEMPTS_MAX,
     };
     (task, run(order).await)
-}
-
-/// Hands the end to those who write them; what became of it, or none when it was lost before.
-async fn write_end<T>(crew: &Crew<T>, control: &Control, completion: Completion) -> Option<Fate> {
-    let (written, fate) = oneshot::channel();
-    crew.ends.send(End { completion, written }).ok()?;
-    tokio::select! {
-        biased;
-        fate = fate => fate.ok(),
-        () = control.lost.cancelled() => None,
-    }
-}
-
-/// Writes a hand-back, again and again while the store does not answer.
-async fn hand_back<T>(crew: &Crew<T>, control: &Control, yielding: &Yielding) -> Written {
-    let mut pause = PAUSE;
-    loop {
-        let written = tokio::select! {
-            biased;
-            () = control.lost.cancelled() => return Written::Lost,
-            written = crew.store.hand_back(yielding.clone()) => written,
-        };
-        match written {
-            Ok(()) => return Written::Done,
-            Err(StoreError::WrongState { .. }) => return Written::Refused,
-            Err(error) if error.class() == Class::Transient => {
-                tracing::info!(work.id = %yielding.hold.work, error = %error, "A hand-back is said again");
-            }
-            Err(_) => return Written::Lost,
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
-    }
 }
 
 fn code_of(completion: &Completion) -> String {

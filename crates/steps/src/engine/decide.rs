@@ -86,7 +86,7 @@ pub fn verdict(
         },
         StepErrorKind::Precondition => Verdict::Rest {
             code: WaitingCode::Precondition,
-            rest: park(WaitingCode::Precondition, before),
+            rest: error.retry_after().unwrap_or_else(|| park(WaitingCode::Precondition, before)),
             spent: false,
         },
     }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use api::doc::OperationError;
 use api::error::{Class, Classify};
 
 /// Why a step failed. Keeps the error beneath it, so that the whole chain can be told.
@@ -14,6 +15,7 @@ pub struct StepError {
     message: String,
     retry_after: Option<Duration>,
     log: Option<String>,
+    customer: Option<Box<OperationError>>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -39,6 +41,7 @@ impl StepError {
             message: message.into(),
             retry_after: None,
             log: None,
+            customer: None,
             source: None,
         }
     }
@@ -72,6 +75,18 @@ impl StepError {
     pub fn with_log(mut self, log: Option<String>) -> StepError {
         self.log = log;
         self
+    }
+
+    /// The same with what a customer is told of it. Without it a customer learns only that something failed with us.
+    #[must_use]
+    pub fn for_customer(mut self, told: OperationError) -> StepError {
+        self.customer = Some(Box::new(told));
+        self
+    }
+
+    /// What a customer is told of it.
+    pub fn customer(&self) -> Option<&OperationError> {
+        self.customer.as_deref()
     }
 
     /// The log of what failed.

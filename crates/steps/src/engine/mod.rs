@@ -6,6 +6,7 @@ mod error;
 mod journal;
 mod ledger;
 mod plan;
+mod progress;
 mod run;
 mod step;
 pub mod trial;
@@ -22,4 +23,5 @@ pub use plan::{
     ActionBody, Body, LOOK_EVERY, Look, LookBody, Outcome, PLAN_TIME, Plan, Retry, STEP_TIME, Step,
     StepContext, Teller, Undo, UndoBody,
 };
+pub use progress::{Progress, progress};
 pub use run::{Ended, Order, Refusal, refuse, run};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::admin::EntryEvent;
 use api::clock::SharedClock;
 use api::work::Ending;
-use serde_json::Map;
+use serde_json::{Map, Value};
 use store::{Claimed, Completion, Store, Yielding};
 use tokio::time::Instant;
 
@@ -89,7 +89,9 @@ pub fn refuse(
         Refusal::Error(error) => {
             match verdict(error, claimed.attempt, ATTEMPTS_MAX, ledger.rested.as_ref(), ledger.hold.work) {
                 Verdict::End(ending) => {
-                    Ended::Finished(ledger.finish(ending, error.code(), &error.whole(), Map::new()))
+                    let mut completion = ledger.finish(ending, error.code(), &error.whole(), Map::new());
+                    tell_customer(&mut completion, error);
+                    Ended::Finished(completion)
                 }
                 Verdict::Rest { code, rest, spent } => {
                     let yielding = ledger.give_back(code, &error.whole(), rest, spent);
@@ -224,7 +226,11 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
             Ending::Completed | Ending::Failed | Ending::Cancelled => error.whole(),
         };
         let cause = Undoing { step, ..Undoing::new(ending, error.code(), message) };
-        take_back(ledger, self.plan, &self.context, Some(cause)).await
+        let mut ended = take_back(ledger, self.plan, &self.context, Some(cause)).await?;
+        if let Ended::Finished(completion) = &mut ended {
+            tell_customer(completion, error);
+        }
+        Ok(ended)
     }
 
     async fn cancel(&self, ledger: Ledger<'_>, step: Option<String>) -> Result<Ended, Lost> {
@@ -234,6 +240,15 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
         message.extend(reason.iter().map(|reason| format!(": {reason}")));
         let cause = Undoing { step, by, reason, ..Undoing::new(Ending::Cancelled, "Cancelled", message) };
         take_back(ledger, self.plan, &self.context, Some(cause)).await
+    }
+}
+
+/// What a customer may know of a failure is kept beside what an operator should: under `customer` in the result.
+fn tell_customer(completion: &mut Completion, error: &StepError) {
+    if let Some(told) = error.customer()
+        && let (Value::Object(result), Ok(told)) = (&mut completion.result, serde_json::to_value(told))
+    {
+        result.insert("customer".to_owned(), told);
     }
 }
 

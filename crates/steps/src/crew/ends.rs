@@ -1,4 +1,4 @@
-//! The ends of manifests, written together: while one batch is written the next one gathers. Nobody waits for more.
+//! The ends of work, written together: while one batch is written the next one gathers. Nobody waits for more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::crew::Crew;
+use super::{Crew, Trade};
 
 /// The most that one write ends; a longer one would keep others of the store waiting.
 const BATCH_MAX: usize = 200;
@@ -26,8 +26,8 @@ pub(super) struct End {
 }
 
 /// Writes ends as they come, until it is told that no more will.
-pub(super) async fn write<T>(
-    crew: Arc<Crew<T>>,
+pub(super) async fn write<T: Trade>(
+    trade: Arc<T>,
     mut ends: mpsc::UnboundedReceiver<End>,
     over: CancellationToken,
 ) {
@@ -48,11 +48,11 @@ pub(super) async fn write<T>(
         {
             batch.push(end);
         }
-        write_batch(&crew, std::mem::take(&mut batch), &over).await;
+        write_batch(trade.crew(), std::mem::take(&mut batch), &over).await;
     }
 }
 
-async fn write_batch<T>(crew: &Crew<T>, batch: Vec<End>, over: &CancellationToken) {
+async fn write_batch(crew: &Crew, batch: Vec<End>, over: &CancellationToken) {
     let completions: Vec<Completion> = batch.iter().map(|end| end.completion.clone()).collect();
     let mut pause = PAUSE;
     loop {

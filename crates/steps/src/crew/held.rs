@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use steps::engine::Control;
 use store::{Hold, LaneView, Renewed};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
+
+use crate::engine::Control;
 
 /// The lanes that this process holds.
 #[derive(Debug, Default)]

@@ -1,0 +1,193 @@
+//! What goes wrong in a cloud, as the engine and the customer understand it.
+//!
+//! A list of patterns in order, the first that fits decides: what the customer can mend is told with its code and ends at
+//! once, what only needs time is tried again, the rest is our fault and told as that.
+
+use api::doc::OperationError;
+use api::error::{Class, Classify as _};
+use cloud::{CloudError, Fault};
+
+use crate::engine::{StepError, StepErrorKind};
+
+/// The code of a deployment that failed for a reason the customer cannot mend.
+pub const DEPLOYMENT_FAILED: &str = "DeploymentFailed";
+/// The code of whatever is no customer's business.
+pub const INTERNAL: &str = "InternalServerError";
+
+/// What a pattern means.
+struct Pattern {
+    /// Found in the code or the words of the fault.
+    word: &'static str,
+    /// The customer's code.
+    code: &'static str,
+    kind: StepErrorKind,
+    /// For the customer; the cloud's own words when none.
+    message: Option<&'static str>,
+}
+
+const PATTERNS: &[Pattern] = &[
+    Pattern {
+        word: "KeyBasedAuthenticationNotPermitted",
+        code: "KeyBasedAuthenticationNotPermitted",
+        kind: StepErrorKind::Terminal,
+        message: Some(
+            "Key-based authentication is not permitted on the cluster's storage account by a policy of the subscription.",
+        ),
+    },
+    Pattern {
+        word: "RequestDisallowedByPolicy",
+        code: "RequestDisallowedByPolicy",
+        kind: StepErrorKind::Terminal,
+        message: None,
+    },
+    Pattern {
+        word: "InvalidTemplateDeployment",
+        code: "InvalidTemplateDeployment",
+        kind: StepErrorKind::Terminal,
+        message: None,
+    },
+    Pattern {
+        word: "ZonalAllocationFailed",
+        code: "ZonalAllocationFailed",
+        kind: StepErrorKind::Terminal,
+        message: Some(
+            "The location has no room for this size of machine in one of the zones. Choose another size or location, or try again later.",
+        ),
+    },
+    Pattern {
+        word: "OSProvisioningTimedOut",
+        code: "OSProvisioningTimedOut",
+        kind: StepErrorKind::Terminal,
+        message: Some(
+            "A machine of the cluster did not come up in time. Delete the cluster and create it again.",
+        ),
+    },
+    Pattern {
+        word: "QuotaExceeded",
+        code: "ResourceQuotaExceeded",
+        kind: StepErrorKind::Terminal,
+        message: None,
+    },
+    Pattern {
+        word: "SkuNotAvailable",
+        code: "InvalidParameter",
+        kind: StepErrorKind::Terminal,
+        message: None,
+    },
+];
+
+/// What a customer is told: a code, a sentence, and the field at fault.
+pub fn told(code: &str, message: impl Into<String>, target: Option<&str>) -> OperationError {
+    OperationError {
+        code: code.to_owned(),
+        message: message.into(),
+        target: target.map(str::to_owned),
+        details: Vec::new(),
+    }
+}
+
+/// An error that the customer can mend, with its code and the field at fault; it ends the operation.
+pub fn refused(code: &str, message: impl Into<String>, target: Option<&str>) -> StepError {
+    let message = message.into();
+    StepError::terminal(code, message.clone()).for_customer(told(code, message, target))
+}
+
+/// What a resource's or an installation's bad end means.
+pub fn of(fault: &Fault, what: impl Into<String>) -> StepError {
+    let what = format!("{}: {}: {}", what.into(), fault.code, fault.message);
+    match pattern(&fault.code, &fault.message) {
+        Some(pattern) => {
+            let message = pattern.message.map_or_else(|| fault.message.clone(), str::to_owned);
+            StepError::new(pattern.kind, pattern.code, what).for_customer(told(pattern.code, message, None))
+        }
+        None => StepError::transient(DEPLOYMENT_FAILED, what).for_customer(told(
+            DEPLOYMENT_FAILED,
+            "Deployment failed.",
+            None,
+        )),
+    }
+}
+
+fn pattern(code: &str, message: &str) -> Option<&'static Pattern> {
+    PATTERNS.iter().find(|it| code.contains(it.word) || message.contains(it.word))
+}
+
+impl From<CloudError> for StepError {
+    fn from(error: CloudError) -> StepError {
+        let kind = match error.class() {
+            Class::Transient => StepErrorKind::Transient,
+            Class::Terminal => StepErrorKind::Terminal,
+        };
+        let said = error.to_string();
+        let (code, customer) = match &error {
+            CloudError::Denied { .. } => ("Forbidden", Some(told("Forbidden", said.clone(), None))),
+            CloudError::Credential { .. } => {
+                let target = Some("properties.servicePrincipalProfile");
+                let code = "InvalidServicePrincipalCredentials";
+                (code, Some(told(code, said.clone(), target)))
+            }
+            CloudError::Quota { .. } => {
+                ("ResourceQuotaExceeded", Some(told("ResourceQuotaExceeded", said.clone(), None)))
+            }
+            CloudError::Locked { .. } => ("ScopeLocked", Some(told("ScopeLocked", said.clone(), None))),
+            CloudError::Invalid { code, why } => match pattern(code, why) {
+                Some(pattern) => {
+                    let message = pattern.message.map_or_else(|| why.clone(), str::to_owned);
+                    (pattern.code, Some(told(pattern.code, message, None)))
+                }
+                None => ("Invalid", None),
+            },
+            CloudError::NotFound { .. } => ("NotFound", None),
+            CloudError::Conflict { .. } => ("Conflict", None),
+            CloudError::InUse { .. } => ("InUse", None),
+            CloudError::Throttled { .. } => ("Throttled", None),
+            CloudError::Unavailable { .. } => ("CloudUnavailable", None),
+            CloudError::Strange { .. } => ("CloudStrange", None),
+        };
+        let mut step = StepError::new(kind, code, said).after(error.retry_after());
+        if let Some(customer) = customer {
+            step = step.for_customer(customer);
+        }
+        step.because(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(code: &str, message: &str) -> Fault {
+        Fault { code: code.to_owned(), message: message.to_owned() }
+    }
+
+    #[test]
+    fn a_fault_is_told_by_the_first_pattern_that_fits() {
+        let check = |code: &str, message: &str, expect: &str, kind: StepErrorKind| {
+            let error = of(&fault(code, message), "it failed");
+            assert_eq!(error.customer().map(|it| it.code.as_str()), Some(expect), "{code} {message}");
+            assert_eq!(error.kind(), kind, "{code} {message}");
+        };
+        use StepErrorKind::{Terminal, Transient};
+        check("RequestDisallowedByPolicy", "no tags", "RequestDisallowedByPolicy", Terminal);
+        check(
+            "X",
+            "InvalidTemplateDeployment: RequestDisallowedByPolicy",
+            "RequestDisallowedByPolicy",
+            Terminal,
+        );
+        check("ZonalAllocationFailed", "", "ZonalAllocationFailed", Terminal);
+        check("Odd", "something", DEPLOYMENT_FAILED, Transient);
+        let odd = of(&fault("Odd", "with our innards"), "it failed");
+        assert_eq!(odd.customer().map(|it| it.message.as_str()), Some("Deployment failed."));
+    }
+
+    #[test]
+    fn a_customer_is_told_of_what_they_can_mend_and_not_of_the_rest() {
+        let quota = CloudError::Quota { quota: "cores".to_owned(), limit: 10, used: 8, wanted: 44 };
+        let error = StepError::from(quota);
+        assert_eq!((error.kind(), error.code()), (StepErrorKind::Terminal, "ResourceQuotaExceeded"));
+        assert!(error.customer().is_some_and(|it| it.message.contains("cores")));
+        let strange = StepError::from(CloudError::Strange { what: "get".to_owned(), source: None });
+        assert!(strange.customer().is_none() && strange.kind() == StepErrorKind::Terminal);
+    }
+}

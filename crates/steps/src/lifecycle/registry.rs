@@ -1,0 +1,139 @@
+//! The token by which a cluster pulls images: made under a name that is recorded first, its password sealed beside the
+//! document and put into the cluster's pull secret, and issued anew before it runs out.
+
+use std::collections::BTreeMap;
+
+use api::doc::RegistryToken;
+use api::doc::secrets::{PULL_SECRET, REGISTRY_PASSWORD};
+use api::secret::Secret;
+use base64::Engine as _;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use kube::Api;
+use kube::core::ObjectMeta;
+use kubelink::apply::{Effect, Force, apply_one};
+use serde_json::{Value, json};
+use store::Hold;
+
+use super::Lifecycle;
+use crate::engine::StepError;
+
+/// A password older than this is issued anew; it is good for 180 days.
+pub const ROTATE_AFTER: SignedDuration = SignedDuration::from_hours(140 * 24);
+
+/// Makes sure that there is a token with a password. Its name is recorded before it is made, so that a crash in between leaves
+/// nothing that nobody knows of.
+pub async fn ensure_token(cx: &Lifecycle, hold: Hold) -> Result<RegistryToken, StepError> {
+    let name = format!("token-{}", cx.cluster);
+    let recorded = cx
+        .record(hold, |record| {
+            let fresh =
+                || RegistryToken { registry: String::new(), name: name.clone(), issued: None, expires: None };
+            record.registry_token.get_or_insert_with(fresh);
+        })
+        .await?;
+    let known = recorded.registry_token.clone();
+    if let Some(known) = known.filter(|it| it.issued.is_some())
+        && cx.secret(REGISTRY_PASSWORD).await?.is_some()
+    {
+        return Ok(known);
+    }
+    issue(cx, hold).await
+}
+
+/// Issues a further password and seals it. The one before it stays good, so that a crash in between costs nothing.
+pub async fn issue(cx: &Lifecycle, hold: Hold) -> Result<RegistryToken, StepError> {
+    let ours = cx.ours().await?;
+    let name = ours.made().registry_token.as_ref().map(|it| it.name.clone());
+    let name = name.unwrap_or_else(|| format!("token-{}", cx.cluster));
+    cx.cloud.ensure_token(&name).await?;
+    let issued = cx.cloud.issue_password(&name).await?;
+    let token = RegistryToken {
+        registry: issued.token.registry.clone(),
+        name,
+        issued: issued.token.issued.or_else(|| Some(cx.clock.now())),
+        expires: issued.token.expires,
+    };
+    let password = Secret::new(issued.password.expose().as_bytes().to_vec());
+    let recorded = token.clone();
+    cx.record_with(hold, &[(REGISTRY_PASSWORD, &password)], move |provisioned| {
+        provisioned.record.registry_token = Some(recorded.clone());
+    })
+    .await?;
+    Ok(token)
+}
+
+/// Whether a password is old enough to be issued anew.
+pub fn is_old(token: Option<&RegistryToken>, now: Timestamp) -> bool {
+    let Some(issued) = token.and_then(|it| it.issued) else { return true };
+    now.duration_since(issued) >= ROTATE_AFTER
+}
+
+/// Puts the token's password into the cluster's pull secret, beside what the customer pulls with. Whether that changed the
+/// cluster.
+pub async fn configure(cx: &Lifecycle) -> Result<bool, StepError> {
+    let ours = cx.ours().await?;
+    let missing = || StepError::terminal("NotRecorded", "the cluster has no registry token");
+    let token = ours.made().registry_token.clone().ok_or_else(missing)?;
+    let password = cx.secret_text(REGISTRY_PASSWORD).await?.ok_or_else(missing)?;
+    let customers = cx.secret_text(PULL_SECRET).await?;
+    let merged = pull_secret(customers.as_ref().map(|it| it.expose().as_str()), &token, password.expose());
+    let link = cx.link().await?;
+    let secret = KubeSecret {
+        metadata: ObjectMeta {
+            name: Some("pull-secret".to_owned()),
+            namespace: Some("openshift-config".to_owned()),
+            ..ObjectMeta::default()
+        },
+        type_: Some("kubernetes.io/dockerconfigjson".to_owned()),
+        data: Some(BTreeMap::from([(".dockerconfigjson".to_owned(), ByteString(merged.into_bytes()))])),
+        ..KubeSecret::default()
+    };
+    let api = Api::namespaced(link.client(), "openshift-config");
+    let (_, effect) = apply_one(&link, &api, &secret, Force::Yes).await?;
+    Ok(effect != Effect::Unchanged)
+}
+
+/// The customer's pull secret with our registry in it.
+fn pull_secret(customers: Option<&str>, token: &RegistryToken, password: &str) -> String {
+    let parsed = customers.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let mut merged = parsed.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let auth =
+        base64::engine::general_purpose::STANDARD.encode(format!("{}:{password}", token.name).as_bytes());
+    if !merged["auths"].is_object() {
+        merged["auths"] = json!({});
+    }
+    merged["auths"][&token.registry] = json!({ "auth": auth });
+    merged.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(issued: Option<Timestamp>) -> RegistryToken {
+        RegistryToken { registry: "r.example".to_owned(), name: "t".to_owned(), issued, expires: None }
+    }
+
+    #[test]
+    fn a_password_is_issued_anew_after_140_days() {
+        let now = Timestamp::from_second(1_000_000_000).unwrap();
+        let days = |count: i64| Some(now - SignedDuration::from_hours(24 * count));
+        assert!(is_old(None, now) && is_old(Some(&token(None)), now));
+        assert!(!is_old(Some(&token(days(139))), now));
+        assert!(is_old(Some(&token(days(140))), now));
+    }
+
+    #[test]
+    fn our_registry_is_added_to_what_the_customer_pulls_with() {
+        let customers = r#"{"auths":{"cloud.example":{"auth":"eA=="}}}"#;
+        let merged: Value = serde_json::from_str(&pull_secret(Some(customers), &token(None), "pw")).unwrap();
+        assert_eq!(merged["auths"]["cloud.example"]["auth"], "eA==");
+        assert_eq!(merged["auths"]["r.example"]["auth"], "dDpwdw==");
+        for odd in [None, Some("no json"), Some("[]")] {
+            let merged: Value = serde_json::from_str(&pull_secret(odd, &token(None), "pw")).unwrap();
+            assert_eq!(merged["auths"].as_object().map(serde_json::Map::len), Some(1), "{odd:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Resources of a cloud, made as wanted and waited for, or removed and waited for.
+
+use cloud::{Cloud, Put, Resource, ResourceId, State};
+
+use super::fault;
+use crate::engine::{Look, Outcome, StepError};
+
+/// Makes resources be as wanted, in this order, each when those before it are there. Looks once; what is waited for is in the
+/// answer. One that came to a bad end is asked for again, and its fault is the error.
+pub async fn ensure(cloud: &dyn Cloud, wanted: &[Put]) -> Result<Look, StepError> {
+    for put in wanted {
+        let found = cloud.get(&put.id).await?;
+        let name = put.id.name();
+        if let Some(Resource { state: State::Deleting, .. }) = &found {
+            return Ok(Look::Waiting(format!("{name} is still being removed")));
+        }
+        let now = cloud.put(put.clone()).await?;
+        if let Some(Resource { state: State::Failed { fault: why }, .. }) = found {
+            return Err(fault::of(&why, format!("{name} came to a bad end")));
+        }
+        match now.state {
+            State::Succeeded => {}
+            State::Creating | State::Updating => return Ok(Look::Waiting(format!("{name} is being made"))),
+            State::Deleting => return Ok(Look::Waiting(format!("{name} is still being removed"))),
+            State::Failed { fault: why } => {
+                return Err(fault::of(&why, format!("{name} came to a bad end")));
+            }
+        }
+    }
+    Ok(Look::Done(Outcome::default()))
+}
+
+/// A resource that must be there.
+pub async fn expect(cloud: &dyn Cloud, id: &ResourceId) -> Result<Resource, StepError> {
+    let found = cloud.get(id).await?;
+    // What a put has made may not be seen at once.
+    found.ok_or_else(|| StepError::transient("NotSeen", format!("{id} is not seen yet")))
+}
+
+/// Removes resources and looks whether they are gone. What is in use by another is waited for.
+pub async fn remove(cloud: &dyn Cloud, ids: &[ResourceId]) -> Result<Look, StepError> {
+    let mut left = Vec::new();
+    for id in ids {
+        match cloud.get(id).await? {
+            None => continue,
+            Some(Resource { state: State::Deleting, .. }) => {}
+            Some(_) => match cloud.delete(id).await {
+                Ok(()) => {}
+                // It goes after what uses it, which may come later in the list.
+                Err(cloud::CloudError::InUse { .. }) => {}
+                Err(error) if error.is_not_found() => continue,
+                Err(error) => return Err(error.into()),
+            },
+        }
+        left.push(id.name());
+    }
+    match left.as_slice() {
+        [] => Ok(Look::Done(Outcome::default())),
+        [one] => Ok(Look::Waiting(format!("{one} is being removed"))),
+        [first, rest @ ..] => Ok(Look::Waiting(format!("{first} and {} more are being removed", rest.len()))),
+    }
+}
