@@ -13,9 +13,11 @@ mod manifest_form;
 mod manifests;
 mod openapi;
 mod outlook;
-mod params;
+pub(crate) mod params;
+mod role_sets;
 mod schedules;
 mod tasks;
+mod versions;
 
 use std::sync::Arc;
 
@@ -39,8 +41,9 @@ pub use openapi::openapi;
 
 use crate::config::Config;
 use crate::metrics::Metrics;
+use crate::offer::Offer;
 use crate::server::Deps;
-use crate::wire::{Answer, Code, Refusal, ResourceId, Spelled};
+use crate::wire::{Answer, Ask, Code, Refusal};
 
 /// So many plans are computed at once; others wait.
 const PLANS_MAX: usize = 2;
@@ -54,6 +57,7 @@ pub(crate) struct Desk {
     locations: Arc<[String]>,
     allow: Allow,
     shelf: catalogue::Shelf,
+    offer: Offer,
     /// Turns for what keeps a core busy.
     planning: Arc<Semaphore>,
     /// Cancelled when the door closes; event streams end then.
@@ -61,7 +65,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(config: &Config, deps: &Deps, closing: CancellationToken) -> Desk {
+    pub(crate) fn new(config: &Config, deps: &Deps, offer: Offer, closing: CancellationToken) -> Desk {
         Desk {
             store: deps.store.clone(),
             clock: deps.clock.clone(),
@@ -69,6 +73,7 @@ impl Desk {
             locations: config.locations.clone().into(),
             allow: config.allow_kubeconfig.clone(),
             shelf: catalogue::Shelf::default(),
+            offer,
             planning: Arc::new(Semaphore::new(PLANS_MAX)),
             closing,
         }
@@ -100,7 +105,6 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(manifests::expedite));
     OpenApiRouter::new()
         .nest(params::CLUSTER, cluster)
-        .routes(routes!(clusters::show))
         .routes(routes!(clusters::show_admin))
         .routes(routes!(clusters::list))
         .routes(routes!(clusters::overview))
@@ -117,19 +121,42 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(budgets::show, budgets::set))
         .routes(routes!(budgets::show_scoped, budgets::set_scoped))
         .routes(routes!(events::events))
+        .routes(routes!(versions::list, versions::put))
+        .routes(routes!(role_sets::list, role_sets::put))
+        .routes(routes!(role_sets::sizes))
 }
 
-/// What answers.
-pub(crate) fn router(desk: Desk) -> Router {
+/// What answers: the Admin API, the resource manager's beside it, and what both have in common. `ready` says what is not
+/// ready yet.
+pub(crate) fn router(
+    desk: Desk,
+    arm: Router,
+    ready: impl Fn() -> Option<String> + Clone + Send + Sync + 'static,
+) -> Router {
     let (router, _) = routes().split_for_parts();
     let document: Arc<str> = openapi::text().into();
+    let ready = move || {
+        let missing = ready();
+        async move {
+            match missing {
+                None => Answer::done().into_response(),
+                Some(why) => Refusal::internal(format!("not ready: {why}")).into_response(),
+            }
+        }
+    };
     router
+        .with_state(desk)
+        .merge(arm)
         .route("/openapi.json", get(move || describe(document.clone())))
-        .route("/healthz/ready", get(async || Answer::done()))
+        .route("/healthz/ready", get(ready))
         .route_layer(from_fn(remember_route))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_that_way)
-        .with_state(desk)
+}
+
+/// One cluster in the admin form, at whatever path.
+pub(crate) async fn show_cluster(desk: &Desk, ask: &Ask) -> Result<Answer, Refusal> {
+    clusters::show_one(desk, ask).await
 }
 
 async fn describe(document: Arc<str>) -> Response {
@@ -148,16 +175,8 @@ async fn remember_route(request: Request, next: Next) -> Response {
     response
 }
 
-/// A path that no route has. One that looks like a cluster's is told which segment of it is wrong.
-async fn nothing_here(request: Request) -> Refusal {
-    let path = request.uri().path();
-    if path.contains("/resourcegroups/")
-        && path.contains("/providers/")
-        && let Some(Spelled(spelled)) = request.extensions().get()
-        && let Err(refusal) = ResourceId::within(spelled)
-    {
-        return refusal;
-    }
+/// A path that no route has.
+async fn nothing_here() -> Refusal {
     Refusal::not_found("There is nothing at this path.")
 }
 
