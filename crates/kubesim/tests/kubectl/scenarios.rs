@@ -1,7 +1,9 @@
 //! What people type.
 
+use testbed::{kube, parts};
+
 use crate::compare;
-use crate::servers::Kubectl;
+use crate::servers::{Kubectl, Servers};
 
 const MAP: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  labels: {colour: red}\ndata:\n  x: \"1\"\n";
@@ -284,6 +286,23 @@ fn jobs_run_and_are_described() {
         k.run("get pods -l job-name=job --no-headers -o custom-columns=PHASE:.status.phase");
         k.run("delete job job");
     });
+}
+
+/// On kubesim alone: a real API server asks kubelets, of which there are none.
+#[test]
+fn logs_of_simulated_pods_are_shown() {
+    let Some(servers) = Servers::shared() else {
+        return parts::skip(parts::KUBERNETES, kube::MISSING);
+    };
+    let mut k = servers.sim();
+    k.run("create job talk --image=example.test/talk:1");
+    k.run("wait --for=condition=Complete job/talk --timeout=60s");
+    let said = k.run("logs job/talk");
+    assert!(said.contains(" started on worker-") && said.trim_end().ends_with(" done"), "{said}");
+    let last = k.run("logs -l job-name=talk --tail=1");
+    assert!(last.trim_end().ends_with(" done") && last.lines().count() == 1, "{last}");
+    assert!(k.run("logs job/none").contains("not found"));
+    k.run("delete job talk");
 }
 
 #[test]
