@@ -34,11 +34,12 @@ bench: ## measure the store against its floors, maintenance against its goals, a
 	cargo run --locked --release -p kubesim --example fleet
 
 # The examples are the processes that the tests kill; `cargo test --test` alone does not build them.
-soak: ## run the store's and the actuator's tests for long: more kills, more seeds
+soak: ## run the store's, the actuator's and the simulator's tests for long: more kills, seeds and mutated requests
 	@tools/setup
 	cargo build --locked -p store -p maintenance --examples
 	SHIPSHAPE_SOAK=1 RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} cargo test --locked -p store --test conformance -- $(ARGS)
 	SHIPSHAPE_SOAK=1 cargo test --locked -p maintenance --lib --test actuator -- $(ARGS)
+	SHIPSHAPE_SOAK=1 cargo test --locked -p kubesim --test server -- hostile
 
 lint: ## check formatting, lints, documentation and scripts
 	@tools/setup build
