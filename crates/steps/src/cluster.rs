@@ -9,7 +9,8 @@ use kubelink::{Link, Progress};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::engine::StepContext;
+use crate::credentials::Ours;
+use crate::engine::{StepContext, StepError};
 
 /// What holders of cordons that belong to manifests begin with.
 const HOLDER_PREFIX: &str = "manifest/";
@@ -70,12 +71,31 @@ pub struct ClusterContext {
     pub cluster: ClusterFacts,
     /// The clock.
     pub clock: SharedClock,
+    /// What there is besides for a cluster that we made; nothing for one that was imported.
+    ours: Option<Ours>,
 }
 
 impl ClusterContext {
     /// A context of a cluster that can be reached by `link`.
     pub fn new(link: Link, cluster: ClusterFacts, clock: SharedClock) -> ClusterContext {
-        ClusterContext { link, cluster, clock }
+        ClusterContext { link, cluster, clock, ours: None }
+    }
+
+    /// The same for a cluster that we made, in a process that has a cloud.
+    #[must_use]
+    pub fn with_ours(self, ours: Ours) -> ClusterContext {
+        ClusterContext { ours: Some(ours), ..self }
+    }
+
+    /// What there is besides for a cluster that we made. Work that needs it ends where there is nothing of the kind.
+    pub fn ours(&self) -> Result<&Ours, StepError> {
+        self.ours.as_ref().ok_or_else(|| {
+            let message = format!(
+                "cluster {} was not made by Shipshape, so that Shipshape keeps no certificates and tokens for it",
+                self.cluster.name
+            );
+            StepError::terminal("NotOurs", message)
+        })
     }
 
     /// Who cordons: the manifest whose work this is, the same after a retry and a takeover.

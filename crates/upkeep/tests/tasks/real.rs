@@ -10,10 +10,10 @@ use api::doc::ProvisioningState;
 use api::work::{WorkKind, WorkState};
 use kubelink::{Allow, Kubeconfig, Link, Timeouts};
 use kubesim::life::{Life, LifeOptions, NodePlan};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use steps::engine::{ATTEMPTS_MAX, Control, Ended, Journal, Order, run};
 use steps::{ClusterContext, ClusterFacts};
-use store::{Keyring, Location, NewWork, Options, Store, WorkView};
+use store::{Keyring, Location, NewWork, Options, Store, Transaction, WorkView};
 use testbed::kube::{OwnCluster, own};
 use tokio::runtime::Runtime;
 use upkeep::task::Definition;
@@ -113,7 +113,7 @@ pub(crate) struct Errand {
     pub(crate) store: Store,
     pub(crate) work: Uuid,
     pub(crate) control: Control,
-    _directory: tempfile::TempDir,
+    _directory: Arc<tempfile::TempDir>,
 }
 
 /// What became of a manifest.
@@ -147,22 +147,47 @@ impl Errand {
         let location = Location::Sqlite(directory.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
         let store = Store::open(options).await.unwrap();
+        Errand::within(store, Arc::new(directory)).await
+    }
+
+    async fn within(store: Store, directory: Arc<tempfile::TempDir>) -> Errand {
         let work = Uuid::now_v7();
+        // In a lane that nobody else has.
         store.enqueue(vec![NewWork::new(work, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
         Errand { store, work, control: Control::new(), _directory: directory }
     }
 
+    /// Another manifest in the same store, once nothing of this one can be claimed.
+    pub(crate) async fn another(&self) -> Errand {
+        if let Some(rest) = self.store.work(self.work).await.unwrap()
+            && rest.state == WorkState::Pending
+        {
+            self.store.commit(Transaction::new().withdraw(self.work, json!({}))).await.unwrap();
+        }
+        Errand::within(self.store.clone(), self._directory.clone()).await
+    }
+
     /// One attempt, at most.
     pub(crate) async fn carry_out(&self, task: &Definition, parameters: &Value, link: &Link) -> End {
-        let facts = facts();
-        let plan = task.plan(&map(parameters), &facts).unwrap();
+        let context = ClusterContext::new(link.clone(), facts(), Arc::new(SystemClock));
+        self.carry_out_with(task, parameters, Arc::new(context)).await
+    }
+
+    /// The same with a context of the caller's making.
+    pub(crate) async fn carry_out_with(
+        &self,
+        task: &Definition,
+        parameters: &Value,
+        context: Arc<ClusterContext>,
+    ) -> End {
+        let plan = task.plan(&map(parameters), &context.cluster).unwrap();
         let clock: SharedClock = Arc::new(SystemClock);
         let claimed = self.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
         let order = Order {
             store: &self.store,
             claimed: &claimed,
             plan: &plan,
-            context: Arc::new(ClusterContext::new(link.clone(), facts, clock.clone())),
+            context,
             journal: Journal::read(claimed.checkpoint.as_ref()),
             control: self.control.clone(),
             clock,

@@ -31,6 +31,8 @@ pub(crate) struct Trying {
     pub(crate) objects: String,
     pub(crate) done: Look,
     pub(crate) undone: Look,
+    /// Whether it is a cluster that we made.
+    pub(crate) ours: bool,
 }
 
 /// A simulated cluster whose nodes live.
@@ -41,7 +43,7 @@ struct World {
 }
 
 impl World {
-    async fn new(objects: &str) -> World {
+    async fn new(objects: &str, ours: Option<&Store>) -> World {
         let cluster = kubesim::Cluster::start("sim", kubesim::Options::default()).await.unwrap();
         let nodes = NODES.map(NodePlan::worker).to_vec();
         let life = Life::start(cluster.client(), LifeOptions { nodes, pace: 0.0, ..LifeOptions::default() });
@@ -58,8 +60,11 @@ impl World {
         tokio::time::timeout(Duration::from_secs(120), ready).await.expect("the nodes become ready");
         let documents = Documents::parse(objects).unwrap();
         apply(&link, &documents, &ApplyOptions::default(), &kubelink::Progress::silent()).await.unwrap();
-        let context = Arc::new(ClusterContext::new(link, facts(), Arc::new(SystemClock)));
-        World { _cluster: cluster, _life: life, context }
+        let mut context = ClusterContext::new(link, facts(), Arc::new(SystemClock));
+        if let Some(store) = ours {
+            context = context.with_ours(crate::ours::in_trial(store).await);
+        }
+        World { _cluster: cluster, _life: life, context: Arc::new(context) }
     }
 }
 
@@ -75,16 +80,17 @@ impl Trying {
         let fresh = Arc::new(AtomicBool::new(true));
         let world: Arc<tokio::sync::Mutex<Option<World>>> = Arc::default();
         let struck = Arc::new(Mutex::new(String::new()));
-        let Trying { task, parameters, objects, done, undone } = self;
+        let Trying { task, parameters, objects, done, undone, ours } = self;
         let (making, want_fresh) = (world.clone(), fresh.clone());
+        let theirs = ours.then(|| store.clone());
         let make = move || -> BoxFuture<'static, _> {
             let (task, parameters, objects) = (task.clone(), parameters.clone(), objects.clone());
-            let (world, fresh) = (making.clone(), want_fresh.clone());
+            let (world, fresh, ours) = (making.clone(), want_fresh.clone(), theirs.clone());
             Box::pin(async move {
                 let mut world = world.lock().await;
                 // A new plan for the same world, as whoever takes over makes one, or a new world.
                 if fresh.swap(false, Ordering::SeqCst) {
-                    *world = Some(World::new(&objects).await);
+                    *world = Some(World::new(&objects, ours.as_ref()).await);
                 }
                 let context = world.as_ref().unwrap().context.clone();
                 (task.plan(&map(&parameters), &context.cluster).unwrap(), context)

@@ -19,7 +19,7 @@ pub(crate) const SHOP: &str = include_str!("../../../../examples/objects/shop.ya
 
 fn trying(name: &str, parameters: Value, objects: &str, done: Look, undone: Look) -> Trying {
     let task = Catalogue::builtin().find(name).unwrap().clone();
-    Trying { task, parameters, objects: objects.to_owned(), done, undone }
+    Trying { task, parameters, objects: objects.to_owned(), done, undone, ours: false }
 }
 
 /// A task that promises nothing about the world.

@@ -2,9 +2,12 @@
 
 mod apply_manifests;
 mod approve_node_csrs;
+mod check_registry_token;
 mod cluster_health;
 pub mod cycle_nodes;
+mod renew_identity_certificate;
 mod restart_workload;
+mod rotate_certificates;
 mod rotate_tls_secret;
 mod run_job;
 
@@ -30,12 +33,15 @@ struct Told {
 
 /// All of them, by name.
 pub fn all() -> impl Iterator<Item = Definition> {
-    let all: [fn() -> Definition; 7] = [
+    let all: [fn() -> Definition; 10] = [
         apply_manifests::task,
         approve_node_csrs::task,
+        check_registry_token::task,
         cluster_health::task,
         cycle_nodes::task,
+        renew_identity_certificate::task,
         restart_workload::task,
+        rotate_certificates::task,
         rotate_tls_secret::task,
         run_job::task,
     ];
@@ -86,7 +92,7 @@ mod tests {
     fn every_built_in_task_has_an_id_a_name_and_a_sound_schema() {
         let ids: BTreeSet<Uuid> = all().map(|it| it.id()).collect();
         let names: Vec<String> = all().map(|it| it.name().to_owned()).collect();
-        assert_eq!((ids.len(), names.len()), (7, 7));
+        assert_eq!((ids.len(), names.len()), (10, 10));
         assert!(names.is_sorted(), "{names:?}");
         for task in all() {
             let schema = task.schema().expect("every one has a schema");
@@ -97,13 +103,16 @@ mod tests {
     }
 
     #[test]
-    fn the_tasks_of_the_reference_are_not_known_yet() {
+    fn the_tasks_of_the_reference_keep_their_ids_and_those_that_cannot_be_done_yet_are_not_known() {
         let catalogue = crate::task::Catalogue::builtin();
-        for id in [
-            "9b741734-6505-447f-8510-85eb0ae561a2",
-            "082978ce-3700-4972-835f-53d48658d291",
-            "888fc221-b059-49db-bd02-22ad86cccd6b",
+        for (id, name) in [
+            ("9b741734-6505-447f-8510-85eb0ae561a2", "rotate-certificates"),
+            ("082978ce-3700-4972-835f-53d48658d291", "check-registry-token"),
+            ("7c3f8e2d-9a4b-4f1e-8c5d-2b6a9e7f3d1c", "renew-identity-certificate"),
         ] {
+            assert_eq!(catalogue.find(id).map(Definition::name), Some(name), "{id}");
+        }
+        for id in ["888fc221-b059-49db-bd02-22ad86cccd6b", "258efb3b-a695-4a40-93ed-38fb1a19be6f"] {
             assert!(catalogue.find(id).is_none(), "{id}");
         }
     }
