@@ -5,7 +5,43 @@ use api::secret::Secret;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{Fault, ResourceId};
+use crate::simulated::Simulated;
+use crate::wire::{self, Call};
+use crate::{CloudError, Fault, ResourceId};
+
+/// The simulated installer, which lives in the simulated cloud.
+#[derive(Debug, Clone)]
+pub struct Installer {
+    cloud: Simulated,
+}
+
+impl Installer {
+    pub(crate) fn of(cloud: Simulated) -> Installer {
+        Installer { cloud }
+    }
+
+    /// Orders an installation; as it is now. The same order again changes nothing, another one of the same cluster is a conflict
+    /// until the first is removed. What the order needs (group, subnets, load balancer) must be there.
+    pub async fn order(&self, order: &Order) -> Result<Installation, CloudError> {
+        self.cloud.call(&Call::Order { order: Box::new(order.clone()) }).await
+    }
+
+    /// An installation as it is now; none when there is none.
+    pub async fn look(&self, cluster: Uuid) -> Result<Option<Installation>, CloudError> {
+        self.cloud.call(&Call::Look { cluster }).await
+    }
+
+    /// The keys of the cluster. Not found until its API server answers.
+    pub async fn handover(&self, cluster: Uuid) -> Result<Handover, CloudError> {
+        self.cloud.call::<wire::Handover>(&Call::Handover { cluster }).await.map(Into::into)
+    }
+
+    /// Ends an installation, or the cluster that came of it, and forgets it. Its machines stay until their group is deleted.
+    /// What is gone has been removed.
+    pub async fn remove(&self, cluster: Uuid) -> Result<(), CloudError> {
+        self.cloud.call(&Call::Remove { cluster }).await
+    }
+}
 
 /// What is to be installed. The same order again changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -88,7 +88,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind", rename_all_fields = "camelCase")]
 pub enum Shape {
-    /// Holds resources; whoever deletes it deletes them.
+    /// Holds resources; whoever deletes it deletes them, unless one is in use from outside.
     ResourceGroup {
         /// The resource on whose behalf it is managed; another manager is a conflict.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,8 @@ pub enum Shape {
     LoadBalancer {
         /// Where it listens.
         frontends: Vec<Frontend>,
-        /// The machines behind it.
+        /// The machines behind it. Machines join: a wish without any keeps those that are there, and a machine that is gone
+        /// has left.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         backends: Vec<Backend>,
         /// Public addresses that traffic leaves from.

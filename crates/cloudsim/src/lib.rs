@@ -1,1 +1,73 @@
-//! A simulated cloud: a small HTTP service that keeps what it holds in a SQLite file of its own.
+//! A simulated cloud: a small HTTP service that keeps what it holds in a SQLite file of its own, and an installer that brings up
+//! simulated clusters in it. Its client is [`cloud::Simulated`], which implements the trait [`cloud::Cloud`].
+//!
+//! ```no_run
+//! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+//! let service = cloudsim::Service::open(cloudsim::Options::default()).await?;   // bound, not yet serving
+//! let cloud = service.client()?;                                               // implements `cloud::Cloud`
+//! let faults = service.faults();                                               // what is to go wrong
+//! service.serve(tokio_util::sync::CancellationToken::new()).await?;            // until it is asked to stop
+//! # Ok(()) }
+//! ```
+//!
+//! # What there is without preparation
+//!
+//! A subscription that nobody ever mentioned is generous: every provider is registered, every size can be had, a hundred
+//! clusters fit into its quotas, and this service may do everything in it. A cluster needs two things that its customer brings:
+//! - *a network with two subnets*: `put` a resource group, then a `VirtualNetwork` and two `Subnet`s in it;
+//! - *a principal*: [`cloud::Simulated::create_principal`] answers a client id and a secret. Made with `Rights::Everywhere` it
+//!   may do everything; with `Rights::ByRoles` what `assign_role` gives it. (With workload identity: `put` an `Identity` for
+//!   each; identities may do everything unless their tag `rights` is `byRoles`.)
+//!
+//! What is not as generous is arranged with [`cloud::Simulated::arrange`] (quotas, restrictions, providers, features, locks, claims)
+//! and [`cloud::Simulated::deny`].
+//!
+//! # How it behaves
+//!
+//! - Changes are accepted at once and take their time: the state of a resource at any moment follows from when its change was
+//!   accepted, the seed and the pace. Nothing waits for anything, and a service that was killed goes on where it was. A pace of
+//!   1 is about that of a real cloud (a minute for a machine, half an hour for an installation), 0 is at once.
+//! - A resource in a missing group, or with a reference to something missing, is `NotFound`; what is used by something else is
+//!   `InUse` until that has gone, and so is what is being deleted. A group goes with all that it holds, unless something outside uses it:
+//!   a security group that is still on a subnet, a load balancer that an endpoint leads to.
+//! - A put with a token that was used for another wish is a `Conflict`; and so is one whose resource has been removed
+//!   since, because whoever repeats it has missed the deletion.
+//! - Machines that are stopped or removed take their nodes with them ([`install`](self#installations)).
+//!
+//! # Installations
+//!
+//! [`cloud::install::Installer::order`] wants the group, the subnets and the internal load balancer to be there. It makes the machines
+//! `INFRA-bootstrap`, `INFRA-master-N` and `INFRA-POOL-LOCATIONZONE-XXXXX`, each with a disk `MACHINE_OSDisk`, in the managed
+//! group, puts masters and bootstrap behind the load balancer, and starts a [`kubesim`] cluster whose nodes are named
+//! as the machines are. Stages follow in the order of [`cloud::install::Stage`]; `api_url` and the handover are there from
+//! `ApiServer` on. The bootstrap machine stays: whoever ordered removes it with its disk. A failed installation stays as it
+//! is until it is removed.
+//!
+//! After that, the cluster is kept plausible: a changed serving certificate (`APIServer/cluster`, `IngressController/default`
+//! and the secrets they name) makes the operator concerned progress and settle, a `desiredUpdate` of `ClusterVersion/version`
+//! is carried out after a while.
+//!
+//! # Files
+//!
+//! In [`Options::directory`]: `cloud.db`, `lock`, `token`, `url` (of the service that runs there last) and a directory for each cluster
+//! below `clusters/`. Without a directory everything is in memory.
+
+mod cidr;
+mod database;
+mod desk;
+mod door;
+mod failure;
+mod faults;
+mod install;
+mod people;
+mod registry;
+mod resources;
+mod room;
+mod secrets;
+mod seed;
+mod service;
+mod sizes;
+mod vault;
+
+pub use faults::Faults;
+pub use service::{OpenError, Options, ServeError, Service};

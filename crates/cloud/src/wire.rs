@@ -1,0 +1,299 @@
+//! How the simulated cloud is spoken to, in words that its client and its service share.
+//!
+//! Every call is a `POST` of one [`Call`] as JSON to `/call`, with the service's token as bearer. What was done is answered with 200
+//! and the answer in JSON; what was not with a [`Refusal`] under `error` and a fitting status. Nobody else's cloud speaks so.
+
+use std::fmt;
+use std::time::Duration;
+
+use api::secret::Secret;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::install::Order;
+use crate::{CertificateWish, CloudError, Credential, Put, ResourceId, RoleAssignment};
+
+/// One call. Its `Debug` tells the verb and what it is about, never a secret.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+#[allow(
+    missing_docs,
+    reason = "each is a verb of the trait `Cloud` or of the installer, with its parameters"
+)]
+pub enum Call {
+    Put { put: Put },
+    Get { id: ResourceId },
+    List { group: ResourceId },
+    Delete { id: ResourceId },
+    Sizes { subscription: String, location: String },
+    Usages { subscription: String, location: String },
+    Providers { subscription: String },
+    Feature { subscription: String, feature: String },
+    Principal { credential: Proof },
+    Permissions { credential: Proof, id: ResourceId, actions: Vec<String> },
+    AssignRole { assignment: RoleAssignment },
+    RoleAssignments { scope: ResourceId },
+    RevokeRole { scope: ResourceId, name: String },
+    EnsureCertificate { wish: CertificateWish },
+    RenewCertificate { name: String, newer_than: Option<String> },
+    Certificate { name: String },
+    DeleteCertificate { name: String },
+    PutSecret { name: String, value: String, expires: Option<Timestamp> },
+    Secret { name: String },
+    DeleteSecret { name: String },
+    IdentityCertificate { identity: ResourceId },
+    EnsureToken { name: String },
+    Token { name: String },
+    IssuePassword { name: String },
+    DeleteToken { name: String },
+    Order { order: Box<Order> },
+    Look { cluster: Uuid },
+    Handover { cluster: Uuid },
+    Remove { cluster: Uuid },
+}
+
+impl Call {
+    /// The verb, as it is written in a call and in a fault's rule.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Call::Put { .. } => "put",
+            Call::Get { .. } => "get",
+            Call::List { .. } => "list",
+            Call::Delete { .. } => "delete",
+            Call::Sizes { .. } => "sizes",
+            Call::Usages { .. } => "usages",
+            Call::Providers { .. } => "providers",
+            Call::Feature { .. } => "feature",
+            Call::Principal { .. } => "principal",
+            Call::Permissions { .. } => "permissions",
+            Call::AssignRole { .. } => "assignRole",
+            Call::RoleAssignments { .. } => "roleAssignments",
+            Call::RevokeRole { .. } => "revokeRole",
+            Call::EnsureCertificate { .. } => "ensureCertificate",
+            Call::RenewCertificate { .. } => "renewCertificate",
+            Call::Certificate { .. } => "certificate",
+            Call::DeleteCertificate { .. } => "deleteCertificate",
+            Call::PutSecret { .. } => "putSecret",
+            Call::Secret { .. } => "secret",
+            Call::DeleteSecret { .. } => "deleteSecret",
+            Call::IdentityCertificate { .. } => "identityCertificate",
+            Call::EnsureToken { .. } => "ensureToken",
+            Call::Token { .. } => "token",
+            Call::IssuePassword { .. } => "issuePassword",
+            Call::DeleteToken { .. } => "deleteToken",
+            Call::Order { .. } => "order",
+            Call::Look { .. } => "look",
+            Call::Handover { .. } => "handover",
+            Call::Remove { .. } => "remove",
+        }
+    }
+
+    /// What it is about: a resource id, a name, a cluster.
+    pub fn subject(&self) -> String {
+        match self {
+            Call::Put { put } => put.id.to_string(),
+            Call::Get { id } | Call::Delete { id } | Call::Permissions { id, .. } => id.to_string(),
+            Call::List { group } => group.to_string(),
+            Call::Sizes { subscription, location } | Call::Usages { subscription, location } => {
+                format!("subscription {subscription} in {location}")
+            }
+            Call::Providers { subscription } | Call::Feature { subscription, .. } => {
+                format!("subscription {subscription}")
+            }
+            Call::Principal { credential } => credential.who(),
+            Call::AssignRole { assignment } => assignment.scope.to_string(),
+            Call::RoleAssignments { scope } | Call::RevokeRole { scope, .. } => scope.to_string(),
+            Call::EnsureCertificate { wish } => wish.name.clone(),
+            Call::RenewCertificate { name, .. }
+            | Call::Certificate { name }
+            | Call::DeleteCertificate { name }
+            | Call::PutSecret { name, .. }
+            | Call::Secret { name }
+            | Call::DeleteSecret { name }
+            | Call::EnsureToken { name }
+            | Call::Token { name }
+            | Call::IssuePassword { name }
+            | Call::DeleteToken { name } => name.clone(),
+            Call::IdentityCertificate { identity } => identity.to_string(),
+            Call::Order { order } => order.cluster.to_string(),
+            Call::Look { cluster } | Call::Handover { cluster } | Call::Remove { cluster } => {
+                cluster.to_string()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb(), self.subject())
+    }
+}
+
+/// A credential on its way.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "as", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+#[allow(missing_docs, reason = "as in `Credential`")]
+pub enum Proof {
+    Service,
+    Client { client_id: String, secret: String },
+    Identity { id: ResourceId },
+}
+
+impl Proof {
+    /// Who that is, in a sentence.
+    pub fn who(&self) -> String {
+        match self {
+            Proof::Service => "this service".to_owned(),
+            Proof::Client { client_id, .. } => client_id.clone(),
+            Proof::Identity { id } => id.to_string(),
+        }
+    }
+}
+
+impl From<&Credential> for Proof {
+    fn from(credential: &Credential) -> Proof {
+        match credential {
+            Credential::Service => Proof::Service,
+            Credential::Client { client_id, secret } => {
+                Proof::Client { client_id: client_id.clone(), secret: secret.expose().clone() }
+            }
+            Credential::Identity(id) => Proof::Identity { id: id.clone() },
+        }
+    }
+}
+
+/// A certificate with its key, on its way.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "as in `crate::IssuedCertificate`")]
+pub struct IssuedCertificate {
+    pub certificate: crate::Certificate,
+    pub chain_pem: String,
+    pub key_pem: String,
+}
+
+impl From<IssuedCertificate> for crate::IssuedCertificate {
+    fn from(it: IssuedCertificate) -> crate::IssuedCertificate {
+        crate::IssuedCertificate {
+            certificate: it.certificate,
+            chain_pem: it.chain_pem,
+            key_pem: Secret::new(it.key_pem),
+        }
+    }
+}
+
+/// A secret on its way.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "as in `crate::VaultSecret`")]
+pub struct VaultSecret {
+    pub name: String,
+    pub version: String,
+    pub expires: Option<Timestamp>,
+    pub value: String,
+}
+
+impl From<VaultSecret> for crate::VaultSecret {
+    fn from(it: VaultSecret) -> crate::VaultSecret {
+        crate::VaultSecret {
+            name: it.name,
+            version: it.version,
+            expires: it.expires,
+            value: Secret::new(it.value),
+        }
+    }
+}
+
+/// A token with its password, on its way.
+#[derive(Serialize, Deserialize)]
+#[allow(missing_docs, reason = "as in `crate::IssuedToken`")]
+pub struct IssuedToken {
+    pub token: crate::Token,
+    pub password: String,
+}
+
+impl From<IssuedToken> for crate::IssuedToken {
+    fn from(it: IssuedToken) -> crate::IssuedToken {
+        crate::IssuedToken { token: it.token, password: Secret::new(it.password) }
+    }
+}
+
+/// What an installation leaves, on its way.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "as in `crate::install::Handover`")]
+pub struct Handover {
+    pub kubeconfig: String,
+    pub customer_kubeconfig: String,
+    pub kubeadmin_password: String,
+}
+
+impl From<Handover> for crate::install::Handover {
+    fn from(it: Handover) -> crate::install::Handover {
+        crate::install::Handover {
+            kubeconfig: Secret::new(it.kubeconfig),
+            customer_kubeconfig: Secret::new(it.customer_kubeconfig),
+            kubeadmin_password: Secret::new(it.kubeadmin_password),
+        }
+    }
+}
+
+/// What is answered when nothing was done: `{"error": …}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Why.
+    pub error: Refusal,
+}
+
+/// Why a call was refused: the variants of [`CloudError`] that a service can tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[allow(missing_docs, reason = "as in `CloudError`")]
+pub enum Refusal {
+    NotFound { what: String },
+    Conflict { what: String, why: String },
+    Invalid { reason: String, why: String },
+    Denied { who: String, action: String, what: String },
+    Credential { who: String, why: String },
+    Quota { quota: String, limit: u64, used: u64, wanted: u64 },
+    InUse { what: String, by: String },
+    Locked { what: String, action: String },
+    Throttled { after_seconds: Option<u64> },
+    Unavailable { what: String },
+}
+
+impl Refusal {
+    /// The status that it is answered with.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Refusal::NotFound { .. } => StatusCode::NOT_FOUND,
+            Refusal::Conflict { .. } | Refusal::InUse { .. } | Refusal::Locked { .. } => StatusCode::CONFLICT,
+            Refusal::Invalid { .. } | Refusal::Quota { .. } => StatusCode::BAD_REQUEST,
+            Refusal::Denied { .. } => StatusCode::FORBIDDEN,
+            Refusal::Credential { .. } => StatusCode::UNAUTHORIZED,
+            Refusal::Throttled { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::Unavailable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<Refusal> for CloudError {
+    fn from(refusal: Refusal) -> CloudError {
+        match refusal {
+            Refusal::NotFound { what } => CloudError::NotFound { what },
+            Refusal::Conflict { what, why } => CloudError::Conflict { what, why },
+            Refusal::Invalid { reason, why } => CloudError::Invalid { code: reason, why },
+            Refusal::Denied { who, action, what } => CloudError::Denied { who, action, what },
+            Refusal::Credential { who, why } => CloudError::Credential { who, why },
+            Refusal::Quota { quota, limit, used, wanted } => CloudError::Quota { quota, limit, used, wanted },
+            Refusal::InUse { what, by } => CloudError::InUse { what, by },
+            Refusal::Locked { what, action } => CloudError::Locked { what, action },
+            Refusal::Throttled { after_seconds } => {
+                CloudError::Throttled { after: after_seconds.map(Duration::from_secs) }
+            }
+            Refusal::Unavailable { what } => CloudError::Unavailable { what, source: None },
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The SQLite file: resources in a table with the columns that are asked for, everything else as documents by kind and key.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::failure::Failure;
+
+/// What every database of the simulated cloud has in its header.
+const APPLICATION_ID: i64 = 0x5368_7063; // "Shpc"
+
+const SCHEMA: &str = "
+create table if not exists resource (
+    key text primary key, grp text not null, subscription text not null, location text not null,
+    kind text not null, gone_at integer, doc text not null
+) without rowid;
+create index if not exists resource_of_group on resource (grp);
+create index if not exists resource_counted on resource (subscription, location, kind);
+create index if not exists resource_going on resource (gone_at) where gone_at is not null;
+create table if not exists reference (user text not null, used text not null, primary key (user, used)) without rowid;
+create index if not exists reference_used on reference (used);
+create table if not exists wish (token text primary key, key text not null, doc text not null) without rowid;
+create table if not exists record (kind text not null, key text not null, doc text not null, primary key (kind, key)) without rowid;
+";
+
+/// Opens the file, making it if there is none; without a path, everything is in memory.
+pub(crate) fn open(path: Option<&Path>) -> Result<Connection, Failure> {
+    let connection = match path {
+        Some(path) => {
+            private(path).map_err(|error| Failure::Broken(format!("{}: {error}", path.display())))?;
+            Connection::open(path)?
+        }
+        None => Connection::open_in_memory()?,
+    };
+    let found: i64 = connection.query_row("pragma application_id", [], |row| row.get(0))?;
+    let tables: i64 = connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0))?;
+    if found != APPLICATION_ID && tables > 0 {
+        return Err(Failure::Broken("the file is the database of another program".to_owned()));
+    }
+    // A killed process loses nothing; only a power cut could lose the last moments of a simulation.
+    connection.execute_batch(&format!(
+        "pragma journal_mode = wal; pragma synchronous = normal; pragma application_id = {APPLICATION_ID}; {SCHEMA}"
+    ))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// The file holds keys, so only its owner may read it.
+fn private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    std::fs::File::options().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)
+}
+
+/// A document by kind and key.
+pub(crate) fn record<T: DeserializeOwned>(
+    db: &Connection,
+    kind: &str,
+    key: &str,
+) -> Result<Option<T>, Failure> {
+    let doc: Option<String> = db
+        .prepare_cached("select doc from record where kind = ? and key = ?")?
+        .query_row(params![kind, key], |row| row.get(0))
+        .optional()?;
+    Ok(doc.map(|doc| serde_json::from_str(&doc)).transpose()?)
+}
+
+/// Every document of a kind, by key.
+pub(crate) fn records<T: DeserializeOwned>(db: &Connection, kind: &str) -> Result<Vec<T>, Failure> {
+    let mut statement = db.prepare_cached("select doc from record where kind = ? order by key")?;
+    let docs = statement.query_map([kind], |row| row.get::<_, String>(0))?;
+    docs.map(|doc| Ok(serde_json::from_str(&doc?)?)).collect()
+}
+
+/// Writes a document.
+pub(crate) fn keep<T: Serialize>(db: &Connection, kind: &str, key: &str, value: &T) -> Result<(), Failure> {
+    db.prepare_cached("insert or replace into record (kind, key, doc) values (?, ?, ?)")?
+        .execute(params![kind, key, serde_json::to_string(value)?])?;
+    Ok(())
+}
+
+/// Removes a document; whether there was one.
+pub(crate) fn forget(db: &Connection, kind: &str, key: &str) -> Result<bool, Failure> {
+    let removed =
+        db.prepare_cached("delete from record where kind = ? and key = ?")?.execute(params![kind, key])?;
+    Ok(removed > 0)
+}
+
+/// A time as it is stored.
+pub(crate) fn micros(time: Timestamp) -> i64 {
+    time.as_microsecond()
+}

@@ -1,0 +1,412 @@
+//! Looking after one cluster: through the stages of its installation, then for as long as it is there.
+
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use cloud::install::{Order, Stage};
+use cloud::wire::{Call, Refusal};
+use cloud::{Fault, State};
+use jiff::Timestamp;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
+use kubesim::life::Life;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::machines::{self, Planned};
+use super::operators::{self, OPERATORS, Phase};
+use super::{Access, Following as _, Kept, fault_at, keeper, objects, sim_name, update};
+use crate::desk::Desk;
+use crate::failure::Failure;
+use crate::room::Bent;
+use crate::{resources, secrets, seed};
+
+/// What failed on our side is tried again after this.
+const AGAIN: Duration = Duration::from_millis(500);
+/// A clock that is set by hand tells nobody; so it is looked at this often while something is installed.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Why a stage did not come to its end.
+pub(super) enum Hitch {
+    /// The cloud said no: the installation has failed.
+    Fault(Fault),
+    /// Something on our side: try again.
+    Again(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Hitch {
+    fn from(error: E) -> Hitch {
+        Hitch::Again(error.into())
+    }
+}
+
+/// What the cloud said, as the installer reports it.
+fn hitch(failure: Failure) -> Hitch {
+    let Failure::Refused(refusal) = failure else { return Hitch::Again(failure.into()) };
+    let code = match &refusal {
+        // What is being deleted is gone soon.
+        Refusal::InUse { .. } | Refusal::Throttled { .. } | Refusal::Unavailable { .. } => {
+            return Hitch::Again(anyhow::anyhow!("{}", cloud::CloudError::from(refusal)));
+        }
+        Refusal::NotFound { .. } => "ResourceNotFound".to_owned(),
+        Refusal::Conflict { .. } => "Conflict".to_owned(),
+        Refusal::Invalid { reason, .. } => reason.clone(),
+        Refusal::Denied { .. } => "AuthorizationFailed".to_owned(),
+        Refusal::Credential { .. } => "InvalidAuthenticationToken".to_owned(),
+        Refusal::Quota { .. } => "QuotaExceeded".to_owned(),
+        Refusal::Locked { .. } => "ScopeLocked".to_owned(),
+    };
+    Hitch::Fault(Fault { code, message: cloud::CloudError::from(refusal).to_string() })
+}
+
+/// A cluster that is up.
+struct Up {
+    client: kube::Client,
+    /// Its nodes and pods live for as long as this does.
+    _life: Life,
+}
+
+/// Looks after a cluster until it is removed or the service ends.
+pub(crate) async fn attend(desk: Arc<Desk>, cluster: Uuid, ending: CancellationToken) {
+    let end = ending.child_token();
+    {
+        let mut ends = desk.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        // An order that was repeated: somebody is there already.
+        if ends.contains_key(&cluster) {
+            return;
+        }
+        ends.insert(cluster, end.clone());
+    }
+    loop {
+        let parted = tokio::select! {
+            () = end.cancelled() => true,
+            parted = company(&desk, cluster) => parted,
+        };
+        let kept = desk.within(Bent::default(), |room| super::kept(room, cluster));
+        match kept {
+            Ok(Some(kept)) if kept.removing => {
+                if let Err(error) = clear_away(&desk, &kept.order).await {
+                    warn(cluster, &error);
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
+                return;
+            }
+            Err(error) => warn(cluster, &error.into()),
+            Ok(_) => {}
+        }
+        if parted || ending.is_cancelled() {
+            desk.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
+            return;
+        }
+    }
+}
+
+fn warn(cluster: Uuid, error: &anyhow::Error) {
+    let error: &(dyn std::error::Error + 'static) = error.as_ref();
+    tracing::warn!(error, "The simulated cluster {cluster} is tried again");
+}
+
+/// Ends a cluster that is to be removed, and forgets it.
+async fn clear_away(desk: &Desk, order: &Order) -> anyhow::Result<()> {
+    desk.sim.remove(&sim_name(order)).await;
+    if let Some(directory) = directory(desk, order.cluster) {
+        match std::fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    desk.forget_bell(&order.group);
+    // In this order: an order of the same cluster is refused until it is forgotten, and then finds nobody in its way.
+    desk.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&order.cluster);
+    Ok(desk.within(Bent::default(), |room| super::forget(room, order.cluster))?)
+}
+
+fn directory(desk: &Desk, cluster: Uuid) -> Option<PathBuf> {
+    desk.directory.as_ref().map(|it| it.join("clusters").join(cluster.to_string()))
+}
+
+/// Carries an installation through its stages, then keeps the cluster. Returns when there is nothing to look after.
+async fn company(desk: &Arc<Desk>, cluster: Uuid) -> bool {
+    let mut up: Option<Up> = None;
+    loop {
+        let kept = match desk.within(Bent::default(), |room| super::kept(room, cluster)) {
+            Ok(Some(kept)) if !kept.removing => kept,
+            Ok(_) => return true,
+            Err(error) => {
+                warn(cluster, &error.into());
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+        };
+        let done = step(desk, &kept, &mut up).await;
+        let noted = match done {
+            Ok(()) => Ok(()),
+            Err(Hitch::Again(error)) => Err(error),
+            Err(Hitch::Fault(fault)) => {
+                tracing::info!(cluster.id = %cluster, "The installation of {cluster} failed: {}", fault.message);
+                change(desk, cluster, |kept| kept.fault = Some(fault)).map_err(Into::into)
+            }
+        };
+        if let Err(error) = noted {
+            warn(cluster, &error);
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+fn change(desk: &Desk, cluster: Uuid, change: impl FnOnce(&mut Kept)) -> Result<(), Failure> {
+    desk.within(Bent::default(), |room| match super::kept(room, cluster)? {
+        Some(mut kept) if !kept.removing => {
+            change(&mut kept);
+            super::keep(room, &kept)
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Does what is next: ends the stage that is under way, or keeps the cluster that is complete.
+async fn step(desk: &Arc<Desk>, kept: &Kept, up: &mut Option<Up>) -> Result<(), Hitch> {
+    let order = &kept.order;
+    if kept.access.is_some() && up.is_none() {
+        *up = Some(start(desk, order).await?);
+    }
+    if kept.fault.is_some() {
+        // It stays as it is until it is removed.
+        return pending().await;
+    }
+    if kept.stage == Stage::Complete {
+        let client = up.as_ref().map(|it| it.client.clone());
+        let client = client.ok_or_else(|| anyhow::anyhow!("a complete cluster is not up"))?;
+        return Ok(keeper::keep(desk, order, client).await?);
+    }
+    let due = kept.due(desk.seed, desk.pace);
+    if order.fail_at == Some(kept.stage) {
+        until(desk, due).await;
+        return Err(Hitch::Fault(fault_at(kept.stage, order)));
+    }
+    match kept.stage {
+        Stage::Ordered | Stage::Complete => {}
+        Stage::Bootstrap => make_machines(desk, order, &[machines::bootstrap(order)]).await?,
+        Stage::ControlPlane => {
+            let masters = machines::masters(order);
+            make_machines(desk, order, &masters).await?;
+            let behind: Vec<_> =
+                masters.iter().chain([&machines::bootstrap(order)]).map(|it| it.id(order)).collect();
+            desk.within(Bent::default(), |room| resources::join(room, &order.load_balancer, &behind))
+                .map_err(hitch)?;
+        }
+        Stage::ApiServer => {
+            until(desk, due).await;
+            let (password, id) =
+                (kubeadmin_password()?, seed::uuid(desk.seed, &[&order.cluster.to_string()]));
+            let started = start(desk, order).await?;
+            furnish(desk, order, &started.client, &password, &id.to_string()).await?;
+            let running = desk.sim.get(&sim_name(order)).ok_or_else(|| anyhow::anyhow!("it is not up"))?;
+            let (url, kubeconfig) = (running.url(), running.kubeconfig());
+            *up = Some(started);
+            change(desk, order.cluster, |kept| {
+                kept.access = Some(Access { url, kubeconfig, kubeadmin_password: password });
+            })?;
+        }
+        Stage::Workers => {
+            let workers = machines::workers(order, desk.seed);
+            make_machines(desk, order, &workers).await?;
+            if let Some(up) = up {
+                join(order, &up.client, &workers).await?;
+            }
+        }
+        Stage::Operators => {
+            if let Some(up) = up {
+                bring_up_operators(desk, kept, &up.client, due).await?;
+            }
+        }
+    }
+    until(desk, due).await;
+    let Some(next) = kept.stage.next() else { return Ok(()) };
+    if next == Stage::Complete && order.fail_at == Some(Stage::Complete) {
+        return Err(Hitch::Fault(fault_at(Stage::Complete, order)));
+    }
+    let now = desk.clock.now();
+    change(desk, order.cluster, |kept| (kept.stage, kept.since) = (next, now))?;
+    Ok(())
+}
+
+/// Waits until the clock that was handed in shows that time.
+pub(super) async fn until(desk: &Desk, due: Timestamp) {
+    loop {
+        let rest = due.duration_since(desk.clock.now());
+        let Ok(rest) = Duration::try_from(rest) else { return };
+        if rest.is_zero() {
+            return;
+        }
+        tokio::time::sleep(rest.clamp(Duration::from_millis(1), LOOK)).await;
+    }
+}
+
+/// Puts machines into the cloud and waits until they run.
+async fn make_machines(desk: &Desk, order: &Order, wanted: &[Planned]) -> Result<(), Hitch> {
+    for put in wanted.iter().flat_map(|it| it.puts(order)) {
+        desk.perform_inside(&Call::Put { put }).map_err(hitch)?;
+    }
+    for machine in wanted {
+        let id = machine.id(order);
+        loop {
+            let found =
+                desk.within(Bent::default(), |room| resources::find(room.db, &id.key())).map_err(hitch)?;
+            let Some(found) = found else {
+                let message = format!("{id} was removed while the cluster was installed");
+                return Err(Hitch::Fault(Fault { code: "ResourceNotFound".to_owned(), message }));
+            };
+            match found.state(desk.clock.now()) {
+                State::Succeeded => break,
+                State::Failed { fault } => return Err(Hitch::Fault(fault)),
+                State::Creating | State::Updating | State::Deleting => until(desk, found.settles).await,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Starts the simulated cluster, with what it was when it was last up.
+async fn start(desk: &Desk, order: &Order) -> Result<Up, Hitch> {
+    let name = sim_name(order);
+    let cluster = match desk.sim.get(&name) {
+        Some(cluster) => cluster,
+        None => {
+            let options = kubesim::Options {
+                directory: directory(desk, order.cluster),
+                clock: desk.clock.clone(),
+                seed: seed::draw(desk.seed, &[&name]),
+            };
+            desk.sim.cluster(&name, options).await?
+        }
+    };
+    // Its port may have been taken meanwhile.
+    let (url, kubeconfig) = (cluster.url(), cluster.kubeconfig());
+    change(desk, order.cluster, |kept| {
+        if let Some(access) = kept.access.as_mut().filter(|it| it.url != url) {
+            (access.url, access.kubeconfig) = (url, kubeconfig);
+        }
+    })?;
+    Ok(Up { client: cluster.client(), _life: Life::of(&cluster, Vec::new()) })
+}
+
+fn kubeadmin_password() -> Result<String, Failure> {
+    let parts: Result<Vec<String>, Failure> = (0..4).map(|_| secrets::text(5)).collect();
+    Ok(parts?.join("-"))
+}
+
+/// Where objects of a kind are.
+pub(super) fn place(
+    client: &kube::Client,
+    api_version: &str,
+    kind: &str,
+    namespace: Option<&str>,
+) -> anyhow::Result<Api<DynamicObject>> {
+    let types = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
+    Ok(match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    })
+}
+
+/// Makes an object, unless it is there.
+async fn ensure(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let namespace = object["metadata"]["namespace"].as_str();
+    let place = place(client, &text(&object["apiVersion"]), &text(&object["kind"]), namespace)?;
+    let object: DynamicObject = serde_json::from_value(object.clone())?;
+    match place.create(&PostParams::default(), &object).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        made => Ok(made.map(drop)?),
+    }
+}
+
+/// Says how an object is.
+pub(super) async fn report(place: &Api<DynamicObject>, name: &str, status: &Value) -> anyhow::Result<()> {
+    place.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    Ok(())
+}
+
+/// What stands as soon as the API server answers.
+async fn furnish(
+    desk: &Desk,
+    order: &Order,
+    client: &kube::Client,
+    password: &str,
+    id: &str,
+) -> anyhow::Result<()> {
+    for definition in objects::definitions() {
+        ensure(client, &definition).await?;
+    }
+    for namespace in objects::NAMESPACES {
+        ensure(client, &objects::namespace(namespace)).await?;
+    }
+    for object in objects::first(order, password, id) {
+        ensure(client, &object).await?;
+    }
+    let now = desk.clock.now();
+    for (api_version, kind, namespace, name, status) in objects::statuses(order) {
+        report(&place(client, &api_version, kind, namespace)?, name, &status).await?;
+    }
+    let versions = place(client, "config.openshift.io/v1", "ClusterVersion", None)?;
+    report(&versions, "version", &update::installing(&order.version, false, now)).await?;
+    let operators = place(client, "config.openshift.io/v1", "ClusterOperator", None)?;
+    for name in OPERATORS {
+        let object = serde_json::json!({
+            "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": { "name": name }, "spec": {}
+        });
+        ensure(client, &object).await?;
+        // What controls the API server is there first: without it nothing would answer.
+        let phase = if matches!(name, "etcd" | "kube-apiserver") { Phase::Settled } else { Phase::Coming };
+        report(&operators, name, &operators::status(name, phase, &order.version, "", now)).await?;
+    }
+    join(order, client, &machines::masters(order)).await?;
+    for deployment in objects::deployments(order) {
+        ensure(client, &deployment).await?;
+    }
+    Ok(())
+}
+
+/// Lets machines join as nodes, with the objects that stand for them.
+async fn join(order: &Order, client: &kube::Client, joining: &[Planned]) -> anyhow::Result<()> {
+    let namespace = Some("openshift-machine-api");
+    let machines = place(client, "machine.openshift.io/v1beta1", "Machine", namespace)?;
+    let sets = place(client, "machine.openshift.io/v1beta1", "MachineSet", namespace)?;
+    for (set, status) in objects::machine_sets(order, joining) {
+        ensure(client, &set).await?;
+        report(&sets, set["metadata"]["name"].as_str().unwrap_or_default(), &status).await?;
+    }
+    for machine in joining {
+        ensure(client, &objects::machine(order, machine)).await?;
+        report(&machines, &machine.name, &objects::machine_status(machine)).await?;
+        ensure(client, &objects::node(order, machine)).await?;
+    }
+    Ok(())
+}
+
+/// Lets the operators come up one after the other, so that the last is up when the stage is due.
+async fn bring_up_operators(
+    desk: &Desk,
+    kept: &Kept,
+    client: &kube::Client,
+    due: Timestamp,
+) -> anyhow::Result<()> {
+    let place_of = |kind: &str| place(client, "config.openshift.io/v1", kind, None);
+    let (operators, versions) = (place_of("ClusterOperator")?, place_of("ClusterVersion")?);
+    let whole = Duration::try_from(due.duration_since(kept.since)).unwrap_or_default();
+    let count = u32::try_from(OPERATORS.len()).unwrap_or(u32::MAX);
+    for (number, name) in (1..).zip(OPERATORS) {
+        let at = kept.since.saturating_add(whole * number / count).unwrap_or(due);
+        until(desk, at).await;
+        let version = &kept.order.version;
+        report(&operators, name, &operators::status(name, Phase::Settled, version, "", desk.clock.now()))
+            .await?;
+    }
+    report(&versions, "version", &update::installing(&kept.order.version, true, desk.clock.now())).await
+}

@@ -1,0 +1,214 @@
+//! Keeps an installed cluster plausible: what somebody changes in it is rolled out by the operator concerned, and nodes follow their
+//! machines. Watches and the cloud's bell wake it; an idle cluster costs nothing here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use cloud::ResourceId;
+use cloud::install::Order;
+use futures_util::stream::{BoxStream, SelectAll};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kubesim::life::marks;
+use serde_json::{Value, json};
+
+use super::attend::{place, report, until};
+use super::operators::{self, OPERATORS, Phase};
+use super::update;
+use crate::desk::Desk;
+use crate::resources;
+use crate::room::Bent;
+use crate::seed;
+
+/// On an operator: what it last rolled out.
+const ROLLED_OUT: &str = "sim.shipshape.dev/rolled-out";
+/// About how long an operator takes to roll something out, and a cluster to update, at the pace of a real one.
+const ROLL_OUT: Duration = Duration::from_secs(120);
+const UPDATE: Duration = Duration::from_secs(40 * 60);
+
+/// Where certificates of the API server and of the router are.
+const API_SECRETS: &str = "openshift-config";
+const ROUTER_SECRETS: &str = "openshift-ingress";
+
+/// Keeps a cluster until something fails.
+pub(super) async fn keep(desk: &Arc<Desk>, order: &Order, client: kube::Client) -> anyhow::Result<()> {
+    tokio::try_join!(roll_out(desk, order, &client), follow_machines(desk, order, &client)).map(drop)
+}
+
+/// Something that changed, whatever it was: the whole is looked at anyway.
+type Changes = SelectAll<BoxStream<'static, Result<(), watcher::Error>>>;
+
+fn changes(client: &kube::Client) -> anyhow::Result<Changes> {
+    fn quiet<K>(
+        stream: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send + 'static,
+    ) -> BoxStream<'static, Result<(), watcher::Error>>
+    where
+        K: Send + 'static,
+    {
+        let of_note = |event: watcher::Event<K>| async move {
+            let quiet = matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
+            Ok((!quiet).then_some(()))
+        };
+        stream.default_backoff().try_filter_map(of_note).boxed()
+    }
+    let config = watcher::Config::default;
+    let mut all = Changes::new();
+    for (api_version, kind, namespace) in [
+        ("config.openshift.io/v1", "APIServer", None),
+        ("config.openshift.io/v1", "ClusterVersion", None),
+        ("operator.openshift.io/v1", "IngressController", Some("openshift-ingress-operator")),
+    ] {
+        all.push(quiet(watcher(place(client, api_version, kind, namespace)?, config())));
+    }
+    for namespace in [API_SECRETS, ROUTER_SECRETS] {
+        let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
+        all.push(quiet(watcher(secrets, config())));
+    }
+    Ok(all)
+}
+
+async fn roll_out(desk: &Desk, order: &Order, client: &kube::Client) -> anyhow::Result<()> {
+    let mut changes = changes(client)?;
+    loop {
+        match changes.next().await {
+            None => anyhow::bail!("the watches ended"),
+            Some(Err(error)) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "A watch broke");
+                continue;
+            }
+            Some(Ok(())) => {}
+        }
+        while roll_out_once(desk, order, client).await? {}
+    }
+}
+
+/// Rolls out what is different from what was last rolled out; whether there was anything.
+async fn roll_out_once(desk: &Desk, order: &Order, client: &kube::Client) -> anyhow::Result<bool> {
+    let config = |kind: &str| place(client, "config.openshift.io/v1", kind, None);
+    let (operators, versions) = (config("ClusterOperator")?, config("ClusterVersion")?);
+    let version = object(&versions, "version").await?;
+    let running = version["status"]["desired"]["version"].as_str().unwrap_or(&order.version).to_owned();
+    let wanted = [
+        ("kube-apiserver", of_api_server(client).await?, "a serving certificate of the API server changed"),
+        ("ingress", of_ingress(client).await?, "the default certificate of the router changed"),
+    ];
+    let mut rolling = Vec::new();
+    for (name, wanted, why) in wanted {
+        let operator = object(&operators, name).await?;
+        let present = operator["metadata"]["annotations"][ROLLED_OUT].as_str().unwrap_or_default();
+        if present != wanted {
+            rolling.push((name, wanted, why));
+        }
+    }
+    let now = || desk.clock.now();
+    let takes = |usual: Duration, what: &str| {
+        let span = seed::span(desk.seed, desk.pace, usual, &[what, &order.infra_id]);
+        now().saturating_add(span).unwrap_or(jiff::Timestamp::MAX)
+    };
+    for (name, _, why) in &rolling {
+        report(&operators, name, &operators::status(name, Phase::Rolling, &running, why, now())).await?;
+    }
+    if !rolling.is_empty() {
+        until(desk, takes(ROLL_OUT, "roll-out")).await;
+    }
+    for (name, wanted, _) in &rolling {
+        let noted = json!({ "metadata": { "annotations": { ROLLED_OUT: wanted } } });
+        operators.patch(name, &PatchParams::default(), &Patch::Merge(&noted)).await?;
+        report(&operators, name, &operators::status(name, Phase::Settled, &running, "", now())).await?;
+    }
+    let next = update::wanted(&version);
+    if let Some(next) = &next {
+        report(&versions, "version", &update::begun(&version["status"], next, now())).await?;
+    }
+    let under_way = next.is_some() || update::is_under_way(&version);
+    if under_way {
+        until(desk, takes(UPDATE, "update")).await;
+        let version = object(&versions, "version").await?;
+        let target = version["status"]["desired"]["version"].as_str().unwrap_or_default();
+        for name in OPERATORS {
+            report(&operators, name, &operators::status(name, Phase::Settled, target, "", now())).await?;
+        }
+        report(&versions, "version", &update::finished(&version["status"], now())).await?;
+    }
+    Ok(under_way || !rolling.is_empty())
+}
+
+async fn object(place: &Api<DynamicObject>, name: &str) -> anyhow::Result<Value> {
+    let found = place.get_opt(name).await?;
+    Ok(serde_json::to_value(found).context("an object of a simulated cluster")?)
+}
+
+/// The certificates that the API server is to serve, as they are now.
+async fn of_api_server(client: &kube::Client) -> anyhow::Result<String> {
+    let server = object(&place(client, "config.openshift.io/v1", "APIServer", None)?, "cluster").await?;
+    let certificates = server["spec"]["servingCerts"]["namedCertificates"].as_array();
+    let names: Vec<&str> = certificates
+        .into_iter()
+        .flatten()
+        .filter_map(|it| it["servingCertificate"]["name"].as_str())
+        .collect();
+    versions_of(client, API_SECRETS, &names).await
+}
+
+/// The certificate that the router is to serve, as it is now.
+async fn of_ingress(client: &kube::Client) -> anyhow::Result<String> {
+    let place =
+        place(client, "operator.openshift.io/v1", "IngressController", Some("openshift-ingress-operator"))?;
+    let controller = object(&place, "default").await?;
+    let name = controller["spec"]["defaultCertificate"]["name"].as_str();
+    versions_of(client, ROUTER_SECRETS, &name.into_iter().collect::<Vec<_>>()).await
+}
+
+async fn versions_of(client: &kube::Client, namespace: &str, names: &[&str]) -> anyhow::Result<String> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let mut told = Vec::new();
+    for name in names {
+        let found = secrets.get_metadata_opt(name).await?;
+        let version = found.and_then(|it| it.metadata.resource_version).unwrap_or_default();
+        told.push(format!("{name}@{version}"));
+    }
+    Ok(told.join(","))
+}
+
+/// Nodes are as their machines are: gone, stopped, running.
+async fn follow_machines(desk: &Arc<Desk>, order: &Order, client: &kube::Client) -> anyhow::Result<()> {
+    let bell = desk.bell(&order.group);
+    loop {
+        follow_once(desk, order, client).await?;
+        bell.notified().await;
+    }
+}
+
+async fn follow_once(desk: &Desk, order: &Order, client: &kube::Client) -> anyhow::Result<()> {
+    let machines = desk.within(Bent::default(), |room| resources::machines_of(room, &order.group))?;
+    let nodes: Api<Node> = Api::all(client.clone());
+    let place = place(client, "machine.openshift.io/v1beta1", "Machine", Some("openshift-machine-api"))?;
+    for node in nodes.list(&ListParams::default()).await? {
+        let provider = node.spec.and_then(|it| it.provider_id).unwrap_or_default();
+        let Some(id) = provider.strip_prefix("azure://").and_then(|it| it.parse::<ResourceId>().ok()) else {
+            continue;
+        };
+        let (name, annotations) = (node.metadata.name.unwrap_or_default(), node.metadata.annotations);
+        let present = annotations.as_ref().and_then(|it| it.get(marks::STATE)).map(String::as_str);
+        let wanted = match machines.get(&id.key()) {
+            None => "Gone",
+            Some(false) => "NotReady",
+            Some(true) => "Ready",
+        };
+        if present.unwrap_or("Ready") != wanted {
+            let mark = json!({ "metadata": { "annotations": { marks::STATE: wanted } } });
+            nodes.patch(&name, &PatchParams::default(), &Patch::Merge(&mark)).await?;
+        }
+        if wanted == "Gone" && place.get_metadata_opt(&name).await?.is_some() {
+            let status = json!({ "status": {
+                "phase": "Failed", "errorReason": "InstanceMissing", "errorMessage": "Can't find created instance."
+            } });
+            report(&place, &name, &status).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! Who may do what: principals with secrets, managed identities, roles, denials, locks.
+//!
+//! This service itself may do everything that is not denied to it. A principal may do everything, or what its roles allow,
+//! as it was made. A managed identity may do everything, unless its tag `rights` says `byRoles`.
+
+use cloud::sim::{Denial, KnownPrincipal, Rights, WireNewPrincipal};
+use cloud::wire::{Proof, Refusal};
+use cloud::{Kind, Permission, Principal, ResourceId, RoleAssignment, Shape};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, conflict, not_found};
+use crate::resources::{Stored, find};
+use crate::room::Room;
+use crate::{database, secrets, seed};
+
+const PRINCIPAL: &str = "principal";
+const ROLE: &str = "role";
+const DENIAL: &str = "denial";
+const LOCK: &str = "lock";
+
+/// The client id of this service.
+const SERVICE: &str = "service";
+
+/// The tag of an identity that says what it may do.
+const RIGHTS_TAG: &str = "rights";
+
+/// The tenant that everybody belongs to.
+pub(crate) fn tenant(seed: u64) -> String {
+    seed::uuid(seed, &["tenant"]).to_string()
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredPrincipal {
+    known: KnownPrincipal,
+    secret: String,
+    claims: Vec<String>,
+    #[serde(default)]
+    directory_roles: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredRole {
+    assignment: RoleAssignment,
+    effective: Timestamp,
+}
+
+pub(crate) fn create_principal(
+    room: &Room<'_>,
+    name: &str,
+    rights: Rights,
+) -> Result<WireNewPrincipal, Failure> {
+    let known = KnownPrincipal {
+        name: name.to_owned(),
+        client_id: uuid::Uuid::new_v4().to_string(),
+        object_id: uuid::Uuid::new_v4().to_string(),
+        rights,
+    };
+    let secret = secrets::password()?;
+    let stored = StoredPrincipal {
+        known: known.clone(),
+        secret: secret.clone(),
+        claims: vec!["oid".to_owned()],
+        directory_roles: Vec::new(),
+    };
+    database::keep(room.db, PRINCIPAL, &known.client_id, &stored)?;
+    Ok(WireNewPrincipal { principal: known, secret })
+}
+
+pub(crate) fn change_secret(room: &Room<'_>, client_id: &str) -> Result<WireNewPrincipal, Failure> {
+    let mut stored = known(room, client_id)?;
+    stored.secret = secrets::password()?;
+    database::keep(room.db, PRINCIPAL, &stored.known.client_id, &stored)?;
+    Ok(WireNewPrincipal { principal: stored.known, secret: stored.secret })
+}
+
+pub(crate) fn set_claims(
+    room: &Room<'_>,
+    client_id: &str,
+    claims: Vec<String>,
+    directory_roles: Vec<String>,
+) -> Result<(), Failure> {
+    let mut stored = known(room, client_id)?;
+    (stored.claims, stored.directory_roles) = (claims, directory_roles);
+    database::keep(room.db, PRINCIPAL, &stored.known.client_id, &stored)
+}
+
+pub(crate) fn delete_principal(room: &Room<'_>, client_id: &str) -> Result<(), Failure> {
+    database::forget(room.db, PRINCIPAL, &client_id.to_lowercase()).map(drop)
+}
+
+pub(crate) fn principals(room: &Room<'_>) -> Result<Vec<KnownPrincipal>, Failure> {
+    let stored: Vec<StoredPrincipal> = database::records(room.db, PRINCIPAL)?;
+    let mut known: Vec<KnownPrincipal> = stored.into_iter().map(|it| it.known).collect();
+    known.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(known)
+}
+
+fn known(room: &Room<'_>, client_id: &str) -> Result<StoredPrincipal, Failure> {
+    database::record(room.db, PRINCIPAL, &client_id.to_lowercase())?
+        .ok_or_else(|| not_found(format!("principal {client_id}")))
+}
+
+/// Whoever proved who they are.
+struct Someone {
+    principal: Principal,
+    /// How denials name them.
+    names: Vec<String>,
+    rights: Rights,
+}
+
+fn someone(room: &Room<'_>, proof: &Proof) -> Result<Someone, Failure> {
+    let refused = |why: &str| Refusal::Credential { who: proof.who(), why: why.to_owned() };
+    let tenant_id = tenant(room.seed);
+    match proof {
+        Proof::Service => Ok(Someone {
+            principal: Principal {
+                client_id: SERVICE.to_owned(),
+                object_id: seed::uuid(room.seed, &["service"]).to_string(),
+                tenant_id,
+                claims: vec!["oid".to_owned()],
+                directory_roles: Vec::new(),
+            },
+            names: vec![SERVICE.to_owned()],
+            rights: Rights::Everywhere,
+        }),
+        Proof::Client { client_id, secret } => {
+            let found: Option<StoredPrincipal> =
+                database::record(room.db, PRINCIPAL, &client_id.to_lowercase())?;
+            let Some(found) = found else {
+                return Err(refused("there is no principal of this client id").into());
+            };
+            if found.secret != *secret {
+                return Err(refused("the secret is not the one that it has").into());
+            }
+            let names = vec![found.known.client_id.clone(), found.known.object_id.clone()];
+            let KnownPrincipal { client_id, object_id, rights, .. } = found.known;
+            let (claims, directory_roles) = (found.claims, found.directory_roles);
+            Ok(Someone {
+                principal: Principal { client_id, object_id, tenant_id, claims, directory_roles },
+                names,
+                rights,
+            })
+        }
+        Proof::Identity { id } => {
+            let found = find(room.db, &id.key())?;
+            let Some(Stored { shape: Shape::Identity { client_id, principal_id, .. }, tags, .. }) = found
+            else {
+                return Err(refused("there is no such identity").into());
+            };
+            let (client_id, object_id) = (client_id.unwrap_or_default(), principal_id.unwrap_or_default());
+            let by_roles = tags.get(RIGHTS_TAG).is_some_and(|it| it.eq_ignore_ascii_case("byRoles"));
+            Ok(Someone {
+                names: vec![id.key(), client_id.clone(), object_id.clone()],
+                principal: Principal {
+                    client_id,
+                    object_id,
+                    tenant_id,
+                    claims: vec!["oid".to_owned()],
+                    directory_roles: Vec::new(),
+                },
+                rights: if by_roles { Rights::ByRoles } else { Rights::Everywhere },
+            })
+        }
+    }
+}
+
+pub(crate) fn principal(room: &Room<'_>, proof: &Proof) -> Result<Principal, Failure> {
+    someone(room, proof).map(|it| it.principal)
+}
+
+pub(crate) fn permissions(
+    room: &Room<'_>,
+    proof: &Proof,
+    id: &ResourceId,
+    actions: &[String],
+) -> Result<Vec<Permission>, Failure> {
+    let someone = someone(room, proof)?;
+    let denials = denials(room, &someone.names, id)?;
+    let roles: Vec<String> = match someone.rights {
+        Rights::Everywhere => Vec::new(),
+        Rights::ByRoles => database::records::<StoredRole>(room.db, ROLE)?
+            .into_iter()
+            .filter(|it| it.effective <= room.now)
+            .filter(|it| it.assignment.principal.eq_ignore_ascii_case(&someone.principal.object_id))
+            .filter(|it| is_within(id, &it.assignment.scope))
+            .map(|it| it.assignment.role)
+            .collect(),
+    };
+    let permission = |action: &String| Permission {
+        action: action.clone(),
+        allowed: !denials.iter().any(|it| matches(&it.action, action))
+            && (someone.rights == Rights::Everywhere || roles.iter().any(|role| allows(role, action))),
+    };
+    Ok(actions.iter().map(permission).collect())
+}
+
+/// What a role allows; one that nobody knows allows to read.
+fn allows(role: &str, action: &str) -> bool {
+    let any = |patterns: &[&str]| patterns.iter().any(|it| matches(it, action));
+    match role {
+        "Owner" => true,
+        "Contributor" => !any(&["Microsoft.Authorization/*/write", "Microsoft.Authorization/*/delete"]),
+        "Network Contributor" => any(&["*/read", "Microsoft.Network/*"]),
+        "User Access Administrator" => any(&["*/read", "Microsoft.Authorization/*"]),
+        role if role.starts_with("Azure Red Hat OpenShift") => any(&[
+            "*/read",
+            "Microsoft.Network/*",
+            "Microsoft.Compute/*",
+            "Microsoft.Storage/*",
+            "Microsoft.ManagedIdentity/*",
+        ]),
+        _ => any(&["*/read"]),
+    }
+}
+
+/// Whether an action fits a pattern in which `*` stands for any run of characters. Case does not matter.
+fn matches(pattern: &str, action: &str) -> bool {
+    let (pattern, action) = (pattern.to_lowercase(), action.to_lowercase());
+    let Some((head, tail)) = pattern.split_once('*') else { return pattern == action };
+    let Some(mut rest) = action.strip_prefix(head) else { return false };
+    let mut parts: Vec<&str> = tail.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+fn is_within(id: &ResourceId, scope: &ResourceId) -> bool {
+    let (id, scope) = (id.key(), scope.key());
+    id == scope || id.starts_with(&format!("{scope}/"))
+}
+
+fn denials(room: &Room<'_>, names: &[String], id: &ResourceId) -> Result<Vec<Denial>, Failure> {
+    let mut denials: Vec<Denial> = database::records(room.db, DENIAL)?;
+    denials.retain(|it| {
+        it.until.is_none_or(|until| room.now < until)
+            && names.iter().any(|name| name.eq_ignore_ascii_case(&it.who))
+            && is_within(id, &it.scope)
+    });
+    Ok(denials)
+}
+
+pub(crate) fn deny(room: &Room<'_>, denial: &Denial) -> Result<(), Failure> {
+    let key =
+        format!("{} {} {}", denial.scope.key(), denial.who.to_lowercase(), denial.action.to_lowercase());
+    database::keep(room.db, DENIAL, &key, denial)
+}
+
+pub(crate) fn allow(room: &Room<'_>, scope: &ResourceId) -> Result<(), Failure> {
+    let denials: Vec<Denial> = database::records(room.db, DENIAL)?;
+    for denial in denials.iter().filter(|it| it.scope == *scope) {
+        let key =
+            format!("{} {} {}", denial.scope.key(), denial.who.to_lowercase(), denial.action.to_lowercase());
+        database::forget(room.db, DENIAL, &key)?;
+    }
+    Ok(())
+}
+
+/// Whether this service may do what it does to a resource.
+pub(crate) fn check_service(room: &Room<'_>, id: &ResourceId, kind: Kind, verb: &str) -> Result<(), Failure> {
+    let action = match kind.provider() {
+        Some((namespace, kind)) => format!("{namespace}/{kind}/{verb}"),
+        None => format!("Microsoft.Resources/subscriptions/resourceGroups/{verb}"),
+    };
+    let denied = denials(room, &[SERVICE.to_owned()], id)?.iter().any(|it| matches(&it.action, &action));
+    match denied {
+        true => Err(Refusal::Denied { who: "this service".to_owned(), action, what: id.to_string() }.into()),
+        false => Ok(()),
+    }
+}
+
+pub(crate) fn set_lock(room: &Room<'_>, id: &ResourceId, locked: bool) -> Result<(), Failure> {
+    match locked {
+        true => database::keep(room.db, LOCK, &id.key(), id),
+        false => database::forget(room.db, LOCK, &id.key()).map(drop),
+    }
+}
+
+pub(crate) fn check_lock(room: &Room<'_>, id: &ResourceId, verb: &str) -> Result<(), Failure> {
+    let locks: Vec<ResourceId> = database::records(room.db, LOCK)?;
+    match locks.iter().any(|lock| is_within(id, lock)) {
+        true => Err(Refusal::Locked { what: id.to_string(), action: verb.to_owned() }.into()),
+        false => Ok(()),
+    }
+}
+
+fn role_key(scope: &ResourceId, name: &str) -> String {
+    format!("{} {}", scope.key(), name.to_lowercase())
+}
+
+pub(crate) fn assign_role(room: &Room<'_>, assignment: &RoleAssignment) -> Result<(), Failure> {
+    let scope = &assignment.scope;
+    find(room.db, &scope.key())?.ok_or_else(|| not_found(scope))?;
+    let key = role_key(scope, &assignment.name);
+    if let Some(found) = database::record::<StoredRole>(room.db, ROLE, &key)? {
+        return match found.assignment == *assignment {
+            true => Ok(()),
+            false => Err(conflict(
+                format!("the role assignment {} over {scope}", assignment.name),
+                "it gives another role or names another principal, and that does not change",
+            )),
+        };
+    }
+    let stored = StoredRole { assignment: assignment.clone(), effective: room.later(room.bent.late) };
+    database::keep(room.db, ROLE, &key, &stored)
+}
+
+pub(crate) fn role_assignments(room: &Room<'_>, scope: &ResourceId) -> Result<Vec<RoleAssignment>, Failure> {
+    let stored: Vec<StoredRole> = database::records(room.db, ROLE)?;
+    Ok(stored.into_iter().map(|it| it.assignment).filter(|it| is_within(&it.scope, scope)).collect())
+}
+
+pub(crate) fn revoke_role(room: &Room<'_>, scope: &ResourceId, name: &str) -> Result<(), Failure> {
+    database::forget(room.db, ROLE, &role_key(scope, name)).map(drop)
+}
+
+/// Roles over what goes go with it.
+pub(crate) fn revoke_within(room: &Room<'_>, scope: &str) -> Result<(), Failure> {
+    let stored: Vec<StoredRole> = database::records(room.db, ROLE)?;
+    for StoredRole { assignment, .. } in stored {
+        let key = assignment.scope.key();
+        if key == scope || key.starts_with(&format!("{scope}/")) {
+            database::forget(room.db, ROLE, &role_key(&assignment.scope, &assignment.name))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_in_an_action_stands_for_any_run_of_characters() {
+        for (pattern, action, fits) in [
+            ("*", "Microsoft.Network/virtualNetworks/read", true),
+            ("*/read", "Microsoft.Network/virtualNetworks/READ", true),
+            ("*/read", "Microsoft.Network/virtualNetworks/write", false),
+            ("Microsoft.Network/*", "microsoft.network/x/join/action", true),
+            ("Microsoft.Authorization/*/write", "Microsoft.Authorization/roleAssignments/write", true),
+            ("Microsoft.Authorization/*/write", "Microsoft.Authorization/roleAssignments/read", false),
+            ("a/b", "a/b", true),
+            ("a/b", "a/bc", false),
+        ] {
+            assert_eq!(matches(pattern, action), fits, "{pattern} {action}");
+        }
+    }
+
+    #[test]
+    fn roles_allow_what_they_say() {
+        let (read, write) =
+            ("Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/write");
+        for (role, action, allowed) in [
+            ("Reader", read, true),
+            ("Reader", write, false),
+            ("Network Contributor", write, true),
+            ("Contributor", write, true),
+            ("Contributor", "Microsoft.Authorization/roleAssignments/write", false),
+            ("Owner", "Microsoft.Authorization/roleAssignments/write", true),
+            ("Azure Red Hat OpenShift Network Operator", write, true),
+            ("somebody's own", write, false),
+        ] {
+            assert_eq!(allows(role, action), allowed, "{role} {action}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Whether a resource may be as wanted: its id, its ranges of addresses, what it refers to.
+
+use std::net::IpAddr;
+
+use cloud::{Kind, ResourceId, Shape};
+use rusqlite::OptionalExtension as _;
+
+use super::{Stored, find, group_of, of_group, references_of, usable};
+use crate::cidr::Cidr;
+use crate::failure::{Failure, conflict, invalid, not_found};
+use crate::room::Room;
+
+/// The destination of a route for all that has no other.
+const EVERYWHERE: &str = "0.0.0.0/0";
+
+/// An id tells the kind.
+pub(super) fn check_id(id: &ResourceId, kind: Kind) -> Result<(), Failure> {
+    let segments: Vec<&str> = id.as_str().split('/').collect();
+    let told = segments.get(6).map(|namespace| {
+        let types: Vec<&str> = segments[7..].iter().step_by(2).copied().collect();
+        (*namespace, types.join("/"))
+    });
+    let fits = match (kind.provider(), &told) {
+        (None, None) => true,
+        (Some((namespace, kind)), Some((told_namespace, told_kind))) => {
+            namespace.eq_ignore_ascii_case(told_namespace) && kind.eq_ignore_ascii_case(told_kind)
+        }
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let expected = match kind.provider() {
+        Some((namespace, kind)) => format!("one of {namespace}/{kind}"),
+        None => "one of a resource group".to_owned(),
+    };
+    Err(invalid("InvalidResourceType", format!("{id} does not fit what is put there; expected {expected}")))
+}
+
+/// Whether a resource may be as wanted, all else being as it is.
+pub(super) fn check(
+    room: &Room<'_>,
+    id: &ResourceId,
+    location: &str,
+    before: Option<&Shape>,
+    shape: &Shape,
+) -> Result<(), Failure> {
+    if location.is_empty() {
+        return Err(invalid("LocationRequired", format!("{id} has no location")));
+    }
+    for used in references_of(shape) {
+        usable(room, used)?.ok_or_else(|| not_found(used))?;
+    }
+    match shape {
+        Shape::ResourceGroup { managed_by } => match before {
+            Some(Shape::ResourceGroup { managed_by: present }) if present != managed_by => {
+                let by = present.as_deref().unwrap_or("nobody");
+                Err(conflict(id, format!("it is managed by {by}, and that does not change")))
+            }
+            _ => Ok(()),
+        },
+        Shape::VirtualNetwork { address_space } => check_network(room, id, address_space),
+        Shape::Subnet { address_prefix, security_group, route_table, .. } => {
+            for (used, kind) in [(security_group, Kind::SecurityGroup), (route_table, Kind::RouteTable)] {
+                if let Some(used) = used {
+                    expect_kind(room, used, kind)?;
+                }
+            }
+            check_subnet(room, id, address_prefix)
+        }
+        Shape::SecurityGroup { rules } => {
+            let mut priorities: Vec<u32> = rules.iter().map(|it| it.priority).collect();
+            priorities.sort_unstable();
+            match priorities.windows(2).find(|it| it[0] == it[1]) {
+                Some(twice) => {
+                    let why = format!("{id} has two rules of priority {}; each needs its own", twice[0]);
+                    Err(invalid("SecurityRuleConflict", why))
+                }
+                None => Ok(()),
+            }
+        }
+        Shape::RouteTable { routes } => {
+            routes.keys().filter(|it| *it != EVERYWHERE).try_for_each(|it| range(it).map(drop))
+        }
+        Shape::LoadBalancer { frontends, backends, outbound } => {
+            for frontend in frontends {
+                if frontend.public_ip.is_some() == frontend.subnet.is_some() {
+                    let why = format!(
+                        "the front end {} of {id} needs either a public address or a subnet",
+                        frontend.name
+                    );
+                    return Err(invalid("InvalidFrontend", why));
+                }
+                if let Some(subnet) = &frontend.subnet {
+                    expect_kind(room, subnet, Kind::Subnet)?;
+                }
+            }
+            for address in frontends.iter().filter_map(|it| it.public_ip.as_ref()).chain(outbound) {
+                expect_kind(room, address, Kind::PublicIp)?;
+            }
+            for backend in backends {
+                expect_kind(room, &backend.machine, Kind::Machine)?;
+            }
+            Ok(())
+        }
+        Shape::DnsRecord { ttl, addresses } => {
+            if *ttl == 0 || addresses.is_empty() {
+                let why =
+                    format!("{id} has ttl {ttl} and {} addresses; both must be at least 1", addresses.len());
+                return Err(invalid("InvalidRecord", why));
+            }
+            match addresses.iter().find(|it| it.parse::<IpAddr>().is_err()) {
+                Some(wrong) => Err(invalid("InvalidRecord", format!("'{wrong}' in {id} is no address"))),
+                None => Ok(()),
+            }
+        }
+        Shape::StorageAccount { .. } => check_storage_name(room, id),
+        Shape::PrivateEndpoint { subnet, .. } => {
+            expect_kind(room, subnet, Kind::Subnet)?;
+            match before {
+                Some(Shape::PrivateEndpoint { subnet: present, target: led, .. })
+                    if references_of(shape) != [present, led] =>
+                {
+                    Err(conflict(id, "an endpoint cannot be moved; delete it first"))
+                }
+                _ => Ok(()),
+            }
+        }
+        Shape::Machine { subnet, zone, .. } => {
+            expect_kind(room, subnet, Kind::Subnet)?;
+            match before {
+                Some(Shape::Machine { subnet: present, zone: its_zone, .. })
+                    if present != subnet || its_zone != zone =>
+                {
+                    Err(conflict(id, "a machine cannot be moved to another subnet or zone; delete it first"))
+                }
+                _ => Ok(()),
+            }
+        }
+        Shape::PublicIp { .. }
+        | Shape::DnsZone {}
+        | Shape::Disk { .. }
+        | Shape::DiskEncryptionSet {}
+        | Shape::Identity { .. } => Ok(()),
+    }
+}
+
+fn expect_kind(room: &Room<'_>, id: &ResourceId, kind: Kind) -> Result<Stored, Failure> {
+    let found = usable(room, id)?.ok_or_else(|| not_found(id))?;
+    if found.shape.kind() == kind {
+        return Ok(found);
+    }
+    let expected = kind.provider().map_or_else(String::new, |(_, kind)| kind.to_owned());
+    Err(invalid("InvalidResourceReference", format!("{id} is none of {expected}")))
+}
+
+fn range(text: &str) -> Result<Cidr, Failure> {
+    text.parse().map_err(|why: String| invalid("InvalidAddressPrefixFormat", why))
+}
+
+/// The subnets of a network.
+fn subnets(room: &Room<'_>, network: &ResourceId) -> Result<Vec<(ResourceId, Cidr)>, Failure> {
+    let inside = format!("{}/subnets/", network.key());
+    let held = of_group(room.db, &group_of(network).key())?;
+    held.into_iter()
+        .filter(|it| it.id.key().starts_with(&inside))
+        .filter_map(|it| match &it.shape {
+            Shape::Subnet { address_prefix, .. } => Some((it.id.clone(), address_prefix.clone())),
+            _ => None,
+        })
+        .map(|(id, prefix)| Ok((id, range(&prefix)?)))
+        .collect()
+}
+
+fn check_network(room: &Room<'_>, id: &ResourceId, space: &[String]) -> Result<(), Failure> {
+    if space.is_empty() {
+        return Err(invalid("AddressSpaceRequired", format!("{id} has no range of addresses")));
+    }
+    let space: Vec<Cidr> = space.iter().map(|it| range(it)).collect::<Result<_, _>>()?;
+    for (number, one) in space.iter().enumerate() {
+        if let Some(other) = space[..number].iter().find(|it| it.overlaps(*one)) {
+            return Err(invalid("OverlappingAddressSpace", format!("{one} and {other} of {id} overlap")));
+        }
+    }
+    for (subnet, prefix) in subnets(room, id)? {
+        if !space.iter().any(|it| it.contains(prefix)) {
+            return Err(super::in_use(id, format!("{subnet}, whose range {prefix} would not be in it")));
+        }
+    }
+    Ok(())
+}
+
+fn check_subnet(room: &Room<'_>, id: &ResourceId, prefix: &str) -> Result<(), Failure> {
+    let wanted = range(prefix)?;
+    let network = id.parent().ok_or_else(|| not_found(id))?;
+    let Some(Stored { shape: Shape::VirtualNetwork { address_space }, .. }) = find(room.db, &network.key())?
+    else {
+        return Err(not_found(&network));
+    };
+    let mut space = Vec::new();
+    for text in &address_space {
+        space.push(range(text)?);
+    }
+    if !space.iter().any(|it| it.contains(wanted)) {
+        let why = format!("the range {wanted} of {id} is not within {}", address_space.join(", "));
+        return Err(invalid("NetcfgInvalidSubnet", why));
+    }
+    for (other, its) in subnets(room, &network)? {
+        if other != *id && its.overlaps(wanted) {
+            let why = format!("the range {wanted} of {id} overlaps with {its} of {other}");
+            return Err(invalid("NetcfgSubnetRangesOverlap", why));
+        }
+    }
+    let Some(Stored { shape: Shape::Subnet { address_prefix, .. }, .. }) = find(room.db, &id.key())? else {
+        return Ok(());
+    };
+    // Whoever has an address keeps it, so a range in use does not change.
+    if range(&address_prefix)? != wanted && is_used(room, id)? {
+        return Err(super::in_use(id, "those who have an address in it"));
+    }
+    Ok(())
+}
+
+fn is_used(room: &Room<'_>, id: &ResourceId) -> Result<bool, Failure> {
+    let mut statement = room.db.prepare_cached("select 1 from reference where used = ?")?;
+    Ok(statement.exists([id.key()])?)
+}
+
+/// Names of storage accounts are names in the DNS, so no two accounts of the cloud have the same.
+fn check_storage_name(room: &Room<'_>, id: &ResourceId) -> Result<(), Failure> {
+    let name = id.name();
+    let sound = (3..=24).contains(&name.len())
+        && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
+    if !sound {
+        let why = format!(
+            "'{name}' is no name of a storage account; expected 3 to 24 lower-case letters and digits"
+        );
+        return Err(invalid("AccountNameInvalid", why));
+    }
+    let other: Option<String> = room
+        .db
+        .prepare_cached(
+            "select key from resource where kind = 'storage' and key <> ? and key like '%/' || ?",
+        )?
+        .query_row([id.key(), name.to_owned()], |row| row.get(0))
+        .optional()?;
+    match other {
+        Some(_) => Err(conflict(id, "the name is taken by another storage account of this cloud")),
+        None => Ok(()),
+    }
+}

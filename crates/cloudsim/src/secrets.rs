@@ -1,0 +1,18 @@
+//! Secrets that are drawn from the machine's randomness, never from the seed: they guard something, even if it is simulated.
+
+use crate::failure::Failure;
+
+const LETTERS: &[u8] = b"abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+
+/// A password of 32 letters.
+pub(crate) fn password() -> Result<String, Failure> {
+    text(32)
+}
+
+/// So many letters.
+pub(crate) fn text(count: usize) -> Result<String, Failure> {
+    let mut bytes = vec![0_u8; count];
+    getrandom::fill(&mut bytes).map_err(|error| Failure::Broken(format!("no randomness: {error}")))?;
+    // 56 letters: some come a little more often than others, which costs a fraction of a bit of 185.
+    Ok(bytes.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect())
+}

@@ -1,0 +1,306 @@
+//! Sizes of machines, what a subscription may have of them, and its quotas. A subscription that nobody has arranged anything
+//! for is generous: every provider is registered, nothing is restricted, and limits are far away.
+
+use std::collections::BTreeMap;
+
+use cloud::wire::Refusal;
+use cloud::{Availability, Kind, Provider, Restriction, Shape, Size, Usage};
+use rusqlite::params;
+use serde::{Deserialize, Serialize};
+
+use crate::database;
+use crate::failure::Failure;
+use crate::resources::Stored;
+use crate::room::Room;
+
+/// The kind of the records of subscriptions.
+const SUBSCRIPTION: &str = "subscription";
+
+/// The providers that matter.
+const PROVIDERS: [&str; 6] = [
+    "Microsoft.Authorization",
+    "Microsoft.Compute",
+    "Microsoft.ManagedIdentity",
+    "Microsoft.Network",
+    "Microsoft.RedHatOpenShift",
+    "Microsoft.Storage",
+];
+
+/// Features that every subscription has registered unless it is arranged otherwise.
+const FEATURES: [&str; 1] = ["Microsoft.Compute/EncryptionAtHost"];
+
+/// Families: the letters before and after the number of cores, the version, the family's name, and the numbers of cores.
+const FAMILIES: [(&str, &str, &str, &str, &[u32]); 13] = [
+    ("D", "s", "v3", "standardDSv3Family", &[2, 4, 8, 16, 32, 48, 64]),
+    ("D", "s", "v4", "standardDSv4Family", &[2, 4, 8, 16, 32, 48, 64]),
+    ("D", "s", "v5", "standardDSv5Family", &[2, 4, 8, 16, 32, 48, 64, 96]),
+    ("D", "as", "v4", "standardDASv4Family", &[4, 8, 16, 32, 48, 64, 96]),
+    ("D", "as", "v5", "standardDASv5Family", &[4, 8, 16, 32, 48, 64, 96]),
+    ("D", "ds", "v5", "standardDDSv5Family", &[4, 8, 16, 32, 48, 64, 96]),
+    ("E", "s", "v3", "standardESv3Family", &[2, 4, 8, 16, 32, 48, 64]),
+    ("E", "s", "v4", "standardESv4Family", &[2, 4, 8, 16, 20, 32, 48, 64]),
+    ("E", "s", "v5", "standardESv5Family", &[2, 4, 8, 16, 20, 32, 48, 64, 96]),
+    ("F", "s", "v2", "standardFSv2Family", &[4, 8, 16, 32, 72]),
+    ("L", "s", "v3", "standardLSv3Family", &[8, 16, 32, 48, 64]),
+    // Those that need a recent version of OpenShift.
+    ("D", "s", "v6", "standardDSv6Family", &[4, 8, 16, 32, 48, 64, 96]),
+    ("D", "ds", "v6", "standardDDSv6Family", &[4, 8, 16, 32, 48, 64, 96]),
+];
+
+/// Limits where nothing else is arranged. A hundred clusters fit into one subscription.
+const CORES: u64 = 20_000;
+const MACHINES: u64 = 25_000;
+const DISKS: u64 = 50_000;
+const ADDRESSES: u64 = 5_000;
+
+/// What is arranged for a subscription.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Arranged {
+    /// Limits, by location and name.
+    quotas: BTreeMap<String, u64>,
+    /// Why sizes may not be had, by location and name.
+    restrictions: BTreeMap<String, String>,
+    /// Providers, by namespace.
+    providers: BTreeMap<String, bool>,
+    /// Features, by name; none when it was never heard of.
+    features: BTreeMap<String, Option<bool>>,
+}
+
+fn in_location(location: &str, name: &str) -> String {
+    format!("{}/{}", location.to_lowercase(), name.to_lowercase())
+}
+
+fn arranged(room: &Room<'_>, subscription: &str) -> Result<Arranged, Failure> {
+    Ok(database::record(room.db, SUBSCRIPTION, &subscription.to_lowercase())?.unwrap_or_default())
+}
+
+fn arrange(room: &Room<'_>, subscription: &str, change: impl FnOnce(&mut Arranged)) -> Result<(), Failure> {
+    let mut arranged = arranged(room, subscription)?;
+    change(&mut arranged);
+    database::keep(room.db, SUBSCRIPTION, &subscription.to_lowercase(), &arranged)
+}
+
+pub(crate) fn set_quota(
+    room: &Room<'_>,
+    subscription: &str,
+    location: &str,
+    quota: &str,
+    limit: u64,
+) -> Result<(), Failure> {
+    arrange(room, subscription, |it| {
+        it.quotas.insert(in_location(location, quota), limit);
+    })
+}
+
+pub(crate) fn set_restriction(
+    room: &Room<'_>,
+    subscription: &str,
+    location: &str,
+    size: &str,
+    reason: Option<String>,
+) -> Result<(), Failure> {
+    let key = in_location(location, size);
+    arrange(room, subscription, |it| match reason {
+        Some(reason) => drop(it.restrictions.insert(key, reason)),
+        None => drop(it.restrictions.remove(&key)),
+    })
+}
+
+pub(crate) fn set_provider(
+    room: &Room<'_>,
+    subscription: &str,
+    namespace: &str,
+    registered: bool,
+) -> Result<(), Failure> {
+    arrange(room, subscription, |it| {
+        it.providers.insert(namespace.to_lowercase(), registered);
+    })
+}
+
+pub(crate) fn set_feature(
+    room: &Room<'_>,
+    subscription: &str,
+    feature: &str,
+    registered: Option<bool>,
+) -> Result<(), Failure> {
+    arrange(room, subscription, |it| {
+        it.features.insert(feature.to_lowercase(), registered);
+    })
+}
+
+/// Every size, whoever asks.
+pub(crate) fn table() -> impl Iterator<Item = Size> {
+    FAMILIES.iter().flat_map(|&(letter, additions, version, family, cores)| {
+        cores.iter().map(move |&cores| Size {
+            name: format!("Standard_{letter}{cores}{additions}_{version}"),
+            family: family.to_owned(),
+            cores,
+            zones: ["1", "2", "3"].map(str::to_owned).to_vec(),
+            // The smallest of the oldest lack it, so that there is something to refuse.
+            encryption_at_host: !(version == "v3" && cores == 2),
+            availability: Availability::Available,
+        })
+    })
+}
+
+pub(crate) fn sizes(room: &Room<'_>, subscription: &str, location: &str) -> Result<Vec<Size>, Failure> {
+    let arranged = arranged(room, subscription)?;
+    let of_here = |mut size: Size| {
+        if let Some(reason) = arranged.restrictions.get(&in_location(location, &size.name)) {
+            size.availability = Availability::Restricted(Restriction { reason: reason.clone() });
+        }
+        size
+    };
+    Ok(table().map(of_here).collect())
+}
+
+pub(crate) fn providers(room: &Room<'_>, subscription: &str) -> Result<Vec<Provider>, Failure> {
+    let arranged = arranged(room, subscription)?;
+    let provider = |namespace: &&str| Provider {
+        namespace: (*namespace).to_owned(),
+        registered: arranged.providers.get(&namespace.to_lowercase()).copied().unwrap_or(true),
+    };
+    Ok(PROVIDERS.iter().map(provider).collect())
+}
+
+pub(crate) fn feature(room: &Room<'_>, subscription: &str, feature: &str) -> Result<Option<bool>, Failure> {
+    let usual = FEATURES.iter().any(|it| it.eq_ignore_ascii_case(feature)).then_some(true);
+    Ok(arranged(room, subscription)?.features.get(&feature.to_lowercase()).copied().unwrap_or(usual))
+}
+
+pub(crate) fn usages(room: &Room<'_>, subscription: &str, location: &str) -> Result<Vec<Usage>, Failure> {
+    let arranged = arranged(room, subscription)?;
+    let mut used: BTreeMap<String, u64> = BTreeMap::new();
+    let mut limits: BTreeMap<String, u64> = [
+        ("cores", CORES),
+        ("virtualMachines", MACHINES),
+        ("PremiumDiskCount", DISKS),
+        ("PublicIPAddresses", ADDRESSES),
+    ]
+    .map(|(name, limit)| (name.to_owned(), limit))
+    .into();
+    limits.extend(FAMILIES.iter().map(|it| (it.3.to_owned(), CORES)));
+    let mut statement = room.db.prepare_cached(
+        "select doc from resource where subscription = ? and location = ? and kind in ('machine', 'disk', 'publicIp')",
+    )?;
+    let docs = statement.query_map(params![subscription.to_lowercase(), location.to_lowercase()], |row| {
+        row.get::<_, String>(0)
+    })?;
+    for doc in docs {
+        let stored: Stored = serde_json::from_str(&doc?)?;
+        for (quota, amount) in demand(&stored.shape) {
+            *used.entry(quota).or_default() += amount;
+        }
+    }
+    let usage = |(quota, limit): (String, u64)| Usage {
+        used: used.get(&quota).copied().unwrap_or(0),
+        limit: arranged.quotas.get(&in_location(location, &quota)).copied().unwrap_or(limit),
+        quota,
+    };
+    Ok(limits.into_iter().map(usage).collect())
+}
+
+/// What something counts against.
+fn demand(shape: &Shape) -> Vec<(String, u64)> {
+    match shape {
+        Shape::Machine { size, .. } => {
+            let found = table().find(|it| it.name.eq_ignore_ascii_case(size));
+            let Some(size) = found else { return vec![("virtualMachines".to_owned(), 1)] };
+            vec![
+                ("virtualMachines".to_owned(), 1),
+                ("cores".to_owned(), size.cores.into()),
+                (size.family, size.cores.into()),
+            ]
+        }
+        Shape::Disk { .. } => vec![("PremiumDiskCount".to_owned(), 1)],
+        Shape::PublicIp { .. } => vec![("PublicIPAddresses".to_owned(), 1)],
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a subscription may have what it wants besides what it has; `before` is what takes its place.
+pub(crate) fn check(
+    room: &Room<'_>,
+    subscription: &str,
+    location: &str,
+    before: Option<&Shape>,
+    wanted: &Shape,
+) -> Result<(), Failure> {
+    let more = demand(wanted);
+    if more.is_empty() || before.is_some_and(|before| demand(before) == more) {
+        return Ok(());
+    }
+    if let Shape::Machine { size, zone, .. } = wanted {
+        let sizes = sizes(room, subscription, location)?;
+        let found = sizes.iter().find(|it| it.name.eq_ignore_ascii_case(size));
+        let why = match found {
+            None => Some(format!("the size {size} is not known in {location}")),
+            Some(Size { availability: Availability::Restricted(restriction), .. }) => {
+                Some(format!("the size {size} cannot be had in {location}: {}", restriction.reason))
+            }
+            Some(found) => zone
+                .as_ref()
+                .filter(|zone| !found.zones.contains(zone))
+                .map(|zone| format!("the size {size} cannot be had in zone {zone} of {location}")),
+        };
+        if let Some(why) = why {
+            return Err(Refusal::Invalid { reason: "SkuNotAvailable".to_owned(), why }.into());
+        }
+    }
+    let freed: BTreeMap<String, u64> = before.map(demand).unwrap_or_default().into_iter().collect();
+    let usages = usages(room, subscription, location)?;
+    for (quota, amount) in more {
+        let wanted = amount.saturating_sub(freed.get(&quota).copied().unwrap_or(0));
+        if let Some(Usage { used, limit, .. }) = usages.iter().find(|it| it.quota == quota)
+            && used + wanted > *limit
+        {
+            return Err(Refusal::Quota { quota, limit: *limit, used: *used, wanted }.into());
+        }
+    }
+    Ok(())
+}
+
+/// The word for a kind in its column.
+pub(crate) fn column(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Machine => "machine",
+        Kind::Disk => "disk",
+        Kind::PublicIp => "publicIp",
+        Kind::ResourceGroup => "group",
+        Kind::StorageAccount => "storage",
+        Kind::PrivateEndpoint => "endpoint",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sizes_that_clusters_may_ask_for_are_there() {
+        let names: Vec<String> = table().map(|it| it.name).collect();
+        for name in [
+            "Standard_D8s_v3",
+            "Standard_D32s_v5",
+            "Standard_D16as_v4",
+            "Standard_D8ds_v5",
+            "Standard_E20s_v4",
+            "Standard_E64s_v5",
+            "Standard_D4s_v3",
+            "Standard_D96as_v5",
+            "Standard_E2s_v3",
+            "Standard_F72s_v2",
+            "Standard_L48s_v3",
+            "Standard_D2s_v3",
+            "Standard_D2s_v5",
+        ] {
+            assert!(names.iter().any(|it| it == name), "{name}");
+        }
+        let mut unique = names.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+    }
+}

@@ -1,0 +1,309 @@
+//! The vault: certificates of an authority of its own, with versions, and secrets.
+
+use std::time::Duration;
+
+use cloud::wire::{IssuedCertificate, VaultSecret};
+use cloud::{Certificate, CertificateWish, ResourceId, Shape};
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, conflict, invalid, not_found};
+use crate::resources::{Stored, find};
+use crate::room::Room;
+use crate::{database, seed};
+
+const CERTIFICATE: &str = "certificate";
+const IDENTITY: &str = "identity-certificate";
+const SECRET: &str = "secret";
+
+const AUTHORITY_NAME: &str = "Simulated Cloud Certificate Authority";
+const AUTHORITY_DAYS: i64 = 3650;
+/// Certificates of clusters are good for a year, as those of the public authorities once were.
+const CERTIFICATE_DAYS: i64 = 365;
+/// Certificates of identities are good for 90 days, and a new one is to be had from day 45 on.
+const IDENTITY_DAYS: i64 = 90;
+const IDENTITY_RENEWAL_DAYS: i64 = 45;
+/// About how long the authority takes to issue one.
+const ISSUING: Duration = Duration::from_secs(20);
+
+/// An authority: its certificate and key in PEM.
+#[derive(Serialize, Deserialize)]
+struct Authority {
+    certificate: String,
+    key: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    version: String,
+    /// When it is issued.
+    ready: Timestamp,
+    not_before: Timestamp,
+    not_after: Timestamp,
+    chain_pem: String,
+    key_pem: String,
+}
+
+/// A certificate with its versions, oldest first.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    name: String,
+    dns_names: Vec<String>,
+    versions: Vec<Version>,
+}
+
+impl Kept {
+    fn newest_issued(&self, now: Timestamp) -> Option<&Version> {
+        self.versions.iter().rev().find(|it| it.ready <= now)
+    }
+
+    fn shown(&self, now: Timestamp) -> Certificate {
+        let issued = self.newest_issued(now);
+        Certificate {
+            name: self.name.clone(),
+            dns_names: self.dns_names.clone(),
+            version: issued.map(|it| it.version.clone()),
+            not_before: issued.map(|it| it.not_before),
+            not_after: issued.map(|it| it.not_after),
+            issuing: self.versions.iter().any(|it| now < it.ready),
+        }
+    }
+
+    fn issued(&self, now: Timestamp) -> Option<IssuedCertificate> {
+        self.newest_issued(now).map(|version| IssuedCertificate {
+            certificate: self.shown(now),
+            chain_pem: version.chain_pem.clone(),
+            key_pem: version.key_pem.clone(),
+        })
+    }
+}
+
+fn days(from: Timestamp, days: i64) -> Timestamp {
+    from.saturating_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
+}
+
+fn limit(params: &mut CertificateParams, not_before: Timestamp, not_after: Timestamp) {
+    // Certificates know whole seconds; no clock of ours shows a time before the epoch.
+    let moment = |time: Timestamp| {
+        rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(u64::try_from(time.as_second()).unwrap_or(0))
+    };
+    params.not_before = moment(not_before);
+    params.not_after = moment(not_after);
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+/// The authority: its certificate, and what signs in its name. It is made when it is first needed.
+fn authority(room: &Room<'_>) -> Result<(String, Issuer<'static, KeyPair>), Failure> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.distinguished_name = named(AUTHORITY_NAME);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    limit(&mut params, room.now, days(room.now, AUTHORITY_DAYS));
+    if let Some(Authority { certificate, key }) = database::record(room.db, "meta", "authority")? {
+        // Its name and key are all that a signature needs of it.
+        return Ok((certificate, Issuer::new(params, KeyPair::from_pem(&key)?)));
+    }
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?.pem();
+    let kept = Authority { certificate, key: key.serialize_pem() };
+    database::keep(room.db, "meta", "authority", &kept)?;
+    Ok((kept.certificate, Issuer::new(params, key)))
+}
+
+/// The certificate of the authority, for whoever checks what it issued.
+pub(crate) fn authority_pem(room: &Room<'_>) -> Result<String, Failure> {
+    authority(room).map(|it| it.0)
+}
+
+fn issue(
+    room: &Room<'_>,
+    name: &str,
+    names: &[String],
+    number: usize,
+    ready: Timestamp,
+    lasts_days: i64,
+    purpose: ExtendedKeyUsagePurpose,
+) -> Result<Version, Failure> {
+    let (authority, issuer) = authority(room)?;
+    // Whole seconds, so that what is told is what the certificate says.
+    let whole = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
+    let (not_before, not_after) = (whole(ready), whole(days(ready, lasts_days)));
+    let mut params = CertificateParams::new(names.to_vec())?;
+    params.distinguished_name = named(names.first().map_or(name, String::as_str));
+    params.extended_key_usages = vec![purpose];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.use_authority_key_identifier_extension = true;
+    limit(&mut params, not_before, not_after);
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, &issuer)?;
+    Ok(Version {
+        version: seed::uuid(room.seed, &["version", name, &number.to_string()]).simple().to_string(),
+        ready,
+        not_before,
+        not_after,
+        chain_pem: format!("{}{authority}", certificate.pem()),
+        key_pem: key.serialize_pem(),
+    })
+}
+
+fn issue_further(room: &Room<'_>, kept: &mut Kept) -> Result<(), Failure> {
+    // Versions are told apart by a number that never comes again, even after the certificate was removed and made anew.
+    let number: usize = database::record(room.db, "meta", "certificate-versions")?.unwrap_or(0);
+    database::keep(room.db, "meta", "certificate-versions", &(number + 1))?;
+    let ready = room.done_at(ISSUING, &["certificate", &kept.name, &number.to_string()]);
+    let purpose = ExtendedKeyUsagePurpose::ServerAuth;
+    let version = issue(room, &kept.name, &kept.dns_names, number, ready, CERTIFICATE_DAYS, purpose)?;
+    kept.versions.push(version);
+    database::keep(room.db, CERTIFICATE, &kept.name.to_lowercase(), kept)
+}
+
+pub(crate) fn ensure_certificate(room: &Room<'_>, wish: &CertificateWish) -> Result<Certificate, Failure> {
+    if wish.name.is_empty() || wish.dns_names.is_empty() {
+        let why = format!("the certificate '{}' needs a name and at least one DNS name", wish.name);
+        return Err(invalid("BadParameter", why));
+    }
+    if let Some(kept) = database::record::<Kept>(room.db, CERTIFICATE, &wish.name.to_lowercase())? {
+        return match kept.dns_names == wish.dns_names {
+            true => Ok(kept.shown(room.now)),
+            false => Err(conflict(
+                format!("the certificate {}", wish.name),
+                format!("it is for {}", kept.dns_names.join(", ")),
+            )),
+        };
+    }
+    let (name, dns_names) = (wish.name.clone(), wish.dns_names.clone());
+    let mut kept = Kept { name, dns_names, versions: Vec::new() };
+    issue_further(room, &mut kept)?;
+    Ok(kept.shown(room.now))
+}
+
+pub(crate) fn renew_certificate(
+    room: &Room<'_>,
+    name: &str,
+    newer_than: Option<&str>,
+) -> Result<Certificate, Failure> {
+    let mut kept: Kept = database::record(room.db, CERTIFICATE, &name.to_lowercase())?
+        .ok_or_else(|| not_found(format!("the certificate {name}")))?;
+    // A later one may be there already, or on its way.
+    if kept.versions.last().is_none_or(|last| Some(last.version.as_str()) == newer_than) {
+        issue_further(room, &mut kept)?;
+    }
+    Ok(kept.shown(room.now))
+}
+
+pub(crate) fn certificate(room: &Room<'_>, name: &str) -> Result<Option<IssuedCertificate>, Failure> {
+    let kept: Option<Kept> = database::record(room.db, CERTIFICATE, &name.to_lowercase())?;
+    Ok(kept.and_then(|it| it.issued(room.now)))
+}
+
+/// Every certificate, by name.
+pub(crate) fn certificates(room: &Room<'_>) -> Result<Vec<Certificate>, Failure> {
+    let kept: Vec<Kept> = database::records(room.db, CERTIFICATE)?;
+    Ok(kept.iter().map(|it| it.shown(room.now)).collect())
+}
+
+pub(crate) fn delete_certificate(room: &Room<'_>, name: &str) -> Result<(), Failure> {
+    database::forget(room.db, CERTIFICATE, &name.to_lowercase()).map(drop)
+}
+
+pub(crate) fn identity_certificate(
+    room: &Room<'_>,
+    identity: &ResourceId,
+) -> Result<IssuedCertificate, Failure> {
+    let found = find(room.db, &identity.key())?;
+    let Some(Stored { shape: Shape::Identity { client_id, .. }, .. }) = found else {
+        return Err(not_found(identity));
+    };
+    let key = identity.key();
+    let subject = client_id.unwrap_or_default();
+    let kept: Option<Kept> = database::record(room.db, IDENTITY, &key)?;
+    let mut kept = kept
+        // An identity that was removed and made again is another one.
+        .filter(|it| it.dns_names == [subject.as_str()])
+        .unwrap_or_else(|| Kept {
+            name: key.clone(),
+            dns_names: vec![subject.clone()],
+            versions: Vec::new(),
+        });
+    let fresh = kept.versions.last().is_some_and(|it| room.now < days(it.not_before, IDENTITY_RENEWAL_DAYS));
+    if !fresh {
+        let number = kept.versions.len();
+        let purpose = ExtendedKeyUsagePurpose::ClientAuth;
+        let version = issue(room, &key, &kept.dns_names, number, room.now, IDENTITY_DAYS, purpose)?;
+        kept.versions = vec![version];
+        database::keep(room.db, IDENTITY, &key, &kept)?;
+    }
+    kept.issued(room.now).ok_or_else(|| not_found(identity))
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptSecret {
+    name: String,
+    /// The newest is last.
+    versions: Vec<SecretVersion>,
+    /// How many there have been.
+    count: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SecretVersion {
+    version: String,
+    expires: Option<Timestamp>,
+    value: String,
+}
+
+/// So many versions of a secret are kept.
+const SECRET_VERSIONS_MAX: usize = 10;
+
+fn shown(name: &str, version: SecretVersion) -> VaultSecret {
+    VaultSecret {
+        name: name.to_owned(),
+        version: version.version,
+        expires: version.expires,
+        value: version.value,
+    }
+}
+
+pub(crate) fn put_secret(
+    room: &Room<'_>,
+    name: &str,
+    value: &str,
+    expires: Option<Timestamp>,
+) -> Result<VaultSecret, Failure> {
+    if name.is_empty() {
+        return Err(invalid("BadParameter", "a secret needs a name"));
+    }
+    let key = name.to_lowercase();
+    let kept: Option<KeptSecret> = database::record(room.db, SECRET, &key)?;
+    let mut kept =
+        kept.unwrap_or_else(|| KeptSecret { name: name.to_owned(), versions: Vec::new(), count: 0 });
+    kept.count += 1;
+    let version = seed::uuid(room.seed, &["secret", &key, &kept.count.to_string(), &room.now.to_string()]);
+    let version = version.simple().to_string();
+    kept.versions.push(SecretVersion { version: version.clone(), expires, value: value.to_owned() });
+    if kept.versions.len() > SECRET_VERSIONS_MAX {
+        kept.versions.remove(0);
+    }
+    database::keep(room.db, SECRET, &key, &kept)?;
+    Ok(VaultSecret { name: name.to_owned(), version, expires, value: value.to_owned() })
+}
+
+pub(crate) fn secret(room: &Room<'_>, name: &str) -> Result<Option<VaultSecret>, Failure> {
+    let kept: Option<KeptSecret> = database::record(room.db, SECRET, &name.to_lowercase())?;
+    Ok(kept.and_then(|mut it| it.versions.pop().map(|version| shown(&it.name, version))))
+}
+
+pub(crate) fn delete_secret(room: &Room<'_>, name: &str) -> Result<(), Failure> {
+    database::forget(room.db, SECRET, &name.to_lowercase()).map(drop)
+}

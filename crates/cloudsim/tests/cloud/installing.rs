@@ -1,0 +1,312 @@
+//! Installations from order to removal, and the clusters that come of them.
+
+use cloud::install::Stage;
+use cloud::sim::{FaultRule, Trouble};
+use cloud::{Cloud as _, CloudError, Kind, Shape};
+use k8s_openapi::api::core::v1::{Namespace, Node, Secret};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, eventually};
+
+pub(crate) async fn client(kubeconfig: &str) -> kube::Client {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+fn of(
+    client: &kube::Client,
+    group: &str,
+    version: &str,
+    kind: &str,
+    namespace: Option<&str>,
+) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+fn config(client: &kube::Client, kind: &str) -> Api<DynamicObject> {
+    of(client, "config.openshift.io", "v1", kind, None)
+}
+
+async fn value(api: &Api<DynamicObject>, name: &str) -> Value {
+    serde_json::to_value(api.get(name).await.unwrap()).unwrap()
+}
+
+fn condition(object: &Value, kind: &str) -> String {
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.into_iter().find(|it| it["type"] == kind).unwrap_or_default();
+    found["status"].as_str().unwrap_or_default().to_owned()
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
+    conditions.is_some_and(|it| it.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
+}
+
+pub(crate) async fn ready_nodes(client: &kube::Client, count: usize) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    eventually("the nodes are ready", async || {
+        let nodes = nodes.list(&ListParams::default()).await.ok()?;
+        (nodes.iter().filter(|it| is_ready(it)).count() == count).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_order_becomes_a_cluster_that_looks_like_openshift() {
+    let bed = Bed::new().await;
+    let order = bed.prepared("one").await;
+    let installer = bed.cloud.installer();
+    assert!(installer.handover(order.cluster).await.unwrap_err().is_not_found());
+    let done = bed.installed(&order).await;
+    assert_eq!((done.stage, done.percent, &done.fault), (Stage::Complete, 100, &None));
+    assert_eq!(installer.order(&order).await.unwrap(), done, "the same order changes nothing");
+    let mut other = order.clone();
+    other.version = "4.18.1".to_owned();
+    assert!(matches!(installer.order(&other).await, Err(CloudError::Conflict { .. })));
+
+    // The machines in the cloud, behind the load balancer.
+    let held = bed.cloud.list(&order.group).await.unwrap();
+    let named = |kind: Kind| -> Vec<String> {
+        held.iter().filter(|it| it.shape.kind() == kind).map(|it| it.id.name().to_owned()).collect()
+    };
+    let (machines, disks) = (named(Kind::Machine), named(Kind::Disk));
+    assert_eq!((machines.len(), disks.len()), (7, 7));
+    assert!(machines.contains(&"one-x7k2p-bootstrap".to_owned()), "{machines:?}");
+    assert!(disks.contains(&"one-x7k2p-bootstrap_OSDisk".to_owned()), "{disks:?}");
+    match bed.get(&order.load_balancer).await.unwrap().shape {
+        Shape::LoadBalancer { backends, .. } => {
+            assert_eq!(backends.iter().map(|it| it.healthy).collect::<Vec<_>>(), [true; 4]);
+        }
+        other => panic!("{other:?}"),
+    }
+
+    let handover = installer.handover(order.cluster).await.unwrap();
+    assert_eq!(handover.kubeadmin_password.expose().len(), 23);
+    let client = client(handover.customer_kubeconfig.expose()).await;
+    ready_nodes(&client, 6).await;
+    let nodes: Api<Node> = Api::all(client.clone());
+    for node in nodes.list(&ListParams::default()).await.unwrap() {
+        let name = node.metadata.name.unwrap();
+        let id = node.spec.unwrap().provider_id.unwrap();
+        assert!(machines.contains(&name), "{name}");
+        assert_eq!(id, format!("azure://{}/providers/Microsoft.Compute/virtualMachines/{name}", order.group));
+    }
+
+    let version = value(&config(&client, "ClusterVersion"), "version").await;
+    assert_eq!(version["status"]["desired"]["version"], "4.17.3");
+    assert_eq!(version["status"]["history"][0]["state"], "Completed");
+    assert_eq!(
+        (condition(&version, "Available"), condition(&version, "Progressing")),
+        ("True".into(), "False".into())
+    );
+    let operators = config(&client, "ClusterOperator").list(&ListParams::default()).await.unwrap();
+    assert!(operators.items.len() >= 25);
+    for operator in operators {
+        let operator = serde_json::to_value(operator).unwrap();
+        assert_eq!(condition(&operator, "Available"), "True", "{operator}");
+        assert_eq!(condition(&operator, "Progressing"), "False");
+    }
+    let infrastructure = value(&config(&client, "Infrastructure"), "cluster").await;
+    assert_eq!(infrastructure["status"]["infrastructureName"], "one-x7k2p");
+    for (kind, name) in
+        [("APIServer", "cluster"), ("DNS", "cluster"), ("Console", "cluster"), ("Ingress", "cluster")]
+    {
+        value(&config(&client, kind), name).await;
+    }
+    for kind in ["Console", "KubeAPIServer", "Etcd"] {
+        value(&of(&client, "operator.openshift.io", "v1", kind, None), "cluster").await;
+    }
+    let machines = of(&client, "machine.openshift.io", "v1beta1", "Machine", Some("openshift-machine-api"));
+    let machines = machines.list(&ListParams::default()).await.unwrap();
+    assert_eq!(machines.items.len(), 6);
+    assert!(machines.items.iter().all(|it| it.data["status"]["phase"] == "Running"));
+    let sets = of(&client, "machine.openshift.io", "v1beta1", "MachineSet", Some("openshift-machine-api"));
+    assert_eq!(sets.list(&ListParams::default()).await.unwrap().items.len(), 3);
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    assert!(namespaces.list(&ListParams::default()).await.unwrap().items.len() > 30);
+    let secrets: Api<Secret> = Api::namespaced(client, "kube-system");
+    let kubeadmin = secrets.get("kubeadmin").await.unwrap().data.unwrap();
+    assert_eq!(kubeadmin["kubeadmin"].0, handover.kubeadmin_password.expose().as_bytes());
+
+    installer.remove(order.cluster).await.unwrap();
+    assert_eq!(installer.look(order.cluster).await.unwrap(), None);
+    installer.remove(order.cluster).await.unwrap();
+    bed.cloud.delete(&order.group).await.unwrap();
+    assert_eq!(bed.get(&order.group).await, None);
+}
+
+#[tokio::test]
+async fn an_installed_cluster_rolls_out_what_is_changed() {
+    let bed = Bed::new().await;
+    let order = bed.prepared("one").await;
+    bed.installed(&order).await;
+    let handover = bed.cloud.installer().handover(order.cluster).await.unwrap();
+    let client = client(handover.kubeconfig.expose()).await;
+    let operators = config(&client, "ClusterOperator");
+    let rolled_out = async |name: &str, wanted: &str| {
+        eventually("it is rolled out and settled", async || {
+            let operator = value(&operators, name).await;
+            let told =
+                operator["metadata"]["annotations"]["sim.shipshape.dev/rolled-out"].as_str()?.to_owned();
+            (told.starts_with(wanted) && condition(&operator, "Progressing") == "False").then_some(told)
+        })
+        .await
+    };
+    let secret = |name: &str, value: &str| -> Secret {
+        serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "type": "Opaque",
+            "stringData": { "tls.crt": value, "tls.key": value }
+        }))
+        .unwrap()
+    };
+    let in_config: Api<Secret> = Api::namespaced(client.clone(), "openshift-config");
+    in_config.create(&PostParams::default(), &secret("one-apiserver", "a")).await.unwrap();
+    let patch = json!({ "spec": { "servingCerts": { "namedCertificates": [
+        { "names": ["api.one.example.test"], "servingCertificate": { "name": "one-apiserver" } }
+    ] } } });
+    let by_us = PatchParams::default();
+    config(&client, "APIServer").patch("cluster", &by_us, &Patch::Merge(&patch)).await.unwrap();
+    let first = rolled_out("kube-apiserver", "one-apiserver@").await;
+    // The same name with other content is another certificate.
+    let changed = json!({ "stringData": { "tls.crt": "b" } });
+    in_config.patch("one-apiserver", &by_us, &Patch::Merge(&changed)).await.unwrap();
+    eventually("the change is rolled out", async || {
+        (rolled_out("kube-apiserver", "one-apiserver@").await != first).then_some(())
+    })
+    .await;
+
+    let in_ingress: Api<Secret> = Api::namespaced(client.clone(), "openshift-ingress");
+    in_ingress.create(&PostParams::default(), &secret("one-ingress", "a")).await.unwrap();
+    let controllers =
+        of(&client, "operator.openshift.io", "v1", "IngressController", Some("openshift-ingress-operator"));
+    let patch = json!({ "spec": { "defaultCertificate": { "name": "one-ingress" } } });
+    controllers.patch("default", &by_us, &Patch::Merge(&patch)).await.unwrap();
+    rolled_out("ingress", "one-ingress@").await;
+
+    let versions = config(&client, "ClusterVersion");
+    let patch = json!({ "spec": { "desiredUpdate": { "version": "4.18.1" } } });
+    versions.patch("version", &by_us, &Patch::Merge(&patch)).await.unwrap();
+    eventually("the cluster is updated", async || {
+        let version = value(&versions, "version").await;
+        let newest = &version["status"]["history"][0];
+        (newest["version"] == "4.18.1" && newest["state"] == "Completed").then_some(())
+    })
+    .await;
+    let operator = value(&operators, "dns").await;
+    assert_eq!(operator["status"]["versions"][0]["version"], "4.18.1");
+}
+
+#[tokio::test]
+async fn nodes_follow_their_machines() {
+    let bed = Bed::new().await;
+    let order = bed.prepared("one").await;
+    bed.installed(&order).await;
+    let handover = bed.cloud.installer().handover(order.cluster).await.unwrap();
+    let client = client(handover.kubeconfig.expose()).await;
+    ready_nodes(&client, 6).await;
+    let nodes: Api<Node> = Api::all(client.clone());
+    let machine = |name: &str| order.group.sibling("Microsoft.Compute", "virtualMachines", name);
+    let set_running = async |name: &str, wanted: bool| {
+        let mut shape = bed.get(&machine(name)).await.unwrap().shape;
+        if let Shape::Machine { running, .. } = &mut shape {
+            *running = wanted;
+        }
+        let mut put = crate::bed::wish(machine(name), shape);
+        put.tags = bed.get(&machine(name)).await.unwrap().tags;
+        bed.cloud.put(put).await.unwrap();
+    };
+    let master = "one-x7k2p-master-1";
+    set_running(master, false).await;
+    eventually("its node is not ready", async || {
+        (!is_ready(&nodes.get(master).await.unwrap())).then_some(())
+    })
+    .await;
+    set_running(master, true).await;
+    ready_nodes(&client, 6).await;
+    bed.cloud.delete(&machine(master)).await.unwrap();
+    eventually("its node is gone", async || nodes.get_opt(master).await.unwrap().is_none().then_some(()))
+        .await;
+    let machines = of(&client, "machine.openshift.io", "v1beta1", "Machine", Some("openshift-machine-api"));
+    eventually("its Machine says so", async || {
+        (value(&machines, master).await["status"]["phase"] == "Failed").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_installation_may_fail_at_any_stage_and_be_removed() {
+    let bed = Bed::new().await;
+    for (number, stage) in [
+        Stage::Ordered,
+        Stage::Bootstrap,
+        Stage::ControlPlane,
+        Stage::ApiServer,
+        Stage::Workers,
+        Stage::Operators,
+        Stage::Complete,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut order = bed.prepared(&format!("c{number}")).await;
+        order.fail_at = Some(stage);
+        let ended = bed.installed(&order).await;
+        let fault = ended.fault.expect("it failed");
+        assert!(!fault.code.is_empty() && ended.percent < 100, "{stage:?}: {fault:?}");
+        let expected = if stage == Stage::Complete { Stage::Operators } else { stage };
+        assert_eq!(ended.stage, expected);
+        let has_keys = bed.cloud.installer().handover(order.cluster).await.is_ok();
+        assert_eq!(has_keys, stage > Stage::ApiServer, "{stage:?}");
+        bed.cloud.installer().remove(order.cluster).await.unwrap();
+        bed.cloud.delete(&order.group).await.unwrap();
+        assert_eq!(bed.cloud.list(&order.group).await.unwrap(), []);
+        // The same cluster can be ordered anew once it is gone.
+        if stage == Stage::Workers {
+            order = crate::installing::again(&bed, order).await;
+            assert_eq!(bed.installed(&order).await.stage, Stage::Complete);
+        }
+    }
+}
+
+/// The same order without its mishap, once the first is forgotten.
+async fn again(bed: &Bed, mut order: cloud::install::Order) -> cloud::install::Order {
+    let anew = bed.prepared(&order.name).await;
+    assert_eq!(anew.group, order.group);
+    order.fail_at = None;
+    eventually("it is forgotten", async || match bed.cloud.installer().order(&order).await {
+        Ok(_) => Some(()),
+        Err(CloudError::Conflict { .. }) => None,
+        Err(other) => panic!("{other:?}"),
+    })
+    .await;
+    order
+}
+
+#[tokio::test]
+async fn what_the_cloud_refuses_fails_the_installation() {
+    let bed = Bed::new().await;
+    let order = bed.prepared("one").await;
+    bed.faults.inject(FaultRule::of(Trouble::Quota { quota: "cores".to_owned() }).about("master-2").times(1));
+    let ended = bed.installed(&order).await;
+    assert_eq!((ended.stage, ended.fault.unwrap().code.as_str()), (Stage::ControlPlane, "QuotaExceeded"));
+    let order = bed.prepared("two").await;
+    let (code, message) = ("ZonalAllocationFailed".to_owned(), "full".to_owned());
+    bed.faults
+        .inject(FaultRule::of(Trouble::FailsLater { code, message }).about("two-x7k2p-bootstrap").times(2));
+    assert_eq!(bed.installed(&order).await.fault.unwrap().code, "ZonalAllocationFailed");
+
+    let mut order = bed.prepared("three").await;
+    bed.cloud.delete(&order.load_balancer).await.unwrap();
+    assert!(bed.cloud.installer().order(&order).await.unwrap_err().is_not_found());
+    order.infra_id = "Three".to_owned();
+    assert!(matches!(bed.cloud.installer().order(&order).await, Err(CloudError::Invalid { .. })));
+}

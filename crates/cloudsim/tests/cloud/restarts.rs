@@ -1,0 +1,118 @@
+//! What a service keeps when it is stopped or killed.
+
+use std::sync::Arc;
+
+use cloud::install::Stage;
+use cloud::sim::Rights;
+use cloud::{CertificateWish, Cloud as _, CloudError, Credential, Shape, State};
+use uuid::Uuid;
+
+use crate::bed::{Bed, eventually, group, network_id, wish};
+
+#[tokio::test]
+async fn a_killed_service_goes_on_where_it_was() {
+    let place = tempfile::tempdir().unwrap();
+    let bed = Bed::at(place.path()).await;
+    bed.network().await;
+    let made = bed.cloud.create_principal("customer", Rights::Everywhere).await.unwrap();
+    let name = "one-apiserver".to_owned();
+    bed.cloud
+        .ensure_certificate(&CertificateWish { name: name.clone(), dns_names: vec!["a.test".to_owned()] })
+        .await
+        .unwrap();
+    let certificate = bed.cloud.certificate(&name).await.unwrap().unwrap();
+    let mut put = wish(group("one"), Shape::ResourceGroup { managed_by: None });
+    put.token = Some(Uuid::new_v4());
+    bed.cloud.put(put.clone()).await.unwrap();
+    let old = bed.cloud.clone();
+    bed.kill().await;
+    assert!(matches!(old.get(&network_id()).await, Err(CloudError::Unavailable { .. })));
+
+    let bed = Bed::at(place.path()).await;
+    assert_eq!(bed.get(&network_id()).await.unwrap().state, State::Succeeded);
+    let credential = Credential::Client { client_id: made.principal.client_id, secret: made.secret };
+    bed.cloud.principal(&credential).await.unwrap();
+    let found = bed.cloud.certificate(&name).await.unwrap().unwrap();
+    assert_eq!(found.key_pem, certificate.key_pem);
+    put.tags.insert("another".to_owned(), "wish".to_owned());
+    assert!(matches!(bed.cloud.put(put).await, Err(CloudError::Conflict { .. })), "tokens are remembered");
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn a_directory_belongs_to_one_service_at_a_time() {
+    let place = tempfile::tempdir().unwrap();
+    let bed = Bed::at(place.path()).await;
+    let options = cloudsim::Options { directory: Some(place.path().to_owned()), ..Default::default() };
+    let refused = cloudsim::Service::open(options).await.unwrap_err();
+    assert!(refused.to_string().contains("another simulated cloud runs there"), "{refused}");
+    bed.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_when_the_service_is_killed_arrives() {
+    use api::clock::ManualClock;
+    use jiff::{SignedDuration, Timestamp};
+
+    let place = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
+    let options = || cloudsim::Options {
+        directory: Some(place.path().to_owned()),
+        clock: clock.clone(),
+        pace: 1.0,
+        ..Default::default()
+    };
+    let bed = Bed::with(options()).await;
+    let put = bed.put(group("one"), Shape::ResourceGroup { managed_by: None }).await;
+    assert_eq!(put.state, State::Creating);
+    bed.kill().await;
+    let bed = Bed::with(options()).await;
+    assert_eq!(bed.get(&group("one")).await.unwrap().state, State::Creating);
+    clock.advance(SignedDuration::from_secs(10));
+    assert_eq!(bed.get(&group("one")).await.unwrap().state, State::Succeeded);
+}
+
+#[tokio::test]
+async fn an_installation_survives_a_kill_in_each_of_its_stages() {
+    let place = tempfile::tempdir().unwrap();
+    // Slow enough that stages can be seen, quick enough that nobody waits.
+    let options = || cloudsim::Options {
+        directory: Some(place.path().to_owned()),
+        clock: Arc::new(api::clock::SystemClock),
+        pace: 0.001,
+        ..Default::default()
+    };
+    let bed = Bed::with(options()).await;
+    let order = bed.prepared("one").await;
+    bed.cloud.installer().order(&order).await.unwrap();
+    let mut bed = bed;
+    for stage in [Stage::Bootstrap, Stage::ControlPlane, Stage::ApiServer, Stage::Workers, Stage::Operators] {
+        eventually("the stage is reached", async || {
+            let found = bed.cloud.installer().look(order.cluster).await.ok()??;
+            assert_eq!(found.fault, None);
+            (found.stage >= stage).then_some(())
+        })
+        .await;
+        bed.kill().await;
+        bed = Bed::with(options()).await;
+    }
+    let done = bed.ended(order.cluster).await;
+    assert_eq!((done.stage, done.percent, done.fault), (Stage::Complete, 100, None));
+    let machines = bed.cloud.list(&order.group).await.unwrap();
+    let count = machines.iter().filter(|it| it.shape.kind() == cloud::Kind::Machine).count();
+    assert_eq!(count, 7, "nothing is made twice");
+
+    // And so does the cluster that came of it.
+    let url = done.api_url;
+    bed.stop().await;
+    let bed = Bed::with(options()).await;
+    let client = eventually("the cluster answers again", async || {
+        let handover = bed.cloud.installer().handover(order.cluster).await.ok()?;
+        let client = crate::installing::client(handover.kubeconfig.expose()).await;
+        client.apiserver_version().await.ok().map(|_| client)
+    })
+    .await;
+    assert_eq!(bed.cloud.installer().look(order.cluster).await.unwrap().unwrap().api_url, url);
+    crate::installing::ready_nodes(&client, 6).await;
+    bed.stop().await;
+}

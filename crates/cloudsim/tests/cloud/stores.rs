@@ -1,0 +1,133 @@
+//! The vault and the registry.
+
+use api::clock::ManualClock;
+use cloud::{CertificateWish, Cloud as _, CloudError};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::bed::Bed;
+
+fn now() -> Timestamp {
+    "2026-03-01T12:00:00Z".parse().unwrap()
+}
+
+async fn with_clock(pace: f64) -> (Bed, std::sync::Arc<ManualClock>) {
+    let clock = ManualClock::at(now());
+    (Bed::with(cloudsim::Options { clock: clock.clone(), pace, ..Default::default() }).await, clock)
+}
+
+fn days(count: i64) -> SignedDuration {
+    SignedDuration::from_hours(24 * count)
+}
+
+#[tokio::test]
+async fn a_certificate_is_issued_after_a_while_and_renewed_once_for_each_wish() {
+    let (bed, clock) = with_clock(1.0).await;
+    let wish = CertificateWish {
+        name: "one-apiserver".to_owned(),
+        dns_names: vec!["api.one.example.test".to_owned()],
+    };
+    let asked = bed.cloud.ensure_certificate(&wish).await.unwrap();
+    assert_eq!((asked.version, asked.issuing), (None, true));
+    assert!(bed.cloud.certificate(&wish.name).await.unwrap().is_none());
+    clock.advance(SignedDuration::from_mins(1));
+    let first = bed.cloud.certificate(&wish.name).await.unwrap().unwrap();
+    let (begins, ends) = (first.certificate.not_before.unwrap(), first.certificate.not_after.unwrap());
+    assert_eq!(ends.duration_since(begins), days(365));
+    assert_eq!(first.chain_pem.matches("BEGIN CERTIFICATE").count(), 2);
+    assert!(first.key_pem.expose().contains("PRIVATE KEY"));
+    let version = first.certificate.version.clone();
+    assert_eq!(bed.cloud.ensure_certificate(&wish).await.unwrap().version, version);
+    let other = CertificateWish { dns_names: vec!["other.test".to_owned()], ..wish.clone() };
+    assert!(matches!(bed.cloud.ensure_certificate(&other).await, Err(CloudError::Conflict { .. })));
+
+    for _ in 0..3 {
+        let asked = bed.cloud.renew_certificate(&wish.name, version.as_deref()).await.unwrap();
+        assert_eq!((asked.version, asked.issuing), (version.clone(), true));
+    }
+    clock.advance(SignedDuration::from_mins(1));
+    let second = bed.cloud.certificate(&wish.name).await.unwrap().unwrap();
+    assert_ne!(second.certificate.version, version);
+    assert_ne!(second.chain_pem, first.chain_pem);
+    // The one that is newer than the caller's is there already.
+    let asked = bed.cloud.renew_certificate(&wish.name, version.as_deref()).await.unwrap();
+    assert_eq!((asked.version, asked.issuing), (second.certificate.version, false));
+
+    bed.cloud.delete_certificate(&wish.name).await.unwrap();
+    bed.cloud.delete_certificate(&wish.name).await.unwrap();
+    assert!(bed.cloud.certificate(&wish.name).await.unwrap().is_none());
+    assert!(bed.cloud.renew_certificate(&wish.name, None).await.unwrap_err().is_not_found());
+}
+
+#[tokio::test]
+async fn certificates_are_what_they_say_and_signed_by_the_authority() {
+    use x509_parser::pem::Pem;
+
+    let (bed, _) = with_clock(0.0).await;
+    let wish =
+        CertificateWish { name: "one-ingress".to_owned(), dns_names: vec!["*.apps.one.test".to_owned()] };
+    bed.cloud.ensure_certificate(&wish).await.unwrap();
+    let issued = bed.cloud.certificate(&wish.name).await.unwrap().unwrap();
+    let chain: Vec<Pem> =
+        Pem::iter_from_buffer(issued.chain_pem.as_bytes()).collect::<Result<_, _>>().unwrap();
+    let (leaf, authority) = (chain[0].parse_x509().unwrap(), chain[1].parse_x509().unwrap());
+    assert_eq!(leaf.issuer(), authority.subject());
+    assert!(authority.is_ca() && !leaf.is_ca());
+    let told = issued.certificate.not_after.unwrap().as_second();
+    assert_eq!(leaf.validity().not_after.timestamp(), told);
+    let names = leaf.subject_alternative_name().unwrap().unwrap();
+    assert!(format!("{:?}", names.value).contains("*.apps.one.test"));
+}
+
+#[tokio::test]
+async fn an_identity_gets_a_new_certificate_from_day_45_on() {
+    let (bed, clock) = with_clock(0.0).await;
+    bed.network().await;
+    let id = crate::bed::group("net").sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", "one");
+    let shape = cloud::Shape::Identity {
+        client_id: None,
+        principal_id: None,
+        tenant_id: None,
+        federated: std::collections::BTreeMap::new(),
+    };
+    bed.put(id.clone(), shape).await;
+    let ends = async || bed.cloud.identity_certificate(&id).await.unwrap().certificate.not_after.unwrap();
+    let first = ends().await;
+    clock.advance(days(44));
+    assert_eq!(ends().await, first);
+    clock.advance(days(2));
+    assert_eq!(ends().await.duration_since(first), days(46));
+}
+
+#[tokio::test]
+async fn secrets_have_versions_and_the_newest_is_told() {
+    let bed = Bed::new().await;
+    assert!(bed.cloud.secret("one").await.unwrap().is_none());
+    let expires = Some(now());
+    let first = bed.cloud.put_secret("one", "a", None).await.unwrap();
+    let second = bed.cloud.put_secret("one", "b", expires).await.unwrap();
+    assert_ne!(first.version, second.version);
+    let found = bed.cloud.secret("One").await.unwrap().unwrap();
+    assert_eq!((found.value.expose().as_str(), found.version, found.expires), ("b", second.version, expires));
+    bed.cloud.delete_secret("one").await.unwrap();
+    bed.cloud.delete_secret("one").await.unwrap();
+    assert!(bed.cloud.secret("one").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_token_has_a_password_for_90_days() {
+    let (bed, clock) = with_clock(1.0).await;
+    assert_eq!(bed.cloud.token("one-token").await.unwrap(), None);
+    let made = bed.cloud.ensure_token("one-token").await.unwrap();
+    assert_eq!((made.issued, made.expires), (None, None));
+    let issued = bed.cloud.issue_password("one-token").await.unwrap();
+    assert_eq!(issued.token.expires, Some(now().saturating_add(days(90)).unwrap()));
+    clock.advance(days(1));
+    let again = bed.cloud.issue_password("one-token").await.unwrap();
+    assert_ne!(issued.password.expose(), again.password.expose());
+    assert_eq!(bed.cloud.ensure_token("one-token").await.unwrap(), again.token);
+    assert_eq!(bed.cloud.token("one-token").await.unwrap(), Some(again.token));
+    bed.cloud.delete_token("one-token").await.unwrap();
+    bed.cloud.delete_token("one-token").await.unwrap();
+    assert!(bed.cloud.issue_password("one-token").await.unwrap_err().is_not_found());
+    assert!(matches!(bed.cloud.ensure_token("a b").await, Err(CloudError::Invalid { .. })));
+}
