@@ -74,16 +74,13 @@ fn readme_script() -> String {
     blocks.concat()
 }
 
-#[test]
-fn the_walk_through_of_the_readme_works_as_printed() {
-    let home = Home::new();
-    let _sim = home.sim(&["--clusters", "2", "--nodes", "4"]);
-    let up = home.up(&[]);
+/// Types a script into a shell, and looks whether it showed what the walk-through is to show.
+fn walk(home: &Home, script: &str) {
     let executable = Path::new(env!("CARGO_BIN_EXE_shipshape")).parent().unwrap();
     let mut path = std::ffi::OsString::from(executable);
     path.push(":/usr/local/bin:/usr/bin:/bin");
     let mut shell = Command::new("sh");
-    shell.args(["-eu", "-c", &readme_script()]).current_dir(repository());
+    shell.args(["-eu", "-c", script]).current_dir(repository());
     shell.env_clear().env("HOME", home.directory.path()).env("PATH", path);
     let answer = Answer::of(shell.output().unwrap());
     assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
@@ -93,6 +90,18 @@ fn the_walk_through_of_the_readme_works_as_printed() {
     for line in ["step set-aside began", "step rest done", "undone set-aside"] {
         assert!(answer.stderr.contains(line), "{line} in {}", answer.stderr);
     }
+    let plan = json(home, &["plan", "--for", "14d"]);
+    let planned = plan["entries"].as_array().unwrap();
+    let of_schedule = planned.iter().filter(|entry| entry["schedule"] == "rest-a-node-on-saturdays");
+    assert!(of_schedule.count() >= 1, "there is a Saturday in two weeks: {plan:#}");
+}
+
+#[test]
+fn the_walk_through_of_the_readme_works_as_printed() {
+    let home = Home::new();
+    let _sim = home.sim(&["--clusters", "2", "--nodes", "4"]);
+    let up = home.up(&[]);
+    walk(&home, &readme_script());
     up.signal("TERM");
     let ended = up.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -131,6 +140,63 @@ fn a_killed_process_goes_on_with_the_step_that_it_was_in() {
     assert_eq!(count("takenOver", ""), 1, "{events:?}");
     assert_eq!(count("stepFinished", "set-aside"), 1, "what was done is not done again: {events:?}");
     assert_eq!(count("stepFinished", "rest"), 1, "{events:?}");
+    again.signal("TERM");
+    assert_eq!(again.end().code, Some(0));
+}
+
+#[test]
+fn the_walk_through_works_on_a_real_cluster_and_goes_on_after_a_kill() {
+    let Some(cluster) = kube::shared() else {
+        return parts::skip(parts::KUBERNETES, kube::MISSING);
+    };
+    let namespace = cluster.namespace("readme").unwrap();
+    let kubectl = |arguments: &[&str]| {
+        let answer = Answer::of(cluster.kubectl().args(arguments).output().unwrap());
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        answer.stdout
+    };
+    let home = Home::new();
+    let nodes: Vec<String> = (1..=3).map(|number| format!("{namespace}-{number}")).collect();
+    for node in &nodes {
+        let file = home.directory.path().join("node.json");
+        let text = format!(r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{node}"}}}}"#);
+        std::fs::write(&file, text).unwrap();
+        kubectl(&["create", "-f", file.to_str().unwrap()]);
+    }
+    let is_cordoned =
+        |node: &str| kubectl(&["get", "node", node, "-o", "jsonpath={.spec.unschedulable}"]) == "true";
+
+    let up = home.up(&[]);
+    // As printed, but for the cluster, whose nodes have other names and which others use too.
+    let script = readme_script()
+        .replace("~/.local/share/shipshape/sim/sim-1/kubeconfig", cluster.kubeconfig_path().to_str().unwrap())
+        .replace(
+            "harbour -p node=worker-",
+            &format!("harbour -p namespace={namespace} -p node={namespace}-"),
+        );
+    assert!(!script.contains("/sim/") && !script.contains("worker-"), "{script}");
+    walk(&home, &script);
+    assert!(nodes.iter().all(|node| !is_cordoned(node)), "whatever was set aside goes on");
+
+    let (node, space) = (format!("node={}", nodes[2]), format!("namespace={namespace}"));
+    let run = ["task", "run", "rest-a-node", "--cluster", "harbour", "-p", &node, "-p", &space];
+    let running = done(&home, &[&run[..], &["-p", "rest=5s", "-o", "name"]].concat());
+    let running = running.trim();
+    until_in_step(&home, running, "rest");
+    assert!(is_cordoned(&nodes[2]));
+    up.signal("KILL");
+    up.end();
+
+    let again = home.up(&[]);
+    let answer = home.run(&["manifest", "show", running, "--wait"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let shown = json(&home, &["manifest", "show", running]);
+    assert_eq!((shown["state"].as_str(), shown["attempt"].as_i64()), (Some("Completed"), Some(2)));
+    assert!(!is_cordoned(&nodes[2]));
+    done(&home, &["cluster", "forget", "harbour", "--yes"]);
+    for node in &nodes {
+        kubectl(&["delete", "node", node]);
+    }
     again.signal("TERM");
     assert_eq!(again.end().code, Some(0));
 }
