@@ -21,6 +21,9 @@ use crate::readiness::Condition;
 use crate::supervisor::Stage;
 use crate::up::ensure_writable;
 
+/// How often our own certificates are looked at: they are renewed months before they end.
+const RENEW_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
+
 /// How often the store is asked whether it answers.
 const WATCH: Duration = Duration::from_secs(5);
 
@@ -99,6 +102,7 @@ pub(crate) async fn own_frontend(
     let mut config = process.config.frontend.clone();
     let data_dir: &Path = process.config.data_dir.as_ref();
     let mut file = ContextFile::open(String::new());
+    let mut own = None;
     if !config.insecure {
         let listens_at = config.listen.ip();
         let names = if listens_at.is_unspecified() { Vec::new() } else { vec![listens_at.to_string()] };
@@ -112,18 +116,46 @@ pub(crate) async fn own_frontend(
             }
             None => file.authority = Some(pki.authority_pem()?),
         }
-        if config.client_ca.is_none() {
-            let (certificate, key) = pki.operator_pem()?;
-            file.certificate = Some(certificate);
-            file.key = Some(key.expose().clone());
+        let has_operator = config.client_ca.is_none();
+        if has_operator {
+            introduce_operator(&mut file, &pki)?;
         }
         pki.complete(&mut config);
+        own = Some((pki, names, has_operator));
     }
     let data_dir = data_dir.to_owned();
     let url = frontend(process, store, config).await?;
     file.server = url.clone();
     let published = contexts::publish(&data_dir, &file, environment)?;
+    if let Some((pki, names, has_operator)) = own {
+        let environment = environment.clone();
+        process.tasks.spawn(Stage::Doors, "certificates", move |shutdown| async move {
+            while shutdown.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
+                let renewed = pki.renew(&names, SystemClock.now()).map_err(anyhow::Error::from);
+                let renewed = renewed.and_then(|is_new| {
+                    if is_new && has_operator {
+                        // Whoever commands us by our own context goes on to do so.
+                        introduce_operator(&mut file, &pki)?;
+                        contexts::publish(&data_dir, &file, &environment)?;
+                    }
+                    Ok(())
+                });
+                if let Err(error) = renewed {
+                    tracing::error!(error = &*error, "Our certificates were not renewed: {error:#}");
+                }
+            }
+            Ok(())
+        });
+    }
     Ok((url, published))
+}
+
+/// Writes into a context as whom it speaks: our operator.
+fn introduce_operator(file: &mut ContextFile, pki: &Pki) -> anyhow::Result<()> {
+    let (certificate, key) = pki.operator_pem()?;
+    file.certificate = Some(certificate);
+    file.key = Some(key.expose().clone());
+    Ok(())
 }
 
 /// Works manifests.
@@ -158,6 +190,7 @@ pub(crate) fn scheduler(process: &mut Process, store: &Store) {
         clock: Arc::new(SystemClock),
         metrics,
         owner: Uuid::new_v4(),
+        timing: scheduler::Timing::default(),
     };
     process.tasks.spawn(Stage::Workers, "scheduler", move |shutdown| async move {
         Ok(scheduler::run(deps, shutdown).await?)

@@ -33,11 +33,6 @@ pub use metrics::Metrics;
 
 /// The lease of the one who works.
 pub const LEASE: &str = "scheduler";
-/// How long one that vanished keeps the others waiting.
-const LEASE_LENGTH: Duration = Duration::from_secs(60);
-/// How often the lease is renewed, and how often the others look whether it is free.
-const RENEWAL: Duration = Duration::from_secs(15);
-const STANDBY: Duration = Duration::from_secs(5);
 /// The longest sleep: wake-ups may be lost, and the clock may be set.
 const NAP_MAX: Duration = Duration::from_secs(5);
 /// After a failure, before the next try.
@@ -54,6 +49,29 @@ pub struct Deps {
     pub metrics: Metrics,
     /// This process, to the store; fresh at every start.
     pub owner: Uuid,
+    /// How long the one who works keeps the lease. All processes must agree; tests that kill processes are in a hurry.
+    pub timing: Timing,
+}
+
+/// How long a scheduler holds its lease, and what follows from that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// How long one that vanished keeps the others waiting.
+    pub lease: Duration,
+    /// How often the lease is renewed.
+    pub renewal: Duration,
+    /// How often the others look whether it is free.
+    pub standby: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            lease: Duration::from_secs(60),
+            renewal: Duration::from_secs(15),
+            standby: Duration::from_secs(5),
+        }
+    }
 }
 
 /// Why a pass did not come to its end; it is tried again.
@@ -79,19 +97,19 @@ impl From<FeedError> for Error {
 /// Schedules until it is told to stop. Failures of the store are waited out; it never ends by itself.
 pub async fn run(deps: Deps, shutdown: CancellationToken) -> Result<(), Error> {
     while !shutdown.is_cancelled() {
-        match deps.store.take_lease(LEASE, deps.owner, LEASE_LENGTH).await {
+        match deps.store.take_lease(LEASE, deps.owner, deps.timing.lease).await {
             Ok(Some(_fence)) => {
                 deps.metrics.leading(true);
                 lead(&deps, &shutdown).await;
                 deps.metrics.leading(false);
             }
-            Ok(None) => pause(&shutdown, STANDBY).await,
+            Ok(None) => pause(&shutdown, deps.timing.standby).await,
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "The scheduler's lease cannot be had"
                 );
-                pause(&shutdown, STANDBY).await;
+                pause(&shutdown, deps.timing.standby).await;
             }
         }
     }
@@ -113,8 +131,8 @@ async fn lead(deps: &Deps, shutdown: &CancellationToken) {
 /// Renews the lease; returns when somebody else has it.
 async fn keep_lease(deps: &Deps) {
     loop {
-        tokio::time::sleep(RENEWAL).await;
-        match deps.store.take_lease(LEASE, deps.owner, LEASE_LENGTH).await {
+        tokio::time::sleep(deps.timing.renewal).await;
+        match deps.store.take_lease(LEASE, deps.owner, deps.timing.lease).await {
             Ok(Some(_)) => {}
             Ok(None) => return,
             // Without it two may work at once for a while, which does no harm.

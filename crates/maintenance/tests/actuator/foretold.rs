@@ -173,6 +173,7 @@ async fn run_for_real(store: &Store, clock: &SharedClock) -> HashMap<Key, WorkVi
         clock: clock.clone(),
         metrics: scheduler::Metrics::default(),
         owner: Uuid::new_v4(),
+        timing: scheduler::Timing::default(),
     };
     let token = shutdown.clone();
     services.spawn(async move { scheduler::run(deps, token).await.unwrap() });

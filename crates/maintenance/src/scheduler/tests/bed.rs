@@ -14,7 +14,7 @@ use store::{By, Keyring, Location, Options, Store, Versioned, WorkView};
 use testbed::{parts, postgres};
 use uuid::Uuid;
 
-use super::super::{Deps, Metrics, Scheduler};
+use super::super::{Deps, Metrics, Scheduler, Timing};
 
 pub(super) const TASK: Uuid = Uuid::from_u128(0x7a5c);
 
@@ -63,7 +63,8 @@ impl Bed {
     }
 
     pub(super) fn deps(&self, store: Store) -> Deps {
-        Deps { store, clock: self.clock.clone(), metrics: Metrics::default(), owner: Uuid::new_v4() }
+        let clock = self.clock.clone();
+        Deps { store, clock, metrics: Metrics::default(), owner: Uuid::new_v4(), timing: Timing::default() }
     }
 
     /// A scheduler that has just begun.
