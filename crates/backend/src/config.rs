@@ -1,0 +1,27 @@
+//! The backend's settings.
+
+use serde::{Deserialize, Serialize};
+use steps::crew::Timing;
+
+use crate::Tempo;
+
+/// The backend's settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// How many operations it works at once.
+    pub slots: usize,
+    /// How long it holds what it claims. No setting: all processes must agree; tests that kill processes are in a hurry.
+    #[serde(skip)]
+    pub timing: Timing,
+    /// How long it waits for what others do. No setting either; tests and simulations are in a hurry.
+    #[serde(skip)]
+    pub tempo: Tempo,
+}
+
+impl Default for Config {
+    /// An operation mostly waits for the cloud; a hundred keep a small process busy.
+    fn default() -> Config {
+        Config { slots: 100, timing: Timing::default(), tempo: Tempo::default() }
+    }
+}

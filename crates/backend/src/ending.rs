@@ -1,0 +1,125 @@
+//! What the end of an operation's work makes of the operation and its cluster. Pure.
+
+use api::doc::{Cluster, Operation, OperationError, ProvisioningState, Verb};
+use api::work::Ending;
+use jiff::Timestamp;
+use serde_json::Value;
+use steps::lifecycle::fault::{DEPLOYMENT_FAILED, INTERNAL, told};
+
+/// What is written at the end of an operation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Closed {
+    /// The operation, ended.
+    pub(crate) operation: Operation,
+    /// The cluster from now on; none when it is gone.
+    pub(crate) cluster: Option<Cluster>,
+}
+
+/// What an ending makes of an operation and its cluster.
+pub(crate) fn close(
+    operation: &Operation,
+    cluster: &Cluster,
+    ending: Ending,
+    result: &Value,
+    now: Timestamp,
+    release: &str,
+) -> Closed {
+    let error = (ending != Ending::Completed).then(|| customer_error(ending, result));
+    let after = after(operation, cluster, error.as_ref(), release);
+    let status = if error.is_none() { ProvisioningState::Succeeded } else { ProvisioningState::Failed };
+    // What has no JSON form has no copy either; a cluster always has one.
+    let snapshot = after.as_ref().and_then(|cluster| serde_json::to_value(cluster).ok());
+    let operation = Operation { status, end_time: Some(now), error, snapshot, ..operation.clone() };
+    Closed { operation, cluster: after }
+}
+
+fn after(
+    operation: &Operation,
+    cluster: &Cluster,
+    error: Option<&OperationError>,
+    release: &str,
+) -> Option<Cluster> {
+    let mut after = cluster.clone();
+    after.operation = None;
+    after.last_provisioning_state = None;
+    match (operation.verb, error) {
+        (Verb::Delete, None) => return None,
+        (Verb::Create | Verb::Update, None) => {
+            after.provisioning_state = ProvisioningState::Succeeded;
+            after.failed_provisioning_state = None;
+        }
+        (Verb::Create | Verb::Update | Verb::Delete, Some(_)) => {
+            after.provisioning_state = ProvisioningState::Failed;
+            after.failed_provisioning_state = Some(operation.initial_status);
+        }
+        (Verb::AdminUpdate, error) => {
+            let before = cluster.last_provisioning_state.filter(|it| it.is_terminal());
+            after.provisioning_state = before.unwrap_or(ProvisioningState::Succeeded);
+            if let Some(provisioned) = &mut after.provisioned {
+                provisioned.last_admin_update_error = error.map(|it| it.message.clone());
+            }
+        }
+    }
+    if error.is_none()
+        && let Some(provisioned) = &mut after.provisioned
+    {
+        provisioned.provisioned_by = release.to_owned();
+    }
+    Some(after)
+}
+
+/// What the customer is told: what the step meant for them, or that something failed with us. The rest is in the work's log.
+fn customer_error(ending: Ending, result: &Value) -> OperationError {
+    if ending == Ending::Cancelled {
+        let why = result["reason"].as_str().unwrap_or("it was asked to end");
+        return told(
+            "OperationCanceled",
+            format!("The operation was ended before it was done: {why}."),
+            None,
+        );
+    }
+    if let Ok(told) = serde_json::from_value::<OperationError>(result["customer"].clone()) {
+        // A principal's id that the cloud cannot make sense of is never the customer's doing.
+        if !told.message.to_lowercase().contains("nullorinvalidguidexcludeprincipalid") {
+            return told;
+        }
+    }
+    match (result["code"].as_str(), result["step"].as_str().and_then(late)) {
+        (Some("StepTimeout"), Some(what)) => told(
+            DEPLOYMENT_FAILED,
+            format!("{what} Please retry, and if the issue persists, raise a support ticket."),
+            None,
+        ),
+        _ => told(INTERNAL, "Internal server error.", None),
+    }
+}
+
+/// What a customer is told about a wait that took too long.
+fn late(step: &str) -> Option<&'static str> {
+    match step {
+        "api-servers-ready"
+        | "api-servers-ready-without-bootstrap"
+        | "api-servers-ready-with-certificate" => {
+            Some("The Kubernetes API has not initialised successfully and is unavailable.")
+        }
+        "minimum-worker-nodes-ready" => Some("The minimum number of worker nodes have not become ready."),
+        "operator-console-ready" => Some("The console has not become ready."),
+        "cluster-version-ready" => Some("The cluster version has not become available."),
+        "ingress-controller-ready" => Some("The ingress controller has not become ready."),
+        "cluster-operators-have-settled" => Some("The cluster operators have not settled."),
+        _ => None,
+    }
+}
+
+/// Whose fault an error is, by its code: the input of service level objectives.
+pub(crate) fn result_type(error: Option<&OperationError>) -> &'static str {
+    match error {
+        None => "Success",
+        Some(error) if error.code == INTERNAL || error.code == DEPLOYMENT_FAILED => "ServerError",
+        Some(_) => "UserError",
+    }
+}
+
+#[cfg(test)]
+#[path = "ending/tests.rs"]
+mod tests;

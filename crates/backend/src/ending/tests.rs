@@ -1,0 +1,115 @@
+use serde_json::json;
+use uuid::Uuid;
+
+use super::*;
+
+fn cluster(state: ProvisioningState) -> Cluster {
+    Cluster {
+        id: "/subscriptions/S/resourceGroups/g/providers/Microsoft.RedHatOpenShift/openShiftClusters/c"
+            .to_owned(),
+        subscription_id: "s".to_owned(),
+        name: "c".to_owned(),
+        location: "here".to_owned(),
+        labels: [].into(),
+        provisioning_state: state,
+        last_provisioning_state: Some(ProvisioningState::Failed),
+        failed_provisioning_state: Some(ProvisioningState::Updating),
+        operation: Some(Uuid::from_u128(7)),
+        credential: None,
+        managed_resource_group: None,
+        imported: false,
+        created_at: Timestamp::UNIX_EPOCH,
+        provisioned: None,
+    }
+}
+
+fn operation(verb: Verb, state: ProvisioningState) -> Operation {
+    Operation {
+        id: Uuid::from_u128(7),
+        cluster: Uuid::from_u128(1),
+        cluster_path: "/c".to_owned(),
+        verb,
+        initial_status: state,
+        status: state,
+        start_time: Timestamp::UNIX_EPOCH,
+        end_time: None,
+        error: None,
+        snapshot: None,
+        correlation_id: None,
+    }
+}
+
+fn closed(verb: Verb, ending: Ending, result: &Value) -> Closed {
+    let state = match verb {
+        Verb::Create => ProvisioningState::Creating,
+        Verb::Update => ProvisioningState::Updating,
+        Verb::AdminUpdate => ProvisioningState::AdminUpdating,
+        Verb::Delete => ProvisioningState::Deleting,
+    };
+    close(&operation(verb, state), &cluster(state), ending, result, Timestamp::UNIX_EPOCH, "r1")
+}
+
+#[test]
+fn the_cluster_follows_its_operation() {
+    use ProvisioningState as S;
+    for (verb, doing) in [(Verb::Create, S::Creating), (Verb::Update, S::Updating)] {
+        let good = closed(verb, Ending::Completed, &json!({})).cluster.unwrap();
+        assert_eq!((good.provisioning_state, good.failed_provisioning_state), (S::Succeeded, None));
+        assert_eq!((good.operation, good.last_provisioning_state), (None, None));
+        let bad = closed(verb, Ending::Failed, &json!({})).cluster.unwrap();
+        assert_eq!((bad.provisioning_state, bad.failed_provisioning_state), (S::Failed, Some(doing)));
+    }
+    assert_eq!(closed(Verb::Delete, Ending::Completed, &json!({})).cluster, None);
+    let stuck = closed(Verb::Delete, Ending::RetriesExceeded, &json!({})).cluster.unwrap();
+    assert_eq!((stuck.provisioning_state, stuck.failed_provisioning_state), (S::Failed, Some(S::Deleting)));
+    for ending in [Ending::Completed, Ending::Failed] {
+        let admin = closed(Verb::AdminUpdate, ending, &json!({})).cluster.unwrap();
+        assert_eq!(admin.provisioning_state, S::Failed, "an operator's update leaves the state as it was");
+        assert_eq!(admin.failed_provisioning_state, Some(S::Updating));
+    }
+}
+
+#[test]
+fn the_operation_says_how_it_ended_with_a_copy_of_the_cluster() {
+    let good = closed(Verb::Create, Ending::Completed, &json!({})).operation;
+    assert_eq!((good.status, good.error), (ProvisioningState::Succeeded, None));
+    assert_eq!(good.snapshot.unwrap()["provisioningState"], "Succeeded");
+    let gone = closed(Verb::Delete, Ending::Completed, &json!({})).operation;
+    assert_eq!((gone.status, gone.snapshot), (ProvisioningState::Succeeded, None));
+    let bad = closed(Verb::Create, Ending::Failed, &json!({})).operation;
+    assert_eq!((bad.status, bad.end_time), (ProvisioningState::Failed, Some(Timestamp::UNIX_EPOCH)));
+}
+
+#[test]
+fn a_customer_is_told_what_was_meant_for_them_and_nothing_else() {
+    let check = |ending: Ending, result: Value, code: &str, message: &str| {
+        let error = closed(Verb::Create, ending, &result).operation.error.unwrap();
+        assert_eq!((error.code.as_str(), error.message.as_str()), (code, message), "{result}");
+    };
+    let meant = json!({"code": "InvalidLinkedVNet", "message": "gone", "target": "properties.x"});
+    check(Ending::Failed, json!({"code": "X", "customer": meant}), "InvalidLinkedVNet", "gone");
+    check(Ending::RetriesExceeded, json!({"customer": meant}), "InvalidLinkedVNet", "gone");
+    let innards = json!({"code": "Store", "message": "password=hunter2"});
+    check(Ending::Failed, innards, INTERNAL, "Internal server error.");
+    let odd = json!({"customer": {"code": "Forbidden", "message": "NullOrInvalidGuidExcludePrincipalId"}});
+    check(Ending::Failed, odd, INTERNAL, "Internal server error.");
+    check(
+        Ending::RetriesExceeded,
+        json!({"code": "StepTimeout", "step": "operator-console-ready"}),
+        DEPLOYMENT_FAILED,
+        "The console has not become ready. Please retry, and if the issue persists, raise a support ticket.",
+    );
+    check(
+        Ending::Cancelled,
+        json!({"reason": "its subscription is deleted"}),
+        "OperationCanceled",
+        "The operation was ended before it was done: its subscription is deleted.",
+    );
+}
+
+#[test]
+fn whose_fault_an_error_is_follows_from_its_code() {
+    assert_eq!(result_type(None), "Success");
+    assert_eq!(result_type(Some(&told(INTERNAL, "", None))), "ServerError");
+    assert_eq!(result_type(Some(&told("InvalidLinkedVNet", "", None))), "UserError");
+}

@@ -1,0 +1,170 @@
+//! The group that we manage for a cluster, and what is in it before there are machines.
+
+use std::sync::Arc;
+
+use api::doc::{OutboundType, Switch, Visibility};
+use cloud::{Frontend, Put, ResourceId, RoleAssignment, Rule, Shape};
+use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::lifecycle::resources::ensure;
+use steps::lifecycle::{Ours, resource_id};
+use uuid::Uuid;
+
+use super::{done, names};
+use crate::Context;
+
+/// The group, managed on the cluster's behalf.
+pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    let managed_by = Some(ours.document().id.clone());
+    let put = put(&ours, ours.group()?, Shape::ResourceGroup { managed_by });
+    ensure(&*cx.life.cloud, &[Put { tags: ours.provisioned.tags.clone(), ..put }]).await
+}
+
+fn put(ours: &Ours, id: ResourceId, shape: Shape) -> Put {
+    Put { id, location: ours.document().location.clone(), tags: [].into(), shape, token: None }
+}
+
+/// Everything that the machines stand on: storage, security group, addresses, load balancers, roles.
+pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    let look = ensure(&*cx.life.cloud, &template(&ours)?).await?;
+    if let Look::Done(_) = &look {
+        assign(&cx, &ours).await?;
+        record_outbound(&cx, &step, &ours).await?;
+    }
+    Ok(look)
+}
+
+/// What the machines stand on, in the order in which it is made.
+fn template(ours: &Ours) -> Result<Vec<Put>, StepError> {
+    let spec = ours.spec();
+    let containers = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+    let account = |purpose: &str, names: &[&str]| -> Result<Put, StepError> {
+        let shape = Shape::StorageAccount { containers: containers(names), allowed_subnets: Vec::new() };
+        Ok(put(ours, names::storage_account(ours, purpose)?, shape))
+    };
+    let mut all =
+        vec![account("cluster", &["ignition", "aro"])?, account("imageregistry", &["image-registry"])?];
+    if spec.network.preconfigured_nsg == Switch::Disabled {
+        all.push(put(ours, names::security_group(ours)?, Shape::SecurityGroup { rules: rules(ours) }));
+    }
+    let master = resource_id(&spec.master.subnet_id)?;
+    let internal = Shape::LoadBalancer {
+        frontends: vec![Frontend {
+            name: "internal-lb-ip-v4".to_owned(),
+            public_ip: None,
+            subnet: Some(master),
+            address: None,
+            ports: vec![6443, 22623],
+        }],
+        backends: Vec::new(),
+        outbound: Vec::new(),
+    };
+    all.push(put(ours, names::internal_load_balancer(ours)?, internal));
+    all.extend(public_part(ours)?);
+    Ok(all)
+}
+
+fn rules(ours: &Ours) -> Vec<Rule> {
+    let rule = |name: &str, priority, port| Rule {
+        name: name.to_owned(),
+        priority,
+        allow: true,
+        source: "*".to_owned(),
+        port,
+    };
+    match ours.spec().api_visibility {
+        Visibility::Public => vec![rule("apiserver_in", 120, 6443)],
+        Visibility::Private => Vec::new(),
+    }
+}
+
+/// Whether the cluster has a public load balancer.
+fn has_public_part(ours: &Ours) -> bool {
+    let spec = ours.spec();
+    spec.api_visibility == Visibility::Public || spec.network.outbound_type == OutboundType::Loadbalancer
+}
+
+/// How many public addresses its traffic leaves from.
+fn outbound_count(ours: &Ours) -> u32 {
+    let network = &ours.spec().network;
+    match network.outbound_type {
+        OutboundType::Loadbalancer => network.managed_outbound_ips.unwrap_or(1).max(1),
+        OutboundType::UserDefinedRouting => 0,
+    }
+}
+
+/// The public load balancer with its addresses.
+fn public_part(ours: &Ours) -> Result<Vec<Put>, StepError> {
+    if !has_public_part(ours) {
+        return Ok(Vec::new());
+    }
+    let outbound = match outbound_count(ours) {
+        0 => Vec::new(),
+        count => names::outbound_addresses(ours, count)?,
+    };
+    let mut addresses = outbound.clone();
+    let api = names::api_address(ours)?;
+    if !addresses.contains(&api) {
+        addresses.push(api.clone());
+    }
+    let mut all: Vec<Put> =
+        addresses.into_iter().map(|id| put(ours, id, Shape::PublicIp { address: None })).collect();
+    let ports = match ours.spec().api_visibility {
+        Visibility::Public => vec![6443],
+        Visibility::Private => Vec::new(),
+    };
+    let frontend = Frontend {
+        name: "public-lb-ip-v4".to_owned(),
+        public_ip: Some(api),
+        subnet: None,
+        address: None,
+        ports,
+    };
+    let shape = Shape::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound };
+    all.push(put(ours, names::load_balancer(ours)?, shape));
+    Ok(all)
+}
+
+/// What the cluster's principal may do in its group.
+pub(crate) async fn assign_roles(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+    assign(&cx, &cx.life.ours().await?).await?;
+    done()
+}
+
+async fn assign(cx: &Context, ours: &Ours) -> Result<(), StepError> {
+    let Some(principal) = ours.made().service_principal_object_id.clone() else { return Ok(()) };
+    // The name follows from what it says, so that a repetition is the same one and another principal gets another.
+    let name = Uuid::new_v5(&cx.life.cluster, format!("Contributor/{principal}").as_bytes()).to_string();
+    let assignment = RoleAssignment { name, principal, role: "Contributor".to_owned(), scope: ours.group()? };
+    Ok(cx.life.cloud.assign_role(&assignment).await?)
+}
+
+async fn record_outbound(cx: &Context, step: &StepContext, ours: &Ours) -> Result<(), StepError> {
+    let ids = match outbound_count(ours) {
+        0 => Vec::new(),
+        count => names::outbound_addresses(ours, count)?,
+    };
+    let ids: Vec<String> = ids.into_iter().map(String::from).collect();
+    cx.life.record(step.hold, |record| record.effective_outbound_ips.clone_from(&ids)).await?;
+    Ok(())
+}
+
+/// As many public addresses for outgoing traffic as are wanted; those that are too many go after the load balancer has let go
+/// of them.
+pub(crate) async fn reconcile_outbound(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &public_part(&ours)?).await? {
+        return Ok(waiting);
+    }
+    let wanted = names::outbound_addresses(&ours, outbound_count(&ours))?;
+    let before: Result<Vec<ResourceId>, StepError> =
+        ours.made().effective_outbound_ips.iter().map(|it| resource_id(it)).collect();
+    let surplus: Vec<ResourceId> = before?.into_iter().filter(|it| !wanted.contains(it)).collect();
+    if let waiting @ Look::Waiting(_) = steps::lifecycle::resources::remove(&*cx.life.cloud, &surplus).await?
+    {
+        return Ok(waiting);
+    }
+    record_outbound(&cx, &step, &ours).await?;
+    Ok(Look::Done(Outcome::said(format!("{} addresses", wanted.len()))))
+}

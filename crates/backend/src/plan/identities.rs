@@ -1,0 +1,127 @@
+//! As whom a cluster works in the cloud: object ids of principals, identities of the platform and the tokens that speak for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::doc::{Identity, PlatformIdentity, secrets};
+use cloud::{Put, Resource, Shape};
+use steps::credentials::ensure_identity_certificate;
+use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::lifecycle::fault::refused;
+use steps::lifecycle::resources::ensure;
+use steps::lifecycle::{Ours, resource_id};
+
+use super::{done, prepare};
+use crate::Context;
+
+/// The certificate of the cluster's own identity, in the vault.
+pub(crate) async fn ensure_cluster_certificate(
+    cx: Arc<Context>,
+    step: StepContext,
+) -> Result<Outcome, StepError> {
+    let ours = cx.life.credentials().await?;
+    let kept = ensure_identity_certificate(&ours, step.hold, cx.life.clock.now()).await?;
+    Ok(kept.map_or_else(Outcome::default, |(_, until)| Outcome::said(format!("good until {until}"))))
+}
+
+/// Resolves and records the ids of the platform's identities.
+pub(crate) async fn persist_platform_ids(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+    let ours = cx.life.ours().await?;
+    let mut resolved: BTreeMap<String, PlatformIdentity> = BTreeMap::new();
+    for (operator, identity) in platform(&ours) {
+        let id = resource_id(&identity.resource_id)?;
+        let found = cx.life.cloud.get(&id).await?;
+        let Some(Resource { shape: Shape::Identity { client_id, principal_id, .. }, .. }) = found else {
+            let target =
+                format!("properties.platformWorkloadIdentityProfile.platformWorkloadIdentities.{operator}");
+            let message = format!("The identity {id} of operator {operator} was not found.");
+            return Err(refused("InvalidWorkloadIdentityPermissions", message, Some(&target)));
+        };
+        let resource_id = identity.resource_id.clone();
+        resolved
+            .insert(operator.clone(), PlatformIdentity { resource_id, client_id, object_id: principal_id });
+    }
+    let change = |provisioned: &mut api::doc::Provisioned| {
+        if let Identity::Workload { platform, .. } = &mut provisioned.spec.identity {
+            for (operator, identity) in &resolved {
+                platform.insert(operator.clone(), identity.clone());
+            }
+        }
+    };
+    cx.life.record_with(step.hold, &[], change).await?;
+    Ok(Outcome::said(format!("{} identities", resolved.len())))
+}
+
+fn platform(ours: &Ours) -> BTreeMap<String, PlatformIdentity> {
+    match &ours.spec().identity {
+        Identity::Workload { platform, .. } => platform.clone(),
+        Identity::ServicePrincipal { .. } => BTreeMap::new(),
+    }
+}
+
+/// Resolves and records the tenant of the cluster's own identity.
+pub(crate) async fn persist_cluster_ids(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+    let ours = cx.life.ours().await?;
+    let credential = cx.life.credential(ours.spec()).await?;
+    let principal = cx.life.cloud.principal(&credential).await?;
+    let change = |provisioned: &mut api::doc::Provisioned| {
+        if let Identity::Workload { tenant_id, .. } = &mut provisioned.spec.identity {
+            *tenant_id = Some(principal.tenant_id.clone());
+        }
+    };
+    cx.life.record_with(step.hold, &[], change).await?;
+    done()
+}
+
+/// Resolves and records the object id of the service principal.
+pub(crate) async fn persist_object_id(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+    let ours = cx.life.ours().await?;
+    let credential = cx.life.credential(ours.spec()).await?;
+    let principal = cx.life.cloud.principal(&credential).await?;
+    let object_id = principal.object_id;
+    cx.life.record(step.hold, |record| record.service_principal_object_id = Some(object_id.clone())).await?;
+    done()
+}
+
+/// Where the tokens of the cluster's service accounts are issued, and the key that signs them.
+pub(crate) async fn create_issuer(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+    prepare::ensure_key(&cx, &step, secrets::BOUND_SIGNING_KEY).await?;
+    let issuer = issuer(&cx);
+    cx.life.record(step.hold, |record| record.oidc_issuer = Some(issuer.clone())).await?;
+    Ok(Outcome::said(issuer))
+}
+
+fn issuer(cx: &Context) -> String {
+    format!("https://oidc.{}/{}", cx.life.service.domain, cx.life.cluster)
+}
+
+/// What the cluster's tokens are called in a federated identity.
+pub(crate) fn federation(cx: &Context, operator: &str) -> (String, String) {
+    let issuer = issuer(cx);
+    (format!("{issuer}|{operator}"), format!("system:serviceaccount:openshift-{operator}:{operator}"))
+}
+
+/// Lets the tokens of the platform's service accounts speak for the platform's identities.
+pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    for (operator, identity) in platform(&ours) {
+        let id = resource_id(&identity.resource_id)?;
+        let Some(found) = cx.life.cloud.get(&id).await? else {
+            return Ok(Look::Waiting(format!("identity {} is not seen", id.name())));
+        };
+        let Shape::Identity { mut federated, client_id, principal_id, tenant_id } = found.shape else {
+            return Err(StepError::terminal("Invalid", format!("{id} is not an identity")));
+        };
+        let (name, subject) = federation(&cx, &operator);
+        if federated.get(&name) == Some(&subject) {
+            continue;
+        }
+        federated.insert(name, subject);
+        let shape = Shape::Identity { federated, client_id, principal_id, tenant_id };
+        let put = Put { id, location: found.location, tags: found.tags, shape, token: None };
+        if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &[put]).await? {
+            return Ok(waiting);
+        }
+    }
+    Ok(Look::Done(Outcome::default()))
+}

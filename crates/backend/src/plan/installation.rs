@@ -1,0 +1,98 @@
+//! The installer's part: ordered once, watched until its own deadline whoever watches, its keys taken over, its scaffold removed.
+
+use std::sync::Arc;
+
+use api::doc::secrets;
+use api::secret::Secret;
+use cloud::install::Stage;
+use cloud::{Kind, Put, Resource, ResourceId, Shape, State};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::lifecycle::fault::{DEPLOYMENT_FAILED, refused};
+use steps::lifecycle::resources::{ensure, remove};
+
+use super::done;
+use crate::Context;
+
+/// The step that leaves the deadline for the one that waits.
+const ORDERED_BY: &str = "run-installer";
+
+/// Orders the installation. The deadline is left for whoever waits: it does not begin anew with another worker.
+pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+    let order = cx.installer.prepare(&cx.life.ours().await?)?;
+    cx.installer.start(&order).await?;
+    let limit = SignedDuration::try_from(cx.tempo.installation).unwrap_or(SignedDuration::MAX);
+    let deadline = cx.life.clock.now().saturating_add(limit).unwrap_or(Timestamp::MAX);
+    Ok(Outcome { memory: json!({ "deadline": deadline }), ..Outcome::said("the installation is ordered") })
+}
+
+/// Waits until all is installed.
+pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    let Some(installation) = cx.installer.poll(cx.life.cluster).await? else {
+        return Err(refused(DEPLOYMENT_FAILED, "Deployment failed.", None));
+    };
+    if let Some(error) = cx.installer.collect_failure(&installation) {
+        return Err(error);
+    }
+    if installation.stage == Stage::Complete {
+        let url = installation.api_url.clone();
+        cx.life.record(step.hold, |record| record.api_url = url.clone().or(record.api_url.take())).await?;
+        return Ok(Look::Done(Outcome::said("the installation is complete")));
+    }
+    let deadline = step.memory.get(ORDERED_BY).and_then(|it| it["deadline"].as_str());
+    let deadline = deadline.and_then(|it| it.parse::<Timestamp>().ok());
+    if deadline.is_some_and(|deadline| deadline <= cx.life.clock.now()) {
+        let message = "The cluster was not installed in time. Please retry, and if the issue persists, raise a support ticket.";
+        return Err(refused(DEPLOYMENT_FAILED, message, None));
+    }
+    Ok(Look::Waiting(format!("{} ({} %)", installation.message, installation.percent)))
+}
+
+/// The keys of the cluster, sealed beside its document.
+pub(crate) async fn kubeconfigs(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+    let keys = cx.installer.handover(cx.life.cluster).await?;
+    let bytes = |text: &Secret<String>| Secret::new(text.expose().as_bytes().to_vec());
+    let ours = bytes(&keys.kubeconfig);
+    let customers = bytes(&keys.customer_kubeconfig);
+    let password = bytes(&keys.kubeadmin_password);
+    let sealed = [
+        (secrets::KUBECONFIG, &ours),
+        (secrets::CUSTOMER_KUBECONFIG, &customers),
+        (secrets::KUBEADMIN_PASSWORD, &password),
+    ];
+    cx.life.record_with(step.hold, &sealed, |_| ()).await?;
+    done()
+}
+
+/// What the installer needed for the first minutes goes: the bootstrap machine and its disk.
+pub(crate) async fn remove_bootstrap(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    let scaffold = format!("{}-bootstrap", ours.infra_id()?);
+    let is_scaffold = |it: &Resource| {
+        matches!(it.shape.kind(), Kind::Machine | Kind::Disk) && it.id.name().starts_with(&scaffold)
+    };
+    let all = cx.life.cloud.list(&ours.group()?).await?;
+    // Machines first: a disk is in use until its machine is gone.
+    let mut found: Vec<&Resource> = all.iter().filter(|it| is_scaffold(it)).collect();
+    found.sort_by_key(|it| it.shape.kind() == Kind::Disk);
+    let ids: Vec<ResourceId> = found.into_iter().map(|it| it.id.clone()).collect();
+    remove(&*cx.life.cloud, &ids).await
+}
+
+/// Starts the machines that do not run.
+pub(crate) async fn start_machines(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    let all = cx.life.cloud.list(&ours.group()?).await?;
+    let mut wanted = Vec::new();
+    for mut machine in all {
+        let Shape::Machine { running, .. } = &mut machine.shape else { continue };
+        if *running && machine.state == State::Succeeded {
+            continue;
+        }
+        *running = true;
+        let Resource { id, location, tags, shape, .. } = machine;
+        wanted.push(Put { id, location, tags, shape, token: None });
+    }
+    ensure(&*cx.life.cloud, &wanted).await
+}

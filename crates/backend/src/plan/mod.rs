@@ -1,0 +1,142 @@
+//! The plans of operations, and the bodies of their steps, one module for each subject.
+//!
+//! A step makes one thing true and can be run again at any moment; its name is the reference's. A wait says what it waits
+//! for. Nothing here retries by itself or writes without the fence.
+
+pub(crate) mod base;
+mod create;
+mod delete;
+pub(crate) mod identities;
+pub(crate) mod inside;
+pub(crate) mod installation;
+pub(crate) mod names;
+pub(crate) mod network;
+pub(crate) mod prepare;
+pub(crate) mod ranges;
+mod subscription;
+pub(crate) mod teardown;
+mod update;
+pub(crate) mod validate;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::doc::{Cluster, Identity, Verb};
+use steps::engine::{Body, Look, Outcome, Plan, Step, StepContext, StepError};
+
+use crate::{Context, Tempo};
+
+pub use create::create;
+pub use delete::delete;
+pub use subscription::remove_subscription;
+pub use update::{Affected, update};
+
+/// How long one attempt of an operation may take as a whole: longer than all that it waits for.
+pub const OPERATION_TIME: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// The plan of an operation on a cluster.
+pub fn of(verb: Verb, cluster: &Cluster, tempo: Tempo) -> Plan<Context> {
+    match verb {
+        Verb::Create => create(is_workload(cluster), tempo),
+        Verb::Update | Verb::AdminUpdate => update(&Affected::of(cluster), tempo),
+        Verb::Delete => delete(is_workload(cluster), tempo),
+    }
+}
+
+/// Whether a cluster works as managed identities.
+pub(crate) fn is_workload(cluster: &Cluster) -> bool {
+    let identity = cluster.provisioned.as_ref().map(|it| &it.spec.identity);
+    matches!(identity, Some(Identity::Workload { .. }))
+}
+
+/// Collects the steps of a plan, all at one tempo.
+pub(crate) struct Drafting {
+    tempo: Tempo,
+    steps: Vec<Step<Context>>,
+}
+
+impl Drafting {
+    pub(crate) fn at(tempo: Tempo) -> Drafting {
+        Drafting { tempo, steps: Vec::new() }
+    }
+
+    /// A step that makes something true at once.
+    pub(crate) fn action<F, Fut>(mut self, name: &str, body: F) -> Drafting
+    where
+        F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome, StepError>> + Send + 'static,
+    {
+        self.steps.push(Step { retry: self.tempo.retry(), ..Step::action(name, body) });
+        self
+    }
+
+    /// A step that asks for something and waits for it, so many minutes at most.
+    pub(crate) fn until<F, Fut>(self, name: &str, minutes: u64, look: F) -> Drafting
+    where
+        F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Look, StepError>> + Send + 'static,
+    {
+        let every = self.tempo.look;
+        self.every(name, minutes, every, look)
+    }
+
+    /// The same, looking at another pace.
+    pub(crate) fn every<F, Fut>(mut self, name: &str, minutes: u64, pace: Duration, look: F) -> Drafting
+    where
+        F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Look, StepError>> + Send + 'static,
+    {
+        let mut step = Step::wait(name, Duration::from_secs(60 * minutes), look);
+        if let Body::Wait { every, .. } = &mut step.body {
+            *every = pace;
+        }
+        self.steps.push(Step { retry: self.tempo.retry(), ..step });
+        self
+    }
+
+    /// Further steps, if that is so.
+    pub(crate) fn when(self, so: bool, more: impl FnOnce(Drafting) -> Drafting) -> Drafting {
+        if so { more(self) } else { self }
+    }
+
+    pub(crate) fn plan(self) -> Plan<Context> {
+        Plan { steps: self.steps, time_limit: OPERATION_TIME }
+    }
+}
+
+/// Nothing to say.
+pub(crate) fn done() -> Result<Outcome, StepError> {
+    Ok(Outcome::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_of_steps_are_unique_and_in_kebab_case() {
+        let tempo = Tempo::default();
+        let affected = Affected::everything();
+        let plans = [
+            create(false, tempo),
+            create(true, tempo),
+            update(&affected, tempo),
+            delete(false, tempo),
+            delete(true, tempo),
+        ];
+        for plan in plans {
+            let names: Vec<&str> = plan.steps.iter().map(|step| step.name.as_str()).collect();
+            let unique: HashSet<&str> = names.iter().copied().collect();
+            assert_eq!(names.len(), unique.len(), "{names:?}");
+            for name in names {
+                assert!(
+                    name.chars().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-'),
+                    "{name}"
+                );
+            }
+        }
+    }
+}

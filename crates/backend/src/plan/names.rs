@@ -1,0 +1,62 @@
+//! What the resources of a cluster are called. All but the private endpoint and the names are in the group that we manage.
+
+use cloud::ResourceId;
+use steps::engine::StepError;
+use steps::lifecycle::{Lifecycle, Ours};
+
+const NETWORK: &str = "Microsoft.Network";
+
+/// The load balancer inside the cluster's network: the API server and the configuration of machines.
+pub(crate) fn internal_load_balancer(ours: &Ours) -> Result<ResourceId, StepError> {
+    Ok(ours.group()?.sibling(NETWORK, "loadBalancers", &format!("{}-internal", ours.infra_id()?)))
+}
+
+/// The public load balancer: the API server, the default ingress, and what goes out.
+pub(crate) fn load_balancer(ours: &Ours) -> Result<ResourceId, StepError> {
+    Ok(ours.group()?.sibling(NETWORK, "loadBalancers", ours.infra_id()?))
+}
+
+fn address(ours: &Ours, what: &str) -> Result<ResourceId, StepError> {
+    Ok(ours.group()?.sibling(NETWORK, "publicIPAddresses", &format!("{}-{what}", ours.infra_id()?)))
+}
+
+/// The public address of the API server; outgoing traffic has it too.
+pub(crate) fn api_address(ours: &Ours) -> Result<ResourceId, StepError> {
+    address(ours, "pip-v4")
+}
+
+/// The public address of the default ingress.
+pub(crate) fn ingress_address(ours: &Ours) -> Result<ResourceId, StepError> {
+    address(ours, "default-v4")
+}
+
+/// The public addresses of outgoing traffic: the API server's first, further ones by number.
+pub(crate) fn outbound_addresses(ours: &Ours, count: u32) -> Result<Vec<ResourceId>, StepError> {
+    let further = (2..=count).map(|nth| address(ours, &format!("outbound-pip-v4-{nth}")));
+    std::iter::once(api_address(ours)).chain(further).collect()
+}
+
+/// The security group of both subnets.
+pub(crate) fn security_group(ours: &Ours) -> Result<ResourceId, StepError> {
+    Ok(ours.group()?.sibling(NETWORK, "networkSecurityGroups", &format!("{}-nsg", ours.infra_id()?)))
+}
+
+/// A storage account: `cluster` or `imageregistry` with the suffix that was drawn.
+pub(crate) fn storage_account(ours: &Ours, purpose: &str) -> Result<ResourceId, StepError> {
+    let suffix = ours.made().storage_suffix.as_deref();
+    let missing = || StepError::terminal("NotRecorded", "the cluster's storage suffix is not recorded");
+    let name = format!("{purpose}{}", suffix.ok_or_else(missing)?);
+    Ok(ours.group()?.sibling("Microsoft.Storage", "storageAccounts", &name))
+}
+
+/// The names of the API server and of applications, in the service's zone.
+pub(crate) fn records(cx: &Lifecycle, ours: &Ours) -> [ResourceId; 2] {
+    let zone = cx.service.zone_id();
+    let label = &ours.spec().domain;
+    [zone.child("A", &format!("api.{label}")), zone.child("A", &format!("*.apps.{label}"))]
+}
+
+/// The private endpoint by which this service reaches the API server; in the service's own group.
+pub(crate) fn private_endpoint(cx: &Lifecycle) -> ResourceId {
+    cx.service.group_id().sibling(NETWORK, "privateEndpoints", &format!("rp-pe-{}", cx.cluster))
+}

@@ -1,0 +1,202 @@
+//! The cluster's networks: the customer's subnets made fit, addresses, names, and our own way to the API server.
+
+use std::sync::Arc;
+
+use api::doc::{Switch, Visibility};
+use cloud::{Put, Resource, ResourceId, Shape};
+use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::lifecycle::resources::{ensure, expect};
+use steps::lifecycle::{Ours, resource_id};
+
+use super::names;
+use crate::Context;
+
+/// Services of the cloud that machines reach directly.
+const SERVICE_ENDPOINTS: [&str; 2] = ["Microsoft.ContainerRegistry", "Microsoft.Storage"];
+/// Names are asked for again after so many seconds.
+const TTL: u32 = 300;
+
+/// The zone of the service's clusters' names.
+pub(crate) async fn zone(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    if !cx.life.ours().await?.is_domain_managed() {
+        return Ok(Look::Done(Outcome::said("the customer keeps the cluster's names")));
+    }
+    ensure(&*cx.life.cloud, &cx.life.service.zone()).await
+}
+
+/// The customer's subnets, each once.
+pub(crate) fn subnets(ours: &Ours) -> Result<Vec<ResourceId>, StepError> {
+    let mut all = vec![resource_id(&ours.spec().master.subnet_id)?];
+    for pool in &ours.spec().workers {
+        let id = resource_id(&pool.subnet_id)?;
+        if !all.contains(&id) {
+            all.push(id);
+        }
+    }
+    Ok(all)
+}
+
+/// The parts of a subnet that we change.
+pub(crate) struct SubnetParts<'a> {
+    pub(crate) security_group: &'a mut Option<ResourceId>,
+    pub(crate) service_endpoints: &'a mut Vec<String>,
+    pub(crate) private_link_policies: &'a mut bool,
+}
+
+/// Changes a subnet of the customer's in the parts that are ours, if it is not so already; what is waited for.
+pub(crate) async fn change_subnet(
+    cx: &Context,
+    id: &ResourceId,
+    change: impl Fn(SubnetParts<'_>),
+) -> Result<Look, StepError> {
+    let Some(found) = cx.life.cloud.get(id).await? else {
+        return Err(StepError::transient("NotSeen", format!("subnet {id} is not seen")));
+    };
+    let mut shape = found.shape.clone();
+    let Shape::Subnet { security_group, service_endpoints, private_link_policies, .. } = &mut shape else {
+        return Err(StepError::terminal("Invalid", format!("{id} is not a subnet")));
+    };
+    change(SubnetParts { security_group, service_endpoints, private_link_policies });
+    if shape == found.shape && found.state == cloud::State::Succeeded {
+        return Ok(Look::Done(Outcome::default()));
+    }
+    let put = Put { id: id.clone(), location: found.location, tags: found.tags, shape, token: None };
+    ensure(&*cx.life.cloud, &[put]).await
+}
+
+/// Machines reach storage and registry directly.
+pub(crate) async fn service_endpoints(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    for id in subnets(&ours)? {
+        let look = change_subnet(&cx, &id, |subnet| {
+            for wanted in SERVICE_ENDPOINTS {
+                if !subnet.service_endpoints.iter().any(|it| it == wanted) {
+                    subnet.service_endpoints.push(wanted.to_owned());
+                }
+            }
+        });
+        if let waiting @ Look::Waiting(_) = look.await? {
+            return Ok(waiting);
+        }
+    }
+    Ok(Look::Done(Outcome::default()))
+}
+
+/// The control plane's subnet lets private links through.
+pub(crate) async fn master_subnet_policies(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    let master = resource_id(&ours.spec().master.subnet_id)?;
+    change_subnet(&cx, &master, |subnet| *subnet.private_link_policies = false).await
+}
+
+/// The security group guards the subnets, unless the customer brings others.
+pub(crate) async fn attach_security_groups(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    if ours.spec().network.preconfigured_nsg == Switch::Enabled {
+        return Ok(Look::Done(Outcome::said("the customer brings the security groups")));
+    }
+    let own = names::security_group(&ours)?;
+    for id in subnets(&ours)? {
+        let look = change_subnet(&cx, &id, |subnet| {
+            *subnet.security_group = Some(own.clone());
+        });
+        if let waiting @ Look::Waiting(_) = look.await? {
+            return Ok(waiting);
+        }
+    }
+    Ok(Look::Done(Outcome::default()))
+}
+
+/// The addresses of the API server are recorded, and its name leads there.
+pub(crate) async fn api_address(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    let internal = frontend_address(&cx, &names::internal_load_balancer(&ours)?).await?;
+    let address = match ours.spec().api_visibility {
+        Visibility::Public => public_address(&cx, &names::api_address(&ours)?).await?,
+        Visibility::Private => internal.clone(),
+    };
+    cx.life
+        .record(step.hold, |record| {
+            record.api_internal_ip = Some(internal.clone());
+            record.api_ip = Some(address.clone());
+        })
+        .await?;
+    lead(&cx, &ours, 0, &address).await
+}
+
+/// The address of the default ingress is reserved and recorded, and the applications' names lead there.
+pub(crate) async fn ingress_address(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    let public = ours.spec().ingress.iter().all(|it| it.visibility == Visibility::Public);
+    let address = if public {
+        let id = names::ingress_address(&ours)?;
+        let location = ours.document().location.clone();
+        let shape = Shape::PublicIp { address: None };
+        let put = Put { id: id.clone(), location, tags: [].into(), shape, token: None };
+        if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &[put]).await? {
+            return Ok(waiting);
+        }
+        public_address(&cx, &id).await?
+    } else {
+        frontend_address(&cx, &names::internal_load_balancer(&ours)?).await?
+    };
+    cx.life.record(step.hold, |record| record.ingress_ip = Some(address.clone())).await?;
+    lead(&cx, &ours, 1, &address).await
+}
+
+/// Makes a name of the cluster lead to an address: that of the API server (0) or of applications (1).
+async fn lead(cx: &Context, ours: &Ours, which: usize, address: &str) -> Result<Look, StepError> {
+    if !ours.is_domain_managed() {
+        return Ok(Look::Done(Outcome::said(address)));
+    }
+    let id = names::records(&cx.life, ours)[which].clone();
+    let location = cx.life.service.location.clone();
+    let shape = Shape::DnsRecord { ttl: TTL, addresses: vec![address.to_owned()] };
+    ensure(&*cx.life.cloud, &[Put { id, location, tags: [].into(), shape, token: None }]).await
+}
+
+async fn public_address(cx: &Context, id: &ResourceId) -> Result<String, StepError> {
+    match expect(&*cx.life.cloud, id).await?.shape {
+        Shape::PublicIp { address: Some(address) } => Ok(address),
+        _ => Err(StepError::transient("NotSeen", format!("{} has no address yet", id.name()))),
+    }
+}
+
+async fn frontend_address(cx: &Context, id: &ResourceId) -> Result<String, StepError> {
+    let found = expect(&*cx.life.cloud, id).await?;
+    let Resource { shape: Shape::LoadBalancer { frontends, .. }, .. } = found else {
+        return Err(StepError::terminal("Invalid", format!("{id} is not a load balancer")));
+    };
+    let address = frontends.into_iter().find_map(|it| it.address);
+    address.ok_or_else(|| StepError::transient("NotSeen", format!("{} has no address yet", id.name())))
+}
+
+/// The private way by which this service reaches the API server.
+pub(crate) async fn private_endpoint(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    let service = &cx.life.service;
+    let id = names::private_endpoint(&cx.life);
+    let shape = Shape::PrivateEndpoint {
+        subnet: service.subnet_id(),
+        target: names::internal_load_balancer(&ours)?,
+        address: None,
+        link_id: None,
+    };
+    let mut wanted = service.network();
+    wanted.push(Put {
+        id: id.clone(),
+        location: service.location.clone(),
+        tags: [].into(),
+        shape,
+        token: None,
+    });
+    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &wanted).await? {
+        return Ok(waiting);
+    }
+    let Shape::PrivateEndpoint { address: Some(address), .. } = expect(&*cx.life.cloud, &id).await?.shape
+    else {
+        return Ok(Look::Waiting(format!("{} has no address yet", id.name())));
+    };
+    cx.life.record(step.hold, |record| record.private_endpoint_ip = Some(address.clone())).await?;
+    Ok(Look::Done(Outcome::said(address)))
+}

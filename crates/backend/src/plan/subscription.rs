@@ -1,0 +1,119 @@
+//! How the clusters of a subscription that is deleted are removed, in whatever state they are: what is under way on them is
+//! asked to end, and what is at rest is deleted.
+
+use std::sync::Arc;
+
+use api::doc::{Cluster, Operation, ProvisioningState, Subscription, Verb};
+use steps::engine::{Outcome, Plan, Step, StepContext, StepError, StepErrorKind};
+use steps::lifecycle::store_failed;
+use store::{By, PAGE_MAX, Secrets, Selection, StoreError, Versioned};
+use uuid::Uuid;
+
+use super::OPERATION_TIME;
+use crate::{Context, Tempo};
+
+/// Why, in the audit log and in the log of operations that were asked to end.
+const REASON: &str = "its subscription is deleted";
+
+/// The plan that removes the clusters of a subscription.
+///
+/// While some are left it gives its work back and looks again later, so that it takes no slot from those who remove them.
+pub fn remove_subscription(tempo: Tempo) -> Plan<Context> {
+    let step = Step::action("delete-clusters", clusters_are_gone);
+    Plan { steps: vec![Step { retry: tempo.retry(), ..step }], time_limit: OPERATION_TIME }
+}
+
+async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+    let subscription = cx.life.store.subscriptions().get(cx.life.cluster).await.map_err(store_failed)?;
+    let Some(subscription) = subscription else { return Ok(Outcome::said("the subscription is gone")) };
+    let mut left = 0;
+    let mut from = None;
+    loop {
+        let scope = Some(scope(&subscription.document));
+        let selection = Selection { scope, from, limit: PAGE_MAX, ..Selection::default() };
+        let page = cx.life.store.clusters().list(selection).await.map_err(store_failed)?;
+        for cluster in &page.items {
+            left += 1;
+            remove(&cx, cluster).await?;
+        }
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    match left {
+        0 => Ok(Outcome::said("no clusters are left")),
+        1 => Err(wait(&cx, "one cluster is left")),
+        many => Err(wait(&cx, &format!("{many} clusters are left"))),
+    }
+}
+
+fn wait(cx: &Context, what: &str) -> StepError {
+    StepError::new(StepErrorKind::Precondition, "ClustersLeft", what).after(Some(cx.tempo.removal_look))
+}
+
+fn scope(subscription: &Subscription) -> String {
+    format!("/subscriptions/{}", subscription.subscription_id.to_lowercase())
+}
+
+/// What is to be done about a cluster now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Begin its removal.
+    Delete,
+    /// Forget it; it is not ours to remove.
+    Forget,
+    /// Ask what is under way to end.
+    AskEnd(Uuid),
+    /// Wait for what is under way.
+    Wait,
+}
+
+fn next(cluster: &Cluster) -> Next {
+    match (cluster.provisioning_state, cluster.operation) {
+        _ if cluster.imported => Next::Forget,
+        (ProvisioningState::Succeeded | ProvisioningState::Failed, _) => Next::Delete,
+        (ProvisioningState::Deleting, _) => Next::Wait,
+        (_, Some(operation)) => Next::AskEnd(operation),
+        (_, None) => Next::Wait,
+    }
+}
+
+async fn remove(cx: &Context, read: &Versioned<Cluster>) -> Result<(), StepError> {
+    let by = By { reason: REASON.to_owned(), ..cx.life.by() };
+    let store = &cx.life.store;
+    let now = cx.life.clock.now();
+    let done = match next(&read.document) {
+        Next::Wait => Ok(()),
+        Next::Forget => store.clusters().forget(read, &by).await,
+        Next::AskEnd(operation) => store.operations().ask_end(operation, now, &by).await,
+        Next::Delete => {
+            let operation = Operation {
+                id: Uuid::now_v7(),
+                cluster: read.uuid,
+                cluster_path: api::doc::Document::path(&read.document),
+                verb: Verb::Delete,
+                initial_status: ProvisioningState::Deleting,
+                status: ProvisioningState::Deleting,
+                start_time: now,
+                end_time: None,
+                error: None,
+                snapshot: None,
+                correlation_id: None,
+            };
+            let wanted = Cluster {
+                provisioning_state: ProvisioningState::Deleting,
+                last_provisioning_state: Some(read.document.provisioning_state),
+                operation: Some(operation.id),
+                ..read.document.clone()
+            };
+            store.clusters().begin(read, &wanted, &operation, &Secrets::new(), &by).await.map(drop)
+        }
+    };
+    match done {
+        // Somebody changed it meanwhile, or works on it; the next look sees what it has become.
+        Ok(())
+        | Err(StoreError::Changed { .. } | StoreError::Gone { .. } | StoreError::WrongState { .. }) => Ok(()),
+        Err(error) => Err(store_failed(error)),
+    }
+}

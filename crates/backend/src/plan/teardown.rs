@@ -1,0 +1,213 @@
+//! What a cluster's removal consists of. Everything tolerates that there is nothing (any more): a cluster may be half made, and
+//! a removal may have been interrupted.
+
+use std::sync::Arc;
+
+use api::doc::Identity;
+use cloud::{CloudError, Kind, Put, Resource, ResourceId, Shape, State};
+use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::lifecycle::resources::remove;
+use steps::lifecycle::{Ours, certificates as shared, resource_id, store_failed};
+
+use super::network::{change_subnet, subnets};
+use super::{done, identities, names, prepare};
+use crate::Context;
+
+/// Nobody makes anything of it any more.
+pub(crate) async fn stop_installer(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+    cx.installer.cleanup(cx.life.cluster).await?;
+    cx.life.ways.forget(cx.life.cluster);
+    done()
+}
+
+/// Its names lead nowhere.
+pub(crate) async fn names(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    if !ours.is_domain_managed() {
+        return Ok(Look::Done(Outcome::default()));
+    }
+    remove(&*cx.life.cloud, &names::records(&cx.life, &ours)).await
+}
+
+/// Our own way to its API server is gone.
+pub(crate) async fn private_endpoint(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    remove(&*cx.life.cloud, &[names::private_endpoint(&cx.life)]).await
+}
+
+/// The group that we manage for it, if it is there and is ours.
+async fn own_group(cx: &Context, ours: &Ours) -> Result<Option<ResourceId>, StepError> {
+    let id = ours.group()?;
+    let found = cx.life.cloud.get(&id).await?;
+    let is_own = |group: &Resource| {
+        let Shape::ResourceGroup { managed_by } = &group.shape else { return false };
+        managed_by.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&ours.document().id))
+    };
+    Ok(found.filter(is_own).map(|_| id))
+}
+
+/// What is left in the group; nothing when it is not there.
+async fn left(cx: &Context) -> Result<Vec<Resource>, StepError> {
+    let ours = cx.life.ours().await?;
+    let Some(group) = own_group(cx, &ours).await? else { return Ok(Vec::new()) };
+    match cx.life.cloud.list(&group).await {
+        Ok(all) => Ok(all),
+        // Whoever may not even list it has nothing there any more.
+        Err(CloudError::NotFound { .. } | CloudError::Denied { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The roles that were given over the group.
+pub(crate) async fn role_assignments(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+    let ours = cx.life.ours().await?;
+    let Some(group) = own_group(&cx, &ours).await? else { return done() };
+    let given = match cx.life.cloud.role_assignments(&group).await {
+        Ok(given) => given,
+        Err(error) if error.is_not_found() => return done(),
+        Err(error) => return Err(error.into()),
+    };
+    for role in given.into_iter().filter(|it| it.role != "Owner") {
+        cx.life.cloud.revoke_role(&role.scope, &role.name).await?;
+    }
+    done()
+}
+
+/// At which level a resource is removed; lower ones first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Machines,
+    Middle,
+    Guards,
+}
+
+fn level(kind: Kind) -> Level {
+    match kind {
+        Kind::Machine | Kind::PrivateEndpoint => Level::Machines,
+        Kind::SecurityGroup => Level::Guards,
+        Kind::ResourceGroup
+        | Kind::VirtualNetwork
+        | Kind::Subnet
+        | Kind::RouteTable
+        | Kind::PublicIp
+        | Kind::LoadBalancer
+        | Kind::DnsZone
+        | Kind::DnsRecord
+        | Kind::StorageAccount
+        | Kind::Disk
+        | Kind::DiskEncryptionSet
+        | Kind::Identity => Level::Middle,
+    }
+}
+
+async fn remove_level(cx: &Context, wanted: Level) -> Result<Look, StepError> {
+    let all = left(cx).await?;
+    let ids: Vec<ResourceId> =
+        all.into_iter().filter(|it| level(it.shape.kind()) == wanted).map(|it| it.id).collect();
+    remove(&*cx.life.cloud, &ids).await
+}
+
+/// The machines, and private ways to others.
+pub(crate) async fn machines(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    remove_level(&cx, Level::Machines).await
+}
+
+/// All that nothing stands on any more.
+pub(crate) async fn resources(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    remove_level(&cx, Level::Middle).await
+}
+
+/// The customer's subnets are as they brought them, as far as our security group goes.
+pub(crate) async fn detach_security_groups(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    // Before there was an infra id there was no security group.
+    let Ok(own) = names::security_group(&ours) else { return Ok(Look::Done(Outcome::default())) };
+    for id in subnets(&ours)? {
+        // The customer may have removed the subnet.
+        let Some(Resource { shape: Shape::Subnet { security_group, .. }, state, .. }) =
+            cx.life.cloud.get(&id).await?
+        else {
+            continue;
+        };
+        if security_group.as_ref() != Some(&own) {
+            if state == State::Updating {
+                return Ok(Look::Waiting(format!("subnet {} is being changed", id.name())));
+            }
+            continue;
+        }
+        let look = change_subnet(&cx, &id, |subnet| *subnet.security_group = None);
+        if let waiting @ Look::Waiting(_) = look.await? {
+            return Ok(waiting);
+        }
+    }
+    Ok(Look::Done(Outcome::default()))
+}
+
+/// The security groups.
+pub(crate) async fn security_groups(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    remove_level(&cx, Level::Guards).await
+}
+
+/// The group itself, with whatever somebody put into it since.
+pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    match own_group(&cx, &ours).await? {
+        Some(group) => remove(&*cx.life.cloud, &[group]).await,
+        None => Ok(Look::Done(Outcome::default())),
+    }
+}
+
+/// The tokens of its service accounts speak for no identity of the customer's any more. Best effort: the identities are the
+/// customer's, and tokens of a cluster that is gone are good for nothing.
+pub(crate) async fn federated_credentials(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+    let ours = cx.life.ours().await?;
+    let Identity::Workload { platform, .. } = &ours.spec().identity else { return done() };
+    for (operator, identity) in platform {
+        if let Err(error) = unfederate(&cx, operator, &identity.resource_id).await {
+            tracing::warn!(cluster.id = %cx.life.cluster, error = %error.whole(), "The federated credential of {operator} stays");
+        }
+    }
+    done()
+}
+
+async fn unfederate(cx: &Context, operator: &str, id: &str) -> Result<(), StepError> {
+    let id = resource_id(id)?;
+    let Some(Resource { location, tags, shape: Shape::Identity { mut federated, .. }, .. }) =
+        cx.life.cloud.get(&id).await?
+    else {
+        return Ok(());
+    };
+    if federated.remove(&identities::federation(cx, operator).0).is_none() {
+        return Ok(());
+    }
+    let shape = Shape::Identity { federated, client_id: None, principal_id: None, tenant_id: None };
+    cx.life.cloud.put(Put { id, location, tags, shape, token: None }).await?;
+    Ok(())
+}
+
+/// The certificate of its identity.
+pub(crate) async fn identity_certificate(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+    cx.life.cloud.delete_secret(&cx.life.identity_secret()).await?;
+    done()
+}
+
+/// Its certificates.
+pub(crate) async fn certificates(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+    shared::remove(&cx.life).await?;
+    done()
+}
+
+/// The token by which it pulled images; its name was recorded before it was made.
+pub(crate) async fn registry_token(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+    if let Some(token) = &cx.life.ours().await?.made().registry_token {
+        cx.life.cloud.delete_token(&token.name).await?;
+    }
+    done()
+}
+
+/// It is billed no longer.
+pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+    let record = prepare::billing_record(&cx).await?;
+    let records = cx.life.store.billing().under(step.hold);
+    records.ensure_closed(&record, cx.life.clock.now(), &cx.life.by()).await.map_err(store_failed)?;
+    done()
+}

@@ -1,0 +1,372 @@
+//! The first step of a create and an update: whether the cloud has, and lets us and the cluster use, what the customer named.
+//!
+//! Facts are gathered, a pure function says what is wrong with them. Rights that were just given take minutes to spread: while
+//! they may still be on their way they are waited for, afterwards their absence is the customer's to mend.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::doc::{Identity, OutboundType, Spec, Switch};
+use cloud::{CloudError, Credential, Principal, Resource, ResourceId, Shape, State};
+use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::lifecycle::fault::refused;
+use steps::lifecycle::{Ours, resource_id};
+
+use super::names;
+use super::ranges::Range;
+use crate::Context;
+
+const MASTER_SUBNET: &str = "properties.masterProfile.subnetId";
+const PRINCIPAL: &str = "properties.servicePrincipalProfile";
+const OUTBOUND: &str = "properties.networkProfile.loadBalancerProfile.managedOutboundIps.count";
+/// A subnet of fewer addresses than this has no room for a pool.
+const SUBNET_BITS_MAX: u32 = 27;
+
+/// What is wrong with what the customer named: a code, a sentence, a field. Rights may come late, the rest will not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wrong {
+    code: &'static str,
+    message: String,
+    target: String,
+    may_spread: bool,
+}
+
+impl Wrong {
+    fn new(code: &'static str, target: &str, message: String) -> Wrong {
+        Wrong { code, message, target: target.to_owned(), may_spread: false }
+    }
+}
+
+/// Looks at everything that the customer named.
+pub(crate) async fn resources(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    match first_wrong(&cx, &ours).await? {
+        None => Ok(Look::Done(Outcome::said("all that the cluster needs is there and may be used"))),
+        Some(wrong) if wrong.may_spread && cx.may_still_spread() => Ok(Look::Waiting(wrong.message)),
+        Some(wrong) => Err(refused(wrong.code, wrong.message, Some(&wrong.target))),
+    }
+}
+
+async fn first_wrong(cx: &Context, ours: &Ours) -> Result<Option<Wrong>, StepError> {
+    let spec = ours.spec();
+    let credential = cx.life.credential(spec).await?;
+    if let Some(wrong) = principal(cx, spec, &credential).await? {
+        return Ok(Some(wrong));
+    }
+    let subnets = Subnets::gather(cx, spec).await?;
+    if let Some(wrong) = subnets.wrong(ours) {
+        return Ok(Some(wrong));
+    }
+    // Twice: as the cluster and as ourselves.
+    for (credential, code) in [(&credential, code_of(spec)), (&Credential::Service, SERVICE_RIGHTS)] {
+        for (id, target, actions) in subnets.rights(spec) {
+            if let Some(wrong) = rights(cx, credential, code, &id, &target, &actions).await? {
+                return Ok(Some(wrong));
+            }
+        }
+    }
+    if let Some(wrong) = disk_encryption_sets(cx, ours, &credential).await? {
+        return Ok(Some(wrong));
+    }
+    outbound_addresses(cx, ours).await
+}
+
+const SERVICE_RIGHTS: &str = "InvalidResourceProviderPermissions";
+
+fn code_of(spec: &Spec) -> &'static str {
+    match spec.identity {
+        Identity::ServicePrincipal { .. } => "InvalidServicePrincipalPermissions",
+        Identity::Workload { .. } => "InvalidWorkloadIdentityPermissions",
+    }
+}
+
+/// a: the principal is who it says; a': the identities of the platform may be used.
+async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result<Option<Wrong>, StepError> {
+    match &spec.identity {
+        Identity::ServicePrincipal { .. } => match cx.life.cloud.principal(credential).await {
+            Ok(principal) => Ok(wrong_principal(&principal)),
+            Err(error @ CloudError::Credential { .. }) => {
+                Ok(Some(Wrong::new("InvalidServicePrincipalCredentials", PRINCIPAL, error.to_string())))
+            }
+            Err(error) => Err(error.into()),
+        },
+        Identity::Workload { platform, .. } => {
+            for (operator, identity) in platform {
+                let target = format!(
+                    "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities.{operator}"
+                );
+                let id = resource_id(&identity.resource_id)?;
+                let code = "InvalidClusterMSIPermissions";
+                if cx.life.cloud.get(&id).await?.is_none() {
+                    let message = format!("The identity {id} of operator {operator} was not found.");
+                    return Ok(Some(Wrong::new("InvalidWorkloadIdentityPermissions", &target, message)));
+                }
+                let actions = [
+                    "Microsoft.ManagedIdentity/userAssignedIdentities/read",
+                    "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/read",
+                    "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/write",
+                    "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/delete",
+                ];
+                if let Some(wrong) = rights(cx, credential, code, &id, &target, &actions).await? {
+                    return Ok(Some(wrong));
+                }
+            }
+            Ok(None)
+        }
+    }
+}
+
+fn wrong_principal(principal: &Principal) -> Option<Wrong> {
+    let claims = ["altsecid", "oid", "puid"];
+    if !principal.claims.iter().any(|it| claims.contains(&it.as_str())) {
+        let message =
+            "The token of the service principal has none of the claims altsecid, oid and puid.".to_owned();
+        return Some(Wrong::new("InvalidServicePrincipalClaims", PRINCIPAL, message));
+    }
+    let forbidden = "Application.ReadWrite.OwnedBy";
+    if principal.directory_roles.iter().any(|it| it == forbidden) {
+        let message = format!("The service principal must not hold the application role {forbidden}.");
+        return Some(Wrong::new("InvalidServicePrincipalCredentials", PRINCIPAL, message));
+    }
+    None
+}
+
+/// Which of these actions somebody may not do, if any.
+async fn rights(
+    cx: &Context,
+    credential: &Credential,
+    code: &'static str,
+    id: &ResourceId,
+    target: &str,
+    actions: &[&str],
+) -> Result<Option<Wrong>, StepError> {
+    let missing: Vec<String> = match cx.life.cloud.permissions(credential, id, actions).await {
+        Ok(answers) => answers.into_iter().filter(|it| !it.allowed).map(|it| it.action).collect(),
+        Err(CloudError::Denied { action, .. }) => vec![action],
+        Err(error) => return Err(error.into()),
+    };
+    Ok((!missing.is_empty()).then(|| Wrong {
+        may_spread: true,
+        ..Wrong::new(code, target, format!("Missing on {id}: {}.", missing.join(", ")))
+    }))
+}
+
+/// The subnets that the customer named, with the field that names each, and the network that they are in.
+struct Subnets {
+    /// By the field.
+    subnets: Vec<(String, ResourceId, Option<Resource>)>,
+    networks: BTreeMap<String, (ResourceId, Option<Resource>)>,
+    route_tables: BTreeMap<String, (ResourceId, bool)>,
+}
+
+impl Subnets {
+    async fn gather(cx: &Context, spec: &Spec) -> Result<Subnets, StepError> {
+        let mut named = vec![(MASTER_SUBNET.to_owned(), resource_id(&spec.master.subnet_id)?)];
+        for (index, pool) in spec.workers.iter().enumerate() {
+            let id = resource_id(&pool.subnet_id)?;
+            if !named.iter().any(|(_, other)| *other == id) {
+                named.push((format!("properties.workerProfiles[{index}].subnetId"), id));
+            }
+        }
+        let cloud = &cx.life.cloud;
+        let mut all =
+            Subnets { subnets: Vec::new(), networks: BTreeMap::new(), route_tables: BTreeMap::new() };
+        for (field, id) in named {
+            let found = cloud.get(&id).await?;
+            if let Some(network) = id.parent()
+                && !all.networks.contains_key(&network.key())
+            {
+                let found = cloud.get(&network).await?;
+                all.networks.insert(network.key(), (network, found));
+            }
+            if let Some(Resource { shape: Shape::Subnet { route_table: Some(table), .. }, .. }) = &found {
+                let there = cloud.get(table).await?.is_some();
+                all.route_tables.insert(table.key(), (table.clone(), there));
+            }
+            all.subnets.push((field, id, found));
+        }
+        Ok(all)
+    }
+
+    /// What is wrong with them, rights aside.
+    fn wrong(&self, ours: &Ours) -> Option<Wrong> {
+        let spec = ours.spec();
+        for (id, found) in self.networks.values() {
+            let Some(network) = found else {
+                let message = format!("The virtual network {id} was not found.");
+                return Some(Wrong::new("InvalidLinkedVNet", MASTER_SUBNET, message));
+            };
+            let location = &ours.document().location;
+            if !network.location.eq_ignore_ascii_case(location) {
+                let there = &network.location;
+                let message =
+                    format!("The virtual network {id} is in {there}; the cluster's location is {location}.");
+                return Some(Wrong::new("InvalidLinkedVNet", MASTER_SUBNET, message));
+            }
+        }
+        let own_group = names::security_group(ours).ok();
+        for (field, id, found) in &self.subnets {
+            let Some(subnet) = found else {
+                let message = format!("The subnet {id} was not found.");
+                return Some(Wrong::new("InvalidLinkedSubnet", field, message));
+            };
+            if let Some(message) = wrong_subnet(id, subnet, spec, own_group.as_ref()) {
+                return Some(Wrong::new("InvalidLinkedVNet", field, message));
+            }
+        }
+        let missing = self.route_tables.values().find(|(_, there)| !there);
+        missing.map(|(id, _)| {
+            let message = format!("The route table {id} was not found.");
+            Wrong::new("InvalidLinkedRouteTable", MASTER_SUBNET, message)
+        })
+    }
+
+    /// What must be allowed on which of them, with the field at fault.
+    fn rights(&self, spec: &Spec) -> Vec<(ResourceId, String, Vec<&'static str>)> {
+        let mut wanted = Vec::new();
+        for (id, _) in self.networks.values() {
+            wanted.push((
+                id.clone(),
+                MASTER_SUBNET.to_owned(),
+                vec![
+                    "Microsoft.Network/virtualNetworks/join/action",
+                    "Microsoft.Network/virtualNetworks/read",
+                    "Microsoft.Network/virtualNetworks/write",
+                ],
+            ));
+        }
+        for (field, id, found) in &self.subnets {
+            wanted.push((
+                id.clone(),
+                field.clone(),
+                vec![
+                    "Microsoft.Network/virtualNetworks/subnets/join/action",
+                    "Microsoft.Network/virtualNetworks/subnets/read",
+                    "Microsoft.Network/virtualNetworks/subnets/write",
+                ],
+            ));
+            if spec.network.preconfigured_nsg == Switch::Enabled
+                && let Some(Resource { shape: Shape::Subnet { security_group: Some(group), .. }, .. }) = found
+            {
+                let action = "Microsoft.Network/networkSecurityGroups/join/action";
+                wanted.push((group.clone(), field.clone(), vec![action]));
+            }
+        }
+        for (id, _) in self.route_tables.values() {
+            wanted.push((
+                id.clone(),
+                MASTER_SUBNET.to_owned(),
+                vec![
+                    "Microsoft.Network/routeTables/join/action",
+                    "Microsoft.Network/routeTables/read",
+                    "Microsoft.Network/routeTables/write",
+                ],
+            ));
+        }
+        wanted
+    }
+}
+
+/// e and f: what is wrong with a subnet that is there.
+fn wrong_subnet(
+    id: &ResourceId,
+    subnet: &Resource,
+    spec: &Spec,
+    own_group: Option<&ResourceId>,
+) -> Option<String> {
+    let Shape::Subnet { address_prefix, security_group, .. } = &subnet.shape else {
+        return Some(format!("{id} is not a subnet."));
+    };
+    // What we ourselves are changing in it will have settled soon.
+    if !matches!(subnet.state, State::Succeeded | State::Updating) {
+        return Some(format!("The subnet {id} is not in state Succeeded."));
+    }
+    let Some(range) = Range::parse(address_prefix) else {
+        return Some(format!("The range {address_prefix} of subnet {id} is not a CIDR."));
+    };
+    if range.bits() > SUBNET_BITS_MAX {
+        return Some(format!(
+            "The subnet {id} must be /{SUBNET_BITS_MAX} or larger; it is {address_prefix}."
+        ));
+    }
+    for (what, text) in [("pod", &spec.network.pod_cidr), ("service", &spec.network.service_cidr)] {
+        if Range::parse(text).is_some_and(|other| other.overlaps(range)) {
+            return Some(format!(
+                "The range {address_prefix} of subnet {id} overlaps with the {what} range {text}."
+            ));
+        }
+    }
+    match (spec.network.preconfigured_nsg, security_group) {
+        (Switch::Enabled, None) => Some(format!("The subnet {id} must have a network security group.")),
+        (Switch::Disabled, Some(group)) if Some(group) != own_group => {
+            Some(format!("The subnet {id} must not have a network security group attached; it has {group}."))
+        }
+        (Switch::Enabled, Some(_)) | (Switch::Disabled, _) => None,
+    }
+}
+
+/// g: the keys of disks.
+async fn disk_encryption_sets(
+    cx: &Context,
+    ours: &Ours,
+    credential: &Credential,
+) -> Result<Option<Wrong>, StepError> {
+    let spec = ours.spec();
+    let of_master = spec.master.disk_encryption_set_id.iter();
+    let of_master = of_master.map(|id| ("properties.masterProfile.diskEncryptionSetId".to_owned(), id));
+    let of_workers = spec.workers.iter().enumerate().filter_map(|(index, pool)| {
+        let field = format!("properties.workerProfiles[{index}].diskEncryptionSetId");
+        pool.disk_encryption_set_id.as_ref().map(|id| (field, id))
+    });
+    let code = "InvalidLinkedDiskEncryptionSet";
+    for (field, id) in of_master.chain(of_workers) {
+        let id = resource_id(id)?;
+        let Some(set) = cx.life.cloud.get(&id).await? else {
+            let message = format!("The disk encryption set {id} was not found.");
+            return Ok(Some(Wrong::new(code, &field, message)));
+        };
+        let location = &ours.document().location;
+        if !set.location.eq_ignore_ascii_case(location) {
+            let message = format!(
+                "The disk encryption set {id} is in {}; the cluster's location is {location}.",
+                set.location
+            );
+            return Ok(Some(Wrong::new(code, &field, message)));
+        }
+        for (credential, code) in [(credential, code_of(spec)), (&Credential::Service, SERVICE_RIGHTS)] {
+            let action = ["Microsoft.Compute/diskEncryptionSets/read"];
+            if let Some(wrong) = rights(cx, credential, code, &id, &field, &action).await? {
+                return Ok(Some(wrong));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// h: room for further public addresses.
+async fn outbound_addresses(cx: &Context, ours: &Ours) -> Result<Option<Wrong>, StepError> {
+    let network = &ours.spec().network;
+    let has = ours.made().effective_outbound_ips.len() as u64;
+    let wanted = u64::from(network.managed_outbound_ips.unwrap_or(1));
+    // Before the first deployment the whole quota was looked at by the frontend.
+    if network.outbound_type != OutboundType::Loadbalancer || has == 0 || wanted <= has {
+        return Ok(None);
+    }
+    let document = ours.document();
+    let usages = cx.life.cloud.usages(&document.subscription_id, &document.location).await?;
+    let full = usages.iter().find(|it| it.quota == "PublicIPAddresses");
+    let full = full.filter(|it| wanted - has > it.limit.saturating_sub(it.used));
+    Ok(full.map(|it| {
+        let message = format!(
+            "The quota PublicIPAddresses is exceeded: {} of {} are used and {} more are wanted.",
+            it.used,
+            it.limit,
+            wanted - has
+        );
+        Wrong::new("ResourceQuotaExceeded", OUTBOUND, message)
+    }))
+}
+
+#[cfg(test)]
+#[path = "validate/tests.rs"]
+mod tests;

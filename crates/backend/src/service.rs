@@ -1,0 +1,178 @@
+//! The service: its parts, how it begins and how it ends.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::clock::SharedClock;
+use api::doc::{Cluster, Document as _, Operation, Subscription};
+use api::work::WorkKind;
+use cloud::SharedCloud;
+use futures_util::FutureExt as _;
+use serde::Deserialize as _;
+use steps::crew::{self, Crew, EndedUnasked, Part, Settings, Trade, serve};
+use steps::engine::Control;
+use steps::lifecycle::{Lifecycle, Service, Ways};
+use store::{Claimed, Store, StoreError, Stored};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::work::{self, Facts};
+use crate::{Config, Context, Installer, Metrics};
+
+/// What every backend's named lease begins with; its owner follows.
+pub const LEASE_PREFIX: &str = "backend/";
+/// Who writes, in entries and in the audit log.
+pub(crate) const SERVICE: &str = "backend";
+/// Between two looks at the queue for the metrics: about as often as somebody reads them.
+const SURVEY_EVERY: Duration = Duration::from_secs(15);
+
+/// What a backend is made of.
+#[derive(Debug)]
+pub struct Deps {
+    /// Where the work is.
+    pub store: Store,
+    /// The cloud.
+    pub cloud: SharedCloud,
+    /// Who installs.
+    pub installer: Installer,
+    /// What this service has for itself in the cloud.
+    pub service: Arc<Service>,
+    /// The ways to clusters.
+    pub ways: Arc<Ways>,
+    /// The clock.
+    pub clock: SharedClock,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The settings.
+    pub config: Config,
+    /// This process, to the store; fresh at every start.
+    pub owner: Uuid,
+    /// Which release this is.
+    pub release: String,
+    /// Names that are drawn follow from it.
+    pub seed: u64,
+}
+
+/// Why a backend ended unasked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// One of its parts ended by itself.
+    #[error("the backend's {part} ended unasked")]
+    Ended {
+        /// Which.
+        part: &'static str,
+        /// The panic, if it was one.
+        #[source]
+        source: Option<tokio::task::JoinError>,
+    },
+}
+
+/// Works operations until it is told to stop; then hands back what it holds at the next safe point, within 30 s.
+///
+/// Dropping the future is as a crash: everything stops at once and the leases run out.
+pub async fn run(deps: Deps, shutdown: CancellationToken) -> Result<(), Error> {
+    let (owner, slots) = (deps.owner, deps.config.slots);
+    let settings = Settings {
+        kind: WorkKind::Operation,
+        noun: "operation",
+        lease_name: format!("{LEASE_PREFIX}{owner}"),
+        slots,
+        timing: deps.config.timing,
+        owner,
+    };
+    let (hands, ends) = Crew::new(deps.store.clone(), settings);
+    let backend = Arc::new(Backend { hands, deps });
+    let over = CancellationToken::new();
+    let parts: Vec<Part> = vec![("survey", survey(backend.clone(), over.clone()).boxed())];
+    tracing::info!(backend.id = %owner, "Backend {owner} takes up to {slots} operations");
+    serve(backend, ends, parts, over, shutdown)
+        .await
+        .map_err(|EndedUnasked { part, source }| Error::Ended { part, source })?;
+    tracing::info!(backend.id = %owner, "Backend {owner} has handed back what it held");
+    Ok(())
+}
+
+/// What the parts of one backend share.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    pub(crate) hands: Crew,
+    pub(crate) deps: Deps,
+}
+
+impl Backend {
+    /// What the steps of an operation on a cluster are given. For a subscription's removal it is the subscription.
+    pub(crate) fn context(&self, cluster: Uuid) -> Context {
+        let deps = &self.deps;
+        let life = Lifecycle {
+            cloud: deps.cloud.clone(),
+            store: deps.store.clone(),
+            ways: deps.ways.clone(),
+            clock: deps.clock.clone(),
+            service: deps.service.clone(),
+            cluster,
+            name: SERVICE,
+        };
+        Context::new(life, deps.installer.clone(), deps.config.tempo, &deps.release, deps.seed)
+    }
+}
+
+impl Trade for Backend {
+    type Facts = Facts;
+
+    fn crew(&self) -> &crew::Crew {
+        &self.hands
+    }
+
+    async fn read(&self, claimed: &[Claimed]) -> Result<Vec<Facts>, StoreError> {
+        let ids = claimed.iter().flat_map(|it| [it.hold.work, it.hold.lane]).collect();
+        let documents = self.deps.store.get_many(ids).await?;
+        let documents: HashMap<Uuid, Stored> = documents.into_iter().map(|it| (it.uuid, it)).collect();
+        Ok(claimed.iter().map(|it| facts(&documents, it)).collect())
+    }
+
+    async fn work(&self, claimed: Claimed, control: Control, facts: Facts) {
+        work::one(self, claimed, control, facts).await;
+    }
+
+    fn taken_over(&self, count: u64) {
+        self.deps.metrics.taken_over.inc_by(count);
+    }
+
+    fn lost(&self, count: u64) {
+        self.deps.metrics.lost.inc_by(count);
+    }
+}
+
+/// What a claimed piece of work is about.
+fn facts(documents: &HashMap<Uuid, Stored>, claimed: &Claimed) -> Facts {
+    // A document that this release does not understand is as one that is not there; its reader says so.
+    let operation = documents
+        .get(&claimed.hold.work)
+        .filter(|it| it.kind == Operation::KIND)
+        .and_then(|it| Operation::deserialize(&it.body).ok());
+    let Some(lane) = documents.get(&claimed.hold.lane) else { return Facts::Gone { operation } };
+    if lane.kind == Subscription::KIND {
+        return Facts::Subscription;
+    }
+    let cluster = Cluster::deserialize(&lane.body).ok().filter(|_| lane.kind == Cluster::KIND);
+    match (operation, cluster) {
+        (Some(operation), Some(cluster)) => {
+            Facts::Cluster { operation: Box::new(operation), cluster: Box::new(cluster) }
+        }
+        (operation, _) => Facts::Gone { operation },
+    }
+}
+
+/// Looks at the queue again and again, for the metrics.
+async fn survey(backend: Arc<Backend>, over: CancellationToken) {
+    loop {
+        if let Ok(queue) = backend.deps.store.queue(WorkKind::Operation).await {
+            backend.deps.metrics.queue(&queue, backend.deps.clock.now());
+        }
+        if over.run_until_cancelled(sleep(SURVEY_EVERY)).await.is_none() {
+            return;
+        }
+    }
+}

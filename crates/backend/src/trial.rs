@@ -1,0 +1,165 @@
+//! For tests: what a customer brings to the simulated cloud, and what the frontend would write when they ask.
+
+use api::clock::Clock;
+use api::doc::{
+    Cluster, Document as _, Identity, Ingress, MasterPool, NetworkSpec, Operation, OutboundType, Provisioned,
+    ProvisioningState, Record, Spec, Switch, SystemData, Verb, Visibility, WorkerPool, secrets,
+};
+use api::secret::Secret;
+use cloud::sim::Rights;
+use cloud::{Cloud as _, CloudError, Put, ResourceId, Shape, Simulated};
+use steps::lifecycle::Service;
+use store::{By, Secrets, Store, StoreError, Versioned};
+use uuid::Uuid;
+
+/// Where everything of a trial is.
+pub const LOCATION: &str = "eastus";
+
+/// What the service has for itself in a trial.
+pub fn service() -> Service {
+    Service::new("aro.example", "00000000-0000-0000-0000-000000000001", "rp", LOCATION)
+}
+
+/// Makes what a customer brings for a cluster of that name (a group, a network with two subnets, a principal), and the
+/// cluster's document and secrets as the frontend would make them.
+pub async fn bring(
+    cloud: &Simulated,
+    subscription: &str,
+    name: &str,
+    now: jiff::Timestamp,
+) -> Result<(Cluster, Secrets), CloudError> {
+    let group = ResourceId::group(subscription, &format!("{name}-rg"));
+    let network = group.sibling("Microsoft.Network", "virtualNetworks", "vnet");
+    let subnet = |prefix: &str| Shape::Subnet {
+        address_prefix: prefix.to_owned(),
+        security_group: None,
+        route_table: None,
+        service_endpoints: Vec::new(),
+        private_link_policies: true,
+    };
+    let (master, worker) = (network.child("subnets", "master"), network.child("subnets", "worker"));
+    for (id, shape) in [
+        (group.clone(), Shape::ResourceGroup { managed_by: None }),
+        (network.clone(), Shape::VirtualNetwork { address_space: vec!["10.0.0.0/22".to_owned()] }),
+        (master.clone(), subnet("10.0.0.0/23")),
+        (worker.clone(), subnet("10.0.2.0/23")),
+    ] {
+        cloud.put(Put { id, location: LOCATION.to_owned(), tags: [].into(), shape, token: None }).await?;
+    }
+    let principal = cloud.create_principal(name, Rights::Everywhere).await?;
+    let client_id = principal.principal.client_id;
+    let managed = ResourceId::group(subscription, &format!("aro-{name}"));
+    let id = group.sibling("Microsoft.RedHatOpenShift", "openShiftClusters", name);
+    let spec = Spec {
+        domain: name.to_owned(),
+        version: "4.17.3".to_owned(),
+        resource_group_id: managed.to_string(),
+        fips: Switch::Disabled,
+        identity: Identity::ServicePrincipal { client_id: client_id.clone() },
+        network: NetworkSpec {
+            pod_cidr: "10.128.0.0/14".to_owned(),
+            service_cidr: "172.30.0.0/16".to_owned(),
+            outbound_type: OutboundType::Loadbalancer,
+            preconfigured_nsg: Switch::Disabled,
+            managed_outbound_ips: Some(1),
+        },
+        master: MasterPool {
+            vm_size: "Standard_D8s_v5".to_owned(),
+            subnet_id: master.to_string(),
+            encryption_at_host: Switch::Disabled,
+            disk_encryption_set_id: None,
+        },
+        workers: vec![WorkerPool {
+            name: "worker".to_owned(),
+            vm_size: "Standard_D4s_v5".to_owned(),
+            disk_size_gb: 128,
+            subnet_id: worker.to_string(),
+            count: 3,
+            encryption_at_host: Switch::Disabled,
+            disk_encryption_set_id: None,
+        }],
+        api_visibility: Visibility::Public,
+        ingress: vec![Ingress { name: "default".to_owned(), visibility: Visibility::Public }],
+    };
+    let cluster = Cluster {
+        id: id.to_string(),
+        subscription_id: subscription.to_owned(),
+        name: name.to_owned(),
+        location: LOCATION.to_owned(),
+        labels: [].into(),
+        provisioning_state: ProvisioningState::Creating,
+        last_provisioning_state: None,
+        failed_provisioning_state: None,
+        operation: None,
+        credential: Some(client_id),
+        managed_resource_group: Some(managed.key()),
+        imported: false,
+        created_at: now,
+        provisioned: Some(Box::new(Provisioned {
+            tags: [].into(),
+            system_data: SystemData::default(),
+            spec,
+            record: Record::default(),
+            created_by: "trial".to_owned(),
+            provisioned_by: String::new(),
+            bucket: 0,
+            last_admin_update_error: None,
+        })),
+    };
+    let secret = Secret::new(principal.secret.expose().as_bytes().to_vec());
+    Ok((cluster, Secrets::from([(secrets::CLIENT_SECRET, secret)])))
+}
+
+fn operation(cluster: Uuid, path: String, verb: Verb, clock: &dyn Clock) -> Operation {
+    let status = match verb {
+        Verb::Create => ProvisioningState::Creating,
+        Verb::Update => ProvisioningState::Updating,
+        Verb::AdminUpdate => ProvisioningState::AdminUpdating,
+        Verb::Delete => ProvisioningState::Deleting,
+    };
+    Operation {
+        id: Uuid::now_v7(),
+        cluster,
+        cluster_path: path,
+        verb,
+        initial_status: status,
+        status,
+        start_time: clock.now(),
+        end_time: None,
+        error: None,
+        snapshot: None,
+        correlation_id: None,
+    }
+}
+
+/// Asks for a cluster, as a PUT would; the cluster and its operation.
+pub async fn create(
+    store: &Store,
+    cluster: &Cluster,
+    secrets: &Secrets,
+    clock: &dyn Clock,
+) -> Result<(Uuid, Uuid), StoreError> {
+    let uuid = Uuid::now_v7();
+    let operation = operation(uuid, cluster.path(), Verb::Create, clock);
+    let cluster = Cluster { operation: Some(operation.id), ..cluster.clone() };
+    store.clusters().begin_create(&cluster, &operation, secrets, &By::service("trial")).await?;
+    Ok((uuid, operation.id))
+}
+
+/// Asks for a change or the removal of a cluster; its operation.
+pub async fn change(
+    store: &Store,
+    read: &Versioned<Cluster>,
+    verb: Verb,
+    clock: &dyn Clock,
+    edit: impl FnOnce(&mut Cluster),
+) -> Result<Uuid, StoreError> {
+    let operation = operation(read.uuid, read.document.path(), verb, clock);
+    let mut wanted = read.document.clone();
+    edit(&mut wanted);
+    wanted.provisioning_state = operation.initial_status;
+    wanted.last_provisioning_state = Some(read.document.provisioning_state);
+    wanted.operation = Some(operation.id);
+    store.clusters().begin(read, &wanted, &operation, &Secrets::new(), &By::service("trial")).await?;
+    Ok(operation.id)
+}
