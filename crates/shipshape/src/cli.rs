@@ -7,8 +7,8 @@ use clap_complete::Shell;
 
 use crate::audit::AuditCommand;
 use crate::commands::{
-    BudgetCommand, ClusterCommand, ContextCommand, EventsCommand, ManifestCommand, PlanCommand,
-    ScheduleCommand, TaskCommand, WhyCommand,
+    BudgetCommand, CloudCommand, ClusterCommand, ContextCommand, EventsCommand, ManifestCommand,
+    OperationCommand, PlanCommand, ScheduleCommand, TaskCommand, VersionCommand, WhyCommand,
 };
 use crate::config::Flag;
 use crate::sim::SimCommand;
@@ -38,6 +38,8 @@ pub(crate) enum Command {
     /// Run only what makes manifests of schedules, beside other processes on the same PostgreSQL
     #[command(alias = "mimo-scheduler")]
     Scheduler(ServiceFlags),
+    /// Run only what makes, changes and deletes clusters, beside other processes on the same PostgreSQL
+    Backend(ServiceFlags),
     /// Run simulated clusters, for kubectl and for trying things out
     Sim(SimCommand),
     /// What can be done to a cluster: list, write, test and run tasks
@@ -52,6 +54,12 @@ pub(crate) enum Command {
     /// The clusters that are looked after
     #[command(subcommand, visible_alias = "clusters")]
     Cluster(ClusterCommand),
+    /// What makes, changes or removes a cluster
+    #[command(subcommand, visible_alias = "operations")]
+    Operation(OperationCommand),
+    /// What a customer brings to a cluster, in the simulated cloud
+    #[command(subcommand)]
+    Cloud(CloudCommand),
     /// How much may run at once
     #[command(subcommand, visible_alias = "budgets")]
     Budget(BudgetCommand),
@@ -73,11 +81,14 @@ pub(crate) enum Command {
     /// Check or show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Show the version of this executable
+    /// Show the version of this executable, or the versions of OpenShift that can be installed
+    #[command(visible_alias = "versions", args_conflicts_with_subcommands = true)]
     Version {
         /// How to write it
         #[arg(short, long, value_enum, default_value_t)]
         output: VersionOutput,
+        #[command(subcommand)]
+        command: Option<VersionCommand>,
     },
     /// Write a script that lets a shell complete commands and names, such as: source <(shipshape completion bash)
     Completion {
@@ -184,7 +195,9 @@ impl Cli {
                 (frontend.service.health.as_ref(), frontend.api.as_ref(), open.then_some(&insecure))
             }
             Command::Frontend(flags) => (flags.service.health.as_ref(), flags.api.as_ref(), None),
-            Command::Actuator(flags) | Command::Scheduler(flags) => (flags.health.as_ref(), None, None),
+            Command::Actuator(flags) | Command::Scheduler(flags) | Command::Backend(flags) => {
+                (flags.health.as_ref(), None, None)
+            }
             _ => (None, None, None),
         };
         let named = [

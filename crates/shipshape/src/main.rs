@@ -3,6 +3,7 @@
 mod admin;
 mod audit;
 mod cli;
+mod cloud;
 mod commands;
 mod config;
 mod contexts;
@@ -32,7 +33,7 @@ use clap_complete::env::{CompleteEnv, Shells};
 use anyhow::Context as _;
 use clap_complete::Shell;
 use cli::{Cli, Command, ConfigCommand, ConfigOutput, VersionOutput};
-use commands::{Desk, complete};
+use commands::{Desk, Interrupted, complete};
 use config::{ConfigErrors, Environment, Loaded};
 use process::Process;
 use supervisor::Fault;
@@ -42,6 +43,9 @@ use version::Version;
 
 /// What a shell expects for a command that was asked wrongly.
 const BAD_USAGE: u8 = 2;
+
+/// What a shell expects for a command that was ended by Ctrl-C.
+const INTERRUPTED: u8 = 130;
 
 /// How long blocking calls may hold the process after everything else has ended.
 const LINGER_MAX: Duration = Duration::from_secs(1);
@@ -76,6 +80,7 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Scheduler(_) => {
             serve(load()?, environment, |process| up::alone(process, Service::Scheduler))
         }
+        Command::Backend(_) => serve(load()?, environment, |process| up::alone(process, Service::Backend)),
         Command::Sim(command) if command.runs() => {
             serve(load()?, environment, |process| sim::run(process, command))
         }
@@ -89,12 +94,15 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Config(ConfigCommand::Show { output: ConfigOutput::Json, origin }) => {
             output::show(&load()?.to_json(*origin)?)
         }
-        Command::Version { output: VersionOutput::Text } => output::show(&Version::current().to_text()),
-        Command::Version { output: VersionOutput::Json } => output::show(&Version::current().to_json()?),
+        Command::Version { command: Some(command), .. } => ask(commands::version(command, &desk)),
+        Command::Version { output: VersionOutput::Text, .. } => output::show(&Version::current().to_text()),
+        Command::Version { output: VersionOutput::Json, .. } => output::show(&Version::current().to_json()?),
         Command::Task(command) => ask(commands::task(command, &desk)),
         Command::Manifest(command) => ask(commands::manifest(command, &desk)),
         Command::Schedule(command) => ask(commands::schedule(command, &desk)),
         Command::Cluster(command) => ask(commands::cluster(command, &desk)),
+        Command::Operation(command) => ask(commands::operation(command, &desk)),
+        Command::Cloud(command) => ask(commands::cloud(command, &desk)),
         Command::Budget(command) => ask(commands::budget(command, &desk)),
         Command::Plan(command) => ask(commands::plan(command, &desk)),
         Command::Why(command) => ask(commands::why(command, &desk)),
@@ -170,6 +178,10 @@ fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(errors) = error.downcast_ref::<ConfigErrors>() {
         errors.sentences().iter().for_each(|sentence| output::complain(sentence));
         return ExitCode::from(BAD_USAGE);
+    }
+    if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
+        output::note(&interrupted.to_string());
+        return ExitCode::from(INTERRUPTED);
     }
     output::complain(&format!("{error:#}"));
     match error.downcast_ref::<Fault>() {

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use api::clock::{Clock as _, SystemClock};
+use backend::Tempo;
+use cloud::{SharedCloud, Simulated};
 use frontend::pki::Pki;
 use kubelink::LinksLimits;
 use maintenance::{actuator, scheduler};
+use steps::lifecycle::{self, Ways};
 use store::{Reader, Store, housekeeping};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -20,9 +23,16 @@ use crate::process::Process;
 use crate::readiness::Condition;
 use crate::supervisor::Stage;
 use crate::up::ensure_writable;
+use crate::version::Version;
 
 /// How often our own certificates are looked at: they are renewed months before they end.
 const RENEW_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// The zone of clusters' names where none is configured; nobody has it for real.
+const DOMAIN: &str = "clusters.shipshape.test";
+
+/// How often something in a simulated cloud is looked at while it is waited for.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// How often the store is asked whether it answers.
 const WATCH: Duration = Duration::from_secs(5);
@@ -78,11 +88,12 @@ pub(crate) async fn frontend(
     process: &mut Process,
     store: &Store,
     config: frontend::Config,
+    cloud: Option<SharedCloud>,
 ) -> anyhow::Result<String> {
     let open = process.readiness.condition("frontend");
     let metrics = frontend::Metrics::default();
     process.metrics.room("frontend", |registry| metrics.register(registry));
-    let deps = frontend::Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics, cloud: None };
+    let deps = frontend::Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics, cloud };
     let server = frontend::Server::bind(config, deps).await?;
     let url = server.url();
     tracing::info!("The API is at {url}");
@@ -98,6 +109,7 @@ pub(crate) async fn own_frontend(
     process: &mut Process,
     store: &Store,
     environment: &Environment,
+    cloud: Option<SharedCloud>,
 ) -> anyhow::Result<(String, Published)> {
     let mut config = process.config.frontend.clone();
     let data_dir: &Path = process.config.data_dir.as_ref();
@@ -124,7 +136,7 @@ pub(crate) async fn own_frontend(
         own = Some((pki, names, has_operator));
     }
     let data_dir = data_dir.to_owned();
-    let url = frontend(process, store, config).await?;
+    let url = frontend(process, store, config, cloud).await?;
     file.server = url.clone();
     let published = contexts::publish(&data_dir, &file, environment)?;
     if let Some((pki, names, has_operator)) = own {
@@ -158,14 +170,61 @@ fn introduce_operator(file: &mut ContextFile, pki: &Pki) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Carries out what customers ask of their clusters.
+pub(crate) fn backend(process: &mut Process, store: &Store, cloud: &Simulated) {
+    let works = process.readiness.condition("backend");
+    let metrics = backend::Metrics::default();
+    process.metrics.room("backend", |registry| metrics.register(registry));
+    let clock = Arc::new(SystemClock);
+    let ways = Arc::new(ways(process, store));
+    // What a simulated cloud does takes no minutes, unless it is told to take as long as a real one.
+    let tempo = Tempo { installation: Tempo::default().installation, look: LOOK, ..Tempo::quick() };
+    let deps = backend::Deps {
+        store: store.clone(),
+        cloud: Arc::new(cloud.clone()),
+        installer: backend::Installer::Simulated(cloud.installer()),
+        service: Arc::new(ourselves(process)),
+        ways,
+        clock,
+        metrics,
+        config: backend::Config { tempo, ..process.config.backend.clone() },
+        owner: Uuid::new_v4(),
+        release: Version::current().version.to_owned(),
+        seed: 0,
+    };
+    process.tasks.spawn(Stage::Workers, "backend", move |shutdown| async move {
+        Ok(backend::run(deps, shutdown).await?)
+    });
+    works.ready();
+}
+
+/// The ways to clusters, by the kubeconfigs that are sealed in the store.
+fn ways(process: &Process, store: &Store) -> Ways {
+    let allow = process.config.frontend.allow_kubeconfig.clone();
+    Ways::new(store.reader(), LinksLimits::default(), allow, Arc::new(SystemClock))
+}
+
+/// What this service has for itself in the cloud.
+fn ourselves(process: &Process) -> lifecycle::Service {
+    let frontend = &process.config.frontend;
+    let location = frontend.locations.first().map_or("local", String::as_str);
+    // Clusters that ask for a single label are named in the zone of our location.
+    let domain = frontend.zone.as_ref().map_or(DOMAIN.to_owned(), |zone| format!("{location}.{zone}"));
+    let subscription = process.config.cloud.subscription.to_string();
+    lifecycle::Service::new(&domain, &subscription, "shipshape", location)
+}
+
 /// Works manifests.
-pub(crate) fn actuator(process: &mut Process, store: &Store) {
+pub(crate) fn actuator(process: &mut Process, store: &Store, cloud: Option<SharedCloud>) {
     let works = process.readiness.condition("actuator");
     let metrics = actuator::Metrics::default();
     process.metrics.room("actuator", |registry| metrics.register(registry));
     let clock = Arc::new(SystemClock);
     let allow = process.config.frontend.allow_kubeconfig.clone();
-    let fleet = actuator::Fleet::new(store.reader(), LinksLimits::default(), allow, clock.clone());
+    let mut fleet = actuator::Fleet::new(store.reader(), LinksLimits::default(), allow, clock.clone());
+    if let Some(cloud) = cloud {
+        fleet = fleet.with_provider(actuator::Provider { cloud, store: store.clone() });
+    }
     let deps = actuator::Deps {
         store: store.clone(),
         tasks: Arc::new(fleet),

@@ -4,10 +4,13 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
+use ::cloud::SharedCloud;
 use anyhow::Context as _;
-use store::Store;
+use store::{By, Store};
 
+use crate::cloud;
 use crate::config::Environment;
 use crate::contexts::Published;
 use crate::output;
@@ -24,6 +27,8 @@ pub(crate) enum Service {
     Actuator,
     /// Makes the manifests that schedules want.
     Scheduler,
+    /// Carries out what customers ask of their clusters.
+    Backend,
 }
 
 /// Where everything is, once it runs.
@@ -50,13 +55,22 @@ pub(crate) async fn run(mut process: Process, environment: &Environment) -> anyh
 /// Runs one service until a signal ends it.
 pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Result<()> {
     let (health, store) = services::keel(&mut process).await?;
+    let cloud = cloud::elsewhere(&process.config.cloud)?;
+    let shared = cloud.clone().map(|it| Arc::new(it) as SharedCloud);
     let api = match service {
         Service::Frontend => {
             let config = process.config.frontend.clone();
-            Some(services::frontend(&mut process, &store, config).await?)
+            Some(services::frontend(&mut process, &store, config, shared).await?)
+        }
+        Service::Backend => {
+            let cloud = cloud.context(
+                "cloud.file is not set, and without a cloud no cluster can be made; name the cloud.json of a simulated one",
+            )?;
+            services::backend(&mut process, &store, &cloud);
+            None
         }
         Service::Actuator => {
-            services::actuator(&mut process, &store);
+            services::actuator(&mut process, &store, shared);
             None
         }
         Service::Scheduler => {
@@ -68,6 +82,7 @@ pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Res
         Service::Frontend => "frontend",
         Service::Actuator => "actuator",
         Service::Scheduler => "scheduler",
+        Service::Backend => "backend",
     };
     let api = api.map(|api| format!("  api      {api}\n")).unwrap_or_default();
     output::show(&format!(
@@ -89,9 +104,15 @@ async fn end(process: Process, store: Store) -> anyhow::Result<()> {
 #[tracing::instrument(name = "start", skip_all)]
 async fn start(process: &mut Process, environment: &Environment) -> anyhow::Result<Running> {
     let (health, store) = services::keel(process).await?;
-    let (api, context) = services::own_frontend(process, &store, environment).await?;
+    let cloud = cloud::ensure(process).await?;
+    frontend::seed_defaults(&store, &By::service("frontend"))
+        .await
+        .context("the versions that clusters can be installed with")?;
+    let shared: SharedCloud = Arc::new(cloud.clone());
+    let (api, context) = services::own_frontend(process, &store, environment, Some(shared.clone())).await?;
+    services::backend(process, &store, &cloud);
     services::scheduler(process, &store);
-    services::actuator(process, &store);
+    services::actuator(process, &store, Some(shared));
     Ok(Running { store, health, api, context })
 }
 
@@ -125,7 +146,8 @@ fn banner(process: &Process, running: &Running) -> String {
          \x20 data     {data}\n\
          \x20 store    {store}\n\
          Try\n\
-         \x20 {place}shipshape cluster import NAME --kubeconfig FILE\n\
+         \x20 {place}shipshape cluster create NAME --wait\n\
+         \x20 shipshape cluster import NAME --kubeconfig FILE{flag}\n\
          \x20 shipshape task list{flag}\n\
          \x20 shipshape plan --for 7d{flag}\n",
         version = Version::current().version,

@@ -58,6 +58,15 @@ pub(crate) fn manifests() -> Vec<CompletionCandidate> {
     })
 }
 
+/// The versions of OpenShift that can be installed.
+pub(crate) fn versions() -> Vec<CompletionCandidate> {
+    names(|client| async move {
+        let versions = client.versions().first(CANDIDATES_MAX).await?;
+        let name = |it: &serde_json::Value| it["properties"]["version"].as_str().map(str::to_owned);
+        Ok(versions.iter().filter_map(name).map(|it| (it, String::new())).collect())
+    })
+}
+
 type Named = Vec<(String, String)>;
 
 fn names<F>(ask: impl FnOnce(Client) -> F) -> Vec<CompletionCandidate>

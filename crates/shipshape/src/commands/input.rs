@@ -50,7 +50,13 @@ impl Documents {
     }
 }
 
-fn read_text(file: &Path) -> anyhow::Result<String> {
+/// Reads the only document of one file.
+pub(super) fn read_file(file: &Path) -> anyhow::Result<Document> {
+    Documents { files: vec![file.to_owned()] }.read_one()
+}
+
+/// The text of a file, or of standard input.
+pub(super) fn read_text(file: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     if file == Path::new("-") {
         std::io::stdin().lock().take(BYTES_MAX + 1).read_to_end(&mut bytes)?;

@@ -2,6 +2,7 @@
 
 mod age;
 mod budget;
+mod cloud;
 mod cluster;
 pub(crate) mod complete;
 mod confirm;
@@ -13,10 +14,14 @@ mod form;
 mod input;
 mod labels;
 mod manifest;
+mod operation;
+mod place;
 mod plan;
+mod progress;
 mod schedule;
 mod table;
 mod task;
+mod version;
 mod wait;
 mod watch;
 mod when;
@@ -34,13 +39,16 @@ use crate::config::Environment;
 use crate::contexts::{self, Wish};
 
 pub(crate) use budget::{BudgetCommand, run as budget};
+pub(crate) use cloud::{CloudCommand, run as cloud};
 pub(crate) use cluster::{ClusterCommand, run as cluster};
 pub(crate) use context::{ContextCommand, run as context};
 pub(crate) use events::{EventsCommand, run as events};
 pub(crate) use manifest::{ManifestCommand, run as manifest};
+pub(crate) use operation::{Interrupted, OperationCommand, run as operation};
 pub(crate) use plan::{PlanCommand, run as plan};
 pub(crate) use schedule::{ScheduleCommand, run as schedule};
 pub(crate) use task::{TaskCommand, run as task};
+pub(crate) use version::{VersionCommand, run as version};
 pub(crate) use why::{WhyCommand, run as why};
 
 /// Which server is meant.
@@ -71,6 +79,12 @@ impl<'a> Desk<'a> {
     /// A client of the server that is meant.
     fn client(&self, connect: &Connect) -> anyhow::Result<Client> {
         contexts::connect(&self.wish(connect), self.environment)
+    }
+
+    /// The simulated cloud of the server that is meant.
+    fn cloud(&self, connect: &Connect) -> anyhow::Result<cloud::Bench> {
+        let chosen = contexts::choose(&self.wish(connect), self.environment)?;
+        cloud::Bench::of(&chosen)
     }
 
     fn wish(&self, connect: &Connect) -> Wish {

@@ -1,6 +1,5 @@
 //! `--wait`: a manifest's progress as it happens, and its end.
 
-use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -8,14 +7,14 @@ use api::admin::{Entry, EntryEvent, ManifestForm, Phase};
 use api::duration::TimeSpan;
 use api::work::WorkState;
 use client::Client;
-use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::Desk;
 use super::age::{age, took};
 use super::find::short_name;
 use super::form::Output;
-use super::{Desk, table};
+use super::progress::Progress;
 use crate::output;
 
 /// How often the server is asked.
@@ -197,48 +196,6 @@ fn line(entry: &Entry) -> Option<String> {
         EntryEvent::Revived => with("wanted again".to_owned()),
     };
     Some(format!("{}  {text}", entry.time.strftime("%H:%M:%S")))
-}
-
-/// Lines on standard error; on a terminal also one that is written over.
-struct Progress {
-    bar: Option<ProgressBar>,
-    cluster: String,
-}
-
-impl Progress {
-    fn new(cluster: &str) -> Progress {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-                bar.set_style(style);
-            }
-            bar.enable_steady_tick(Duration::from_millis(120));
-            bar
-        });
-        Progress { bar, cluster: cluster.to_owned() }
-    }
-
-    fn line(&self, text: &str) {
-        let text = table::tame(Some(&format!("{}  {text}", self.cluster)));
-        match &self.bar {
-            Some(bar) => bar.println(text),
-            None => output::note_as_is(&text),
-        }
-    }
-
-    fn show(&self, text: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(table::tame(Some(&format!("{}  {text}", self.cluster))));
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::origin::Origin;
 use super::{Config, StoreUrl};
 
-/// More manifests than this one process does not work well at once.
+/// More manifests or operations than this one process does not work well at once.
 const SLOTS_MAX: usize = 1000;
 
 /// One sentence for each pair of settings that do not go together.
@@ -48,11 +48,20 @@ pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origi
             origin("frontend.listen"),
         ));
     }
-    if !(1..=SLOTS_MAX).contains(&config.actuator.slots) {
+    for (key, slots) in [("actuator.slots", config.actuator.slots), ("backend.slots", config.backend.slots)] {
+        if !(1..=SLOTS_MAX).contains(&slots) {
+            problems.push(format!(
+                "{key} = {slots} ({}): expected a whole number from 1 to {SLOTS_MAX}",
+                origin(key),
+            ));
+        }
+    }
+    if !config.cloud.listen.ip().is_loopback() {
         problems.push(format!(
-            "actuator.slots = {} ({}): expected a whole number from 1 to {SLOTS_MAX}",
-            config.actuator.slots,
-            origin("actuator.slots"),
+            "cloud.listen = {} ({}) can be reached from elsewhere, but the simulated cloud speaks in the clear; \
+             listen on a loopback address, such as 127.0.0.1:0",
+            config.cloud.listen,
+            origin("cloud.listen"),
         ));
     }
     problems

@@ -21,6 +21,7 @@ use std::net::SocketAddr;
 
 use api::duration::TimeSpan;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 pub(crate) use environment::Environment;
 pub(crate) use layers::Flag;
@@ -46,6 +47,10 @@ pub(crate) struct Config {
     pub(crate) frontend: frontend::Config,
     /// What works manifests.
     pub(crate) actuator: maintenance::actuator::Config,
+    /// What carries out what customers ask of their clusters.
+    pub(crate) backend: backend::Config,
+    /// The cloud that clusters are made in.
+    pub(crate) cloud: CloudConfig,
     /// What is logged, and how.
     pub(crate) log: LogConfig,
     /// Where traces are sent.
@@ -80,6 +85,23 @@ pub(crate) struct HealthConfig {
     /// Address and port of `/livez`, `/readyz`, `/metrics` and `/version`. Port 0 lets the system choose.
     #[serde(deserialize_with = "values::listen")]
     pub(crate) listen: SocketAddr,
+}
+
+/// The cloud that clusters are made in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct CloudConfig {
+    /// The file that says where a simulated cloud is and how to come in: the `cloud/cloud.json` that `shipshape up` and
+    /// `shipshape sim` leave in their data directory. Unset: `up` runs one of its own, other processes have no cloud.
+    pub(crate) file: Option<FilePath>,
+    /// Where the simulated cloud of `up` and `sim` listens: a loopback address. Port 0 lets the system choose.
+    #[serde(deserialize_with = "values::listen")]
+    pub(crate) listen: SocketAddr,
+    /// How long things take in it, from 0 (at once) to 1 (as in a real one).
+    #[serde(deserialize_with = "values::ratio")]
+    pub(crate) pace: f64,
+    /// The subscription in which this service keeps what it has for itself: its zone, its network.
+    pub(crate) subscription: Uuid,
 }
 
 /// What is logged, and how.
@@ -133,6 +155,8 @@ impl Default for Config {
             health: HealthConfig::default(),
             frontend: frontend::Config::default(),
             actuator: maintenance::actuator::Config::default(),
+            backend: backend::Config::default(),
+            cloud: CloudConfig::default(),
             log: LogConfig::default(),
             telemetry: TelemetryConfig::default(),
             retention: RetentionConfig::default(),
@@ -156,6 +180,18 @@ impl Default for StoreConfig {
 impl Default for HealthConfig {
     fn default() -> HealthConfig {
         HealthConfig { listen: SocketAddr::from(([127, 0, 0, 1], 8446)) }
+    }
+}
+
+impl Default for CloudConfig {
+    /// A cluster is there within a minute, and one can watch it come.
+    fn default() -> CloudConfig {
+        CloudConfig {
+            file: None,
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            pace: 0.02,
+            subscription: Uuid::max(),
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Chosen {
     pub(crate) name: String,
     /// What it says.
     pub(crate) context: client::Context,
+    /// Its file, which is in the server's data directory when that is on this machine; none for a bare --server.
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// A client of the server that is meant.
@@ -63,7 +65,7 @@ pub(crate) fn choose(wish: &Wish, environment: &Environment) -> anyhow::Result<C
                 authority: None,
                 credential: client::Credential::None,
             };
-            Chosen { name: "--server".to_owned(), context }
+            Chosen { name: "--server".to_owned(), context, file: None }
         }
         (Ok(None), None) => bail!(
             "no server is known; `shipshape up` starts one and makes a context, `shipshape context use NAME` chooses one, --server URL names another"
@@ -120,7 +122,7 @@ fn named(name: &str, environment: &Environment) -> anyhow::Result<Chosen> {
 }
 
 fn read(name: String, path: &Path) -> anyhow::Result<Chosen> {
-    Ok(Chosen { name, context: ContextFile::read(path)?.context(path) })
+    Ok(Chosen { name, context: ContextFile::read(path)?.context(path), file: Some(path.to_owned()) })
 }
 
 /// A context that was made known.

@@ -118,6 +118,7 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
         kubeconfigs.push(kubeconfig);
         lives.push(Life::of(&cluster, nodes(command.nodes)));
     }
+    crate::cloud::own(&mut process).await?;
     let control = control::Control::open(&place, sim.clone())?;
     process.tasks.spawn(Stage::Doors, "sim-control", |shutdown| control.serve(shutdown));
     process.tasks.spawn(Stage::Workers, "sim-life", |shutdown| async move {

@@ -1,0 +1,97 @@
+//! The cloud that clusters are made in: a simulated one in this process, or the way to one that runs elsewhere.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use api::clock::SystemClock;
+use api::secret::Secret;
+use cloud::Simulated;
+use cloudsim::{Options, Service};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{CloudConfig, Config};
+use crate::process::Process;
+use crate::supervisor::Stage;
+
+/// Where the simulated cloud keeps what it holds, below the data directory.
+const DIRECTORY: &str = "cloud";
+
+/// The file in that directory that says where it is.
+const FILE: &str = "cloud.json";
+
+/// Where a simulated cloud is and how to come in. It holds a token, so it has no `Debug`.
+#[derive(Serialize, Deserialize)]
+struct Address {
+    url: String,
+    token: String,
+}
+
+/// The cloud that the settings mean: another process's, or one of our own.
+pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Simulated> {
+    match elsewhere(&process.config.cloud)? {
+        Some(cloud) => Ok(cloud),
+        None => own(process).await,
+    }
+}
+
+/// The cloud of another process, if the settings name one.
+pub(crate) fn elsewhere(config: &CloudConfig) -> anyhow::Result<Option<Simulated>> {
+    let Some(file) = &config.file else { return Ok(None) };
+    let text = std::fs::read_to_string(file).with_context(|| format!("cloud.file {file}: cannot be read"))?;
+    // Without the parser's own words, which repeat the text: it holds the token.
+    let address: Address = serde_json::from_str(&text)
+        .map_err(|_| anyhow::anyhow!("cloud.file {file}: expected JSON with url and token"))?;
+    let cloud = Simulated::new(&address.url, Secret::new(address.token));
+    Ok(Some(cloud.with_context(|| format!("cloud.file {file}"))?))
+}
+
+/// A simulated cloud in this process, which others on this machine find by its file.
+pub(crate) async fn own(process: &mut Process) -> anyhow::Result<Simulated> {
+    let answers = process.readiness.condition("cloud");
+    answers.not_ready("opening");
+    let directory = directory(&process.config);
+    let options = Options {
+        directory: Some(directory.clone()),
+        listen: process.config.cloud.listen,
+        clock: Arc::new(SystemClock),
+        seed: 0,
+        pace: process.config.cloud.pace,
+    };
+    let service = Service::open(options).await.context("the simulated cloud")?;
+    let cloud = service.client()?;
+    publish(&directory.join(FILE), &service)?;
+    tracing::info!("The simulated cloud is at {}", service.url());
+    // Those who make clusters stand on it, so it is the last to go.
+    process.tasks.spawn(
+        Stage::Keel,
+        "cloud",
+        move |shutdown| async move { Ok(service.serve(shutdown).await?) },
+    );
+    answers.ready();
+    Ok(cloud)
+}
+
+fn directory(config: &Config) -> PathBuf {
+    let data: &Path = config.data_dir.as_ref();
+    data.join(DIRECTORY)
+}
+
+/// Writes the file under another name first, so that nobody reads half of it.
+fn publish(path: &Path, service: &Service) -> anyhow::Result<()> {
+    let address = Address { url: service.url(), token: service.token().expose().clone() };
+    let text = serde_json::to_string(&address)?;
+    let fresh = path.with_extension("new");
+    let written = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&fresh, path));
+    written.with_context(|| format!("{}: cannot be written", path.display()))
+}

@@ -1,0 +1,169 @@
+//! Things of the simulated cloud in tables and descriptions.
+
+use cloud::sim::{KnownPrincipal, Rights};
+use cloud::{Certificate, Resource, Shape, State, Token};
+
+use super::super::form::Shown;
+use super::super::table::{Column, View, Width, both, word};
+
+fn state(resource: &Resource) -> String {
+    match &resource.state {
+        State::Creating => "Creating".to_owned(),
+        State::Updating => "Updating".to_owned(),
+        State::Deleting => "Deleting".to_owned(),
+        State::Succeeded => "Succeeded".to_owned(),
+        State::Failed { fault } => format!("Failed: {} ({})", fault.message, fault.code),
+    }
+}
+
+/// What is most worth knowing of a resource, in a few words.
+fn detail(shape: &Shape) -> String {
+    let id = |id: &Option<cloud::ResourceId>| id.as_ref().map(|it| it.name().to_owned());
+    match shape {
+        Shape::ResourceGroup { managed_by } => {
+            managed_by.as_ref().map(|by| format!("managed by {by}")).unwrap_or_default()
+        }
+        Shape::VirtualNetwork { address_space } => address_space.join(","),
+        Shape::Subnet { address_prefix, security_group, .. } => {
+            let guard = id(security_group).map(|name| format!(", guarded by {name}")).unwrap_or_default();
+            format!("{address_prefix}{guard}")
+        }
+        Shape::PublicIp { address } | Shape::PrivateEndpoint { address, .. } => {
+            address.clone().unwrap_or_default()
+        }
+        Shape::LoadBalancer { frontends, backends, .. } => {
+            let healthy = backends.iter().filter(|it| it.healthy).count();
+            format!("{} frontends, {healthy} of {} backends healthy", frontends.len(), backends.len())
+        }
+        Shape::DnsRecord { addresses, .. } => addresses.join(","),
+        Shape::StorageAccount { containers, .. } => containers.join(","),
+        Shape::Machine { size, running, .. } => {
+            format!("{size}, {}", if *running { "running" } else { "stopped" })
+        }
+        Shape::Disk { size_gb } => format!("{size_gb} GB"),
+        Shape::SecurityGroup { rules } => format!("{} rules", rules.len()),
+        Shape::RouteTable { routes } => format!("{} routes", routes.len()),
+        Shape::Identity { client_id, .. } => client_id.clone().unwrap_or_default(),
+        Shape::DnsZone {} | Shape::DiskEncryptionSet {} => String::new(),
+    }
+}
+
+impl Shown for Resource {
+    const KIND: &'static str = "resource";
+    const COLUMNS: &'static [Column] = &[
+        Column("NAME", Width::Always),
+        Column("KIND", Width::Always),
+        Column("STATE", Width::Always),
+        Column("DETAIL", Width::Always),
+        Column("LOCATION", Width::Wide),
+        Column("ID", Width::Wide),
+    ];
+
+    fn name(&self) -> String {
+        self.id.name().to_owned()
+    }
+
+    fn cells(&self, _view: &View) -> Vec<String> {
+        vec![
+            self.id.name().to_owned(),
+            word(self.shape.kind()),
+            state(self),
+            detail(&self.shape),
+            self.location.clone(),
+            self.id.to_string(),
+        ]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        let mut facts: Vec<_> =
+            ["Name", "Kind", "State", "Detail", "Location", "ID"].into_iter().zip(self.cells(view)).collect();
+        let tags: Vec<String> = self.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        facts.push(("Tags", tags.join("\n")));
+        facts
+    }
+}
+
+impl Shown for KnownPrincipal {
+    const KIND: &'static str = "principal";
+    const COLUMNS: &'static [Column] = &[
+        Column("NAME", Width::Always),
+        Column("CLIENT ID", Width::Always),
+        Column("RIGHTS", Width::Always),
+        Column("OBJECT ID", Width::Wide),
+    ];
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn cells(&self, _view: &View) -> Vec<String> {
+        let rights = match self.rights {
+            Rights::Everywhere => "everywhere",
+            Rights::ByRoles => "by roles",
+        };
+        vec![self.name.clone(), self.client_id.clone(), rights.to_owned(), self.object_id.clone()]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        ["Name", "Client ID", "Rights", "Object ID"].into_iter().zip(self.cells(view)).collect()
+    }
+}
+
+impl Shown for Certificate {
+    const KIND: &'static str = "certificate";
+    const COLUMNS: &'static [Column] = &[
+        Column("NAME", Width::Always),
+        Column("NAMES", Width::Always),
+        Column("ISSUING", Width::Wide),
+        Column("ENDS", Width::Always),
+        Column("VERSION", Width::Always),
+    ];
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn cells(&self, view: &View) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.dns_names.join(","),
+            if self.issuing { "yes" } else { "no" }.to_owned(),
+            view.maybe(self.not_after),
+            self.version.clone().unwrap_or_default(),
+        ]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        let time = |time: Option<jiff::Timestamp>| time.map(|it| both(it, view.now)).unwrap_or_default();
+        vec![
+            ("Name", self.name.clone()),
+            ("For", self.dns_names.join("\n")),
+            ("Version", self.version.clone().unwrap_or_default()),
+            ("Good from", time(self.not_before)),
+            ("Good until", time(self.not_after)),
+            ("Issuing", if self.issuing { "yes" } else { "no" }.to_owned()),
+        ]
+    }
+}
+
+impl Shown for Token {
+    const KIND: &'static str = "token";
+    const COLUMNS: &'static [Column] = &[
+        Column("NAME", Width::Always),
+        Column("REGISTRY", Width::Always),
+        Column("ISSUED", Width::Always),
+        Column("ENDS", Width::Always),
+    ];
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn cells(&self, view: &View) -> Vec<String> {
+        vec![self.name.clone(), self.registry.clone(), view.maybe(self.issued), view.maybe(self.expires)]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        ["Name", "Registry", "Issued", "Ends"].into_iter().zip(self.cells(view)).collect()
+    }
+}

@@ -1,0 +1,176 @@
+//! Clusters in tables and descriptions: those that were imported and those that were made.
+
+use std::collections::BTreeMap;
+
+use api::admin::{AdminCluster, Reachability};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::super::age::age;
+use super::super::form::Shown;
+use super::super::table::{Column, View, Width, both, word};
+
+/// A cluster with all that is told of it: what operators see, and, of one that we made, what its customer sees.
+#[derive(Debug, Serialize)]
+pub(super) struct Whole {
+    /// As operators see it.
+    #[serde(flatten)]
+    pub(super) cluster: AdminCluster,
+    /// As its customer sees it; none of an imported one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) resource: Option<Value>,
+}
+
+/// Labels or tags in one text.
+pub(super) fn labels_text(labels: &BTreeMap<String, String>, separator: &str) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(separator)
+}
+
+fn reachable(reachability: Option<&Reachability>, view: &View) -> String {
+    match reachability {
+        None => "unknown".to_owned(),
+        Some(Reachability { reachable: true, .. }) => "yes".to_owned(),
+        Some(Reachability { since, .. }) => format!("no, for {}", age(*since, view.now)),
+    }
+}
+
+impl Shown for AdminCluster {
+    const KIND: &'static str = "cluster";
+    const COLUMNS: &'static [Column] = &[
+        Column("NAME", Width::Always),
+        Column("LOCATION", Width::Always),
+        Column("STATE", Width::Always),
+        Column("VERSION", Width::Always),
+        Column("REACHABLE", Width::Always),
+        Column("LABELS", Width::Wide),
+        Column("API SERVER", Width::Wide),
+        Column("AGE", Width::Always),
+        Column("ID", Width::Wide),
+    ];
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn cells(&self, view: &View) -> Vec<String> {
+        let properties = &self.properties;
+        vec![
+            self.name.clone(),
+            self.location.clone(),
+            word(properties.provisioning_state),
+            properties.version.clone().unwrap_or_default(),
+            reachable(properties.reachability.as_ref(), view),
+            labels_text(&properties.labels, ","),
+            properties.api_server.clone().unwrap_or_default(),
+            view.time(properties.created_at),
+            self.id.clone(),
+        ]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        let properties = &self.properties;
+        let reachability = properties.reachability.as_ref().map(|it| {
+            let word = if it.reachable { "yes" } else { "no" };
+            let message = it.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
+            format!("{word}, since {}{message}", both(it.since, view.now))
+        });
+        vec![
+            ("Name", self.name.clone()),
+            ("ID", self.id.clone()),
+            ("UUID", properties.uuid.to_string()),
+            ("Location", self.location.clone()),
+            ("State", word(properties.provisioning_state)),
+            ("Version", properties.version.clone().unwrap_or_default()),
+            ("Labels", labels_text(&properties.labels, "\n")),
+            ("Imported", if properties.imported { "yes" } else { "no" }.to_owned()),
+            ("API server", properties.api_server.clone().unwrap_or_default()),
+            ("Reachable", reachability.unwrap_or_else(|| "unknown: nobody has looked yet".to_owned())),
+            ("Created", both(properties.created_at, view.now)),
+        ]
+    }
+}
+
+impl Shown for Whole {
+    const KIND: &'static str = AdminCluster::KIND;
+    const COLUMNS: &'static [Column] = AdminCluster::COLUMNS;
+
+    fn name(&self) -> String {
+        Shown::name(&self.cluster)
+    }
+
+    fn cells(&self, view: &View) -> Vec<String> {
+        self.cluster.cells(view)
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        let mut facts = self.cluster.facts(view);
+        if let Some(resource) = &self.resource {
+            facts.extend(facts_of(resource));
+        }
+        facts
+    }
+}
+
+/// What a customer wants to know of a cluster at a glance.
+fn facts_of(resource: &Value) -> Vec<(&'static str, String)> {
+    let text = |pointer: &str| match resource.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => String::new(),
+    };
+    let profile = |pointer: &str| format!("/properties/{pointer}");
+    let tags = resource["tags"].as_object().into_iter().flatten();
+    let tags: BTreeMap<String, String> =
+        tags.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
+    let pool = |path: &str| {
+        let (size, subnet) = (text(&format!("{path}/vmSize")), text(&format!("{path}/subnetId")));
+        if size.is_empty() { String::new() } else { format!("{size} in {subnet}") }
+    };
+    let workers = match text("/properties/workerProfiles/0/count") {
+        count if count.is_empty() => String::new(),
+        count => format!("{count} of {}", pool("/properties/workerProfiles/0")),
+    };
+    vec![
+        ("Tags", labels_text(&tags, "\n")),
+        ("OpenShift", text(&profile("clusterProfile/version"))),
+        ("Domain", text(&profile("clusterProfile/domain"))),
+        ("Console", text(&profile("consoleProfile/url"))),
+        ("API server URL", text(&profile("apiserverProfile/url"))),
+        ("API server is", text(&profile("apiserverProfile/visibility"))),
+        ("Control plane", pool("/properties/masterProfile")),
+        ("Workers", workers),
+        ("Principal", text(&profile("servicePrincipalProfile/clientId"))),
+        ("Managed group", text(&profile("clusterProfile/resourceGroupId"))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_does_not_answer_says_for_how_long() {
+        let view = View { now: "2026-01-01T00:05:00Z".parse().unwrap(), wide: false };
+        let since = "2026-01-01T00:00:00Z".parse().unwrap();
+        let away = Reachability { reachable: false, since, checked_at: view.now, message: None };
+        assert_eq!(reachable(Some(&away), &view), "no, for 5m");
+        assert_eq!(reachable(None, &view), "unknown");
+    }
+
+    #[test]
+    fn what_a_customer_wants_to_know_is_read_from_the_resource() {
+        let resource = serde_json::json!({
+            "tags": { "env": "test" },
+            "properties": {
+                "clusterProfile": { "version": "4.17.1", "domain": "harbour" },
+                "workerProfiles": [{ "vmSize": "Standard_D4s_v5", "subnetId": "/s", "count": 3 }],
+            },
+        });
+        let facts = facts_of(&resource);
+        let fact = |name: &str| facts.iter().find(|(it, _)| *it == name).map(|(_, value)| value.as_str());
+        assert_eq!(fact("Tags"), Some("env=test"));
+        assert_eq!(fact("OpenShift"), Some("4.17.1"));
+        assert_eq!(fact("Workers"), Some("3 of Standard_D4s_v5 in /s"));
+        assert_eq!(fact("Control plane"), Some(""), "what is not there is left out");
+    }
+}

@@ -1,0 +1,80 @@
+//! Progress on standard error: lines, and on a terminal also one that is written over.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::table;
+use crate::output;
+
+/// The progress of something that happens to one cluster.
+pub(super) struct Progress {
+    bar: Option<ProgressBar>,
+    cluster: String,
+}
+
+impl Progress {
+    /// Of something whose length nobody knows.
+    pub(super) fn new(cluster: &str) -> Progress {
+        Progress::with(cluster, || {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+                bar.set_style(style);
+            }
+            bar
+        })
+    }
+
+    /// Of something that tells how much of it is done.
+    pub(super) fn of_hundred(cluster: &str) -> Progress {
+        Progress::with(cluster, || {
+            let bar = ProgressBar::new(100);
+            if let Ok(style) = ProgressStyle::with_template("{spinner} [{bar:24}] {percent:>3}%  {wide_msg}")
+            {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar
+        })
+    }
+
+    fn with(cluster: &str, bar: impl FnOnce() -> ProgressBar) -> Progress {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = bar();
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        Progress { bar, cluster: cluster.to_owned() }
+    }
+
+    /// Writes a line that stays.
+    pub(super) fn line(&self, text: &str) {
+        let text = table::tame(Some(&format!("{}  {text}", self.cluster)));
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => output::note_as_is(&text),
+        }
+    }
+
+    /// Writes how it stands, over what was written before.
+    pub(super) fn show(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(table::tame(Some(&format!("{}  {text}", self.cluster))));
+        }
+    }
+
+    /// Shows how much is done.
+    pub(super) fn percent(&self, percent: u8) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(percent.min(100).into());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
