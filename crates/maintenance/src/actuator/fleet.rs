@@ -5,14 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::clock::SharedClock;
 use api::doc::{Cluster, Task};
+use cloud::SharedCloud;
 use kubelink::kubeconfig::{Allow, Kubeconfig};
 use kubelink::{Link, LinkError, Links, LinksLimits, facts};
+use steps::credentials::Ours;
 use steps::engine::{Journal, StepError, StepErrorKind};
 use steps::{ClusterContext, ClusterFacts};
-use store::{Etag, KUBECONFIG, Reader, StoreError};
+use store::{Etag, KUBECONFIG, Reader, Store, StoreError};
 use upkeep::task::{Catalogue, Definition, requires_met};
 use uuid::Uuid;
 
+use super::crew::SERVICE;
 use super::{Contact, Errand, Ready, Tasks};
 
 /// The catalogue of the product, and the links to its clusters.
@@ -23,15 +26,39 @@ pub struct Fleet {
     allow: Allow,
     clock: SharedClock,
     builtin: Catalogue,
+    provider: Option<Provider>,
     /// Tasks as data, as they were last read: reading one compiles its expressions.
     read: Mutex<HashMap<Uuid, (Etag, Definition)>>,
+}
+
+/// What the tasks for clusters that we made need besides the way to them.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    /// The cloud that they run in.
+    pub cloud: SharedCloud,
+    /// Where what was made is recorded, under the fence of the manifest.
+    pub store: Store,
 }
 
 impl Fleet {
     /// The tasks and clusters of a store. `allow` is what the configuration lets kubeconfigs do.
     pub fn new(reader: Reader, limits: LinksLimits, allow: Allow, clock: SharedClock) -> Fleet {
         let links = Links::new(limits, clock.clone());
-        Fleet { reader, links, allow, clock, builtin: Catalogue::builtin(), read: Mutex::default() }
+        let (builtin, read) = (Catalogue::builtin(), Mutex::default());
+        Fleet { reader, links, allow, clock, builtin, provider: None, read }
+    }
+
+    /// The same, with what the tasks for clusters that we made need.
+    #[must_use]
+    pub fn with_provider(self, provider: Provider) -> Fleet {
+        Fleet { provider: Some(provider), ..self }
+    }
+
+    /// What the tasks on this cluster are given besides, if we made it.
+    fn ours(&self, cluster: Uuid, document: &Cluster) -> Option<Ours> {
+        let Provider { cloud, store } = self.provider.clone()?;
+        let provisioned = document.provisioned.clone()?;
+        Some(Ours { uuid: cluster, provisioned, cloud, store, service: SERVICE })
     }
 
     /// The task that a manifest began with, or the one that it names.
@@ -105,12 +132,16 @@ impl Tasks for Fleet {
         let plan = definition
             .plan(&manifest.parameters, &facts)
             .map_err(|problem| StepError::terminal("InvalidParameter", problem.to_string()))?;
+        let mut context = ClusterContext::new(link, facts, self.clock.clone());
+        if let Some(ours) = self.ours(cluster, document) {
+            context = context.with_ours(ours);
+        }
         Ok(Ready {
             task: definition.name().to_owned(),
             version: definition.version(),
             definition: Some(definition.frozen()),
             plan,
-            context: Arc::new(ClusterContext::new(link, facts, self.clock.clone())),
+            context: Arc::new(context),
         })
     }
 

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use config::{Config, Timing};
-pub use fleet::Fleet;
+pub use fleet::{Fleet, Provider};
 pub use metrics::Metrics;
 pub use tasks::{Contact, Errand, Ready, Tasks};
 
