@@ -95,7 +95,6 @@ pub struct Waiting {
     pub told: u32,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }

@@ -113,7 +113,7 @@ pub(crate) struct Errand {
     pub(crate) store: Store,
     pub(crate) work: Uuid,
     pub(crate) control: Control,
-    _directory: Arc<tempfile::TempDir>,
+    directory: Arc<tempfile::TempDir>,
 }
 
 /// What became of a manifest.
@@ -154,7 +154,7 @@ impl Errand {
         let work = Uuid::now_v7();
         // In a lane that nobody else has.
         store.enqueue(vec![NewWork::new(work, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
-        Errand { store, work, control: Control::new(), _directory: directory }
+        Errand { store, work, control: Control::new(), directory }
     }
 
     /// Another manifest in the same store, once nothing of this one can be claimed.
@@ -164,7 +164,7 @@ impl Errand {
         {
             self.store.commit(Transaction::new().withdraw(self.work, json!({}))).await.unwrap();
         }
-        Errand::within(self.store.clone(), self._directory.clone()).await
+        Errand::within(self.store.clone(), self.directory.clone()).await
     }
 
     /// One attempt, at most.
