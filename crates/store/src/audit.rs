@@ -13,7 +13,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::engine::{AuditRow, Sealing, Stale};
+use crate::engine::{AuditPlace, AuditRow, Sealing, Stale};
 use crate::migrate::hex;
 use crate::store::{Reader, Store};
 use crate::transaction::{Transaction, Write};
@@ -150,7 +150,11 @@ impl Reader {
         // The head first: what is sealed while we read comes behind it.
         let head = chain.read(self, HEAD, &mut faults).await?;
         let floor = chain.read(self, FLOOR, &mut faults).await?;
-        let mut walk = Walk { chain: &chain, last: floor.clone(), faults, expected, records: 0 };
+        // What was imported or restored got new places, or goes on from lower ones; in a store that never was, the order of
+        // the places is the order of the chain.
+        let in_order = self.engine.meta("generation").await?.as_deref() == Some("1");
+        let mut walk =
+            Walk { chain: &chain, last: floor.clone(), place: None, in_order, faults, expected, records: 0 };
         loop {
             let rows = self.engine.audit_sealed(walk.last.number + 1, PAGE_MAX).await?;
             let Some(end) = rows.last().and_then(|row| row.record.number) else { break };
@@ -222,6 +226,9 @@ impl Reader {
 struct Walk<'a> {
     chain: &'a Chain,
     last: ChainHead,
+    /// Where the last record stands.
+    place: Option<AuditPlace>,
+    in_order: bool,
     faults: Vec<String>,
     expected: Option<ChainHead>,
     records: i64,
@@ -240,6 +247,11 @@ impl Walk<'_> {
                 row.record.entry.action, row.record.entry.target
             ));
         }
+        // The seal does not cover the place, which lists go by.
+        if self.in_order && self.place.is_some_and(|before| row.place <= before) {
+            self.faults.push(format!("record {number} or the one before it was moved to another place"));
+        }
+        self.place = Some(row.place);
         if let Some(noted) = &self.expected
             && noted.number == number
             && noted.seal != found

@@ -264,17 +264,44 @@ async fn recognise(route: &Route, client: &Client) -> Result<(), OpenError> {
             Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => String::new(),
             Err(error) => return Err(route.refused(&error)),
         };
-    let row = client
-        .query_one("select recognise_v1($1)", &[&system])
-        .await
-        .map_err(|error| route.refused(&error))?;
-    if row.get(0) {
+    let raised = raise(client, &system).await;
+    if raised.is_err() {
+        let _ = client.batch_execute("rollback").await;
+    }
+    if raised.map_err(|error| route.refused(&error))? {
         tracing::warn!(
-            "The database {} was restored: readers of the change feed list everything once",
+            "The database {} was restored or failed over: readers of the change feed list everything once",
             route.place
         );
     }
     Ok(())
+}
+
+/// Whether the generation had to be raised.
+async fn raise(client: &Client, system: &str) -> Result<bool, tokio_postgres::Error> {
+    client.batch_execute("begin").await?;
+    // Locks the generation, so that of several that start at once one raises it.
+    let mut raised: bool = client.query_one("select recognise_v1($1)", &[&system]).await?.get(0);
+    // A server that was restored to an earlier time keeps its identifier, and all that it remembers of itself is as old
+    // as its data; but it goes on in another timeline. So does a standby that is promoted: it may have lagged behind.
+    let row = client
+        .query_one(
+            "select left(pg_walfile_name(pg_current_wal_lsn()), 8), (select value from meta where key = 'timeline')",
+            &[],
+        )
+        .await?;
+    let (timeline, before) = (row.get::<_, String>(0), row.get::<_, Option<String>>(1));
+    if before.as_ref() != Some(&timeline) {
+        if before.is_some() && !raised {
+            client
+                .execute("update meta set value = (value::bigint + 1)::text where key = 'generation'", &[])
+                .await?;
+            raised = true;
+        }
+        client.execute("select set_meta_v1(array['timeline'], array[$1::text])", &[&timeline]).await?;
+    }
+    client.batch_execute("commit").await?;
+    Ok(raised)
 }
 
 #[cfg(test)]

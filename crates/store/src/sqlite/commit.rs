@@ -108,18 +108,13 @@ impl Session<'_> {
     }
 
     fn update(&mut self, update: &DocumentUpdate) -> Result<Etag, StoreError> {
-        let kind: Option<String> = self
-            .connection
+        let kind = self.expect(update.uuid, update.etag)?;
+        self.connection
             .prepare_cached(
-                "update documents set etag = etag + 1, generation = generation + ?3, body = ?4, changed = ?5
-                 where uuid = ?1 and etag = ?2 and deleted_at is null returning kind",
+                "update documents set etag = etag + 1, generation = generation + ?2, body = ?3, changed = ?4
+                 where uuid = ?1",
             )?
-            .query_row(
-                params![update.uuid, update.etag.0, update.desired, json_text(&update.body), self.now],
-                |row| row.get(0),
-            )
-            .optional()?;
-        let Some(kind) = kind else { return Err(self.why_not(update.uuid, update.etag)?) };
+            .execute(params![update.uuid, update.desired, json_text(&update.body), self.now])?;
         if let Some(keys) = &update.unique_keys {
             self.connection
                 .prepare_cached("delete from unique_keys where uuid = ?1")?
@@ -133,31 +128,31 @@ impl Session<'_> {
 
     /// Leaves a tombstone, which frees the path.
     pub(super) fn delete(&mut self, uuid: Uuid, etag: Etag) -> Result<(), StoreError> {
-        let kind: Option<String> = self
-            .connection
+        let kind = self.expect(uuid, etag)?;
+        self.connection
             .prepare_cached(
-                "update documents set etag = etag + 1, changed = ?3, deleted_at = ?3
-                 where uuid = ?1 and etag = ?2 and deleted_at is null returning kind",
+                "update documents set etag = etag + 1, changed = ?2, deleted_at = ?2 where uuid = ?1",
             )?
-            .query_row(params![uuid, etag.0, self.now], |row| row.get(0))
-            .optional()?;
-        let Some(kind) = kind else { return Err(self.why_not(uuid, etag)?) };
+            .execute(params![uuid, self.now])?;
         self.connection.prepare_cached("delete from unique_keys where uuid = ?1")?.execute([uuid])?;
         self.connection.prepare_cached("delete from secrets where owner = ?1")?.execute([uuid])?;
         self.feed(&kind, uuid, etag.next().0, true)
     }
 
-    /// Nothing was changed: was the document changed meanwhile, or is it gone?
-    fn why_not(&self, uuid: Uuid, expected: Etag) -> Result<StoreError, StoreError> {
-        let found: Option<i64> = self
+    /// The kind of the document, if it is at this etag; else whether it was changed meanwhile or is gone. There is one
+    /// writer, so nothing comes between this and the change; a statement that changes and answers at once would cost
+    /// SQLite twice as much as both.
+    fn expect(&self, uuid: Uuid, etag: Etag) -> Result<String, StoreError> {
+        let found: Option<(i64, String)> = self
             .connection
-            .prepare_cached("select etag from documents where uuid = ?1 and deleted_at is null")?
-            .query_row([uuid], |row| row.get(0))
+            .prepare_cached("select etag, kind from documents where uuid = ?1 and deleted_at is null")?
+            .query_row([uuid], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        Ok(match found {
-            Some(found) => StoreError::Changed { uuid, expected, found: Etag(found) },
-            None => StoreError::Gone { uuid },
-        })
+        match found {
+            Some((found, kind)) if found == etag.0 => Ok(kind),
+            Some((found, _)) => Err(StoreError::Changed { uuid, expected: etag, found: Etag(found) }),
+            None => Err(StoreError::Gone { uuid }),
+        }
     }
 
     fn hold_keys(&self, uuid: Uuid, keys: &[String]) -> Result<(), StoreError> {

@@ -52,11 +52,17 @@ struct Shared {
 /// The lock on a file; given back explicitly, because a process that is just being started by this one shares it until
 /// its own program begins.
 #[derive(Debug)]
-struct Lock(File);
+struct Lock {
+    file: File,
+    /// What the log's folder syncs. Closing it takes SQLite's own locks on the file away from this process (so POSIX wants
+    /// it), so it is closed after every connection.
+    store: Option<Arc<File>>,
+}
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = self.0.unlock();
+        drop(self.store.take());
+        let _ = self.file.unlock();
     }
 }
 

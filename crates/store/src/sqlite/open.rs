@@ -97,7 +97,7 @@ impl Sqlite {
 
 fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
     let in_memory = path == Path::new(":memory:");
-    let lock = if in_memory { None } else { Some(lock(path)?) };
+    let mut lock = if in_memory { None } else { Some(lock(path)?) };
     if !in_memory && !path.exists() {
         make(path, options)?;
     }
@@ -121,9 +121,9 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
         Writing::Grouped => {
             let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
             let readers = readers(path, cores * 2)?;
-            let folder = match in_memory {
-                true => None,
-                false => Some(folder(path, &mut connection)?),
+            let folder = match &mut lock {
+                None => None,
+                Some(lock) => Some(folder(path, &mut connection, lock)?),
             };
             let writer = Writer::grouped(connection, folder, options.clock.clone(), bells.clone()).map_err(
                 |source| OpenError::File {
@@ -159,9 +159,16 @@ fn writable(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Folds the log of `writer` into the file, with a connection of its own.
-fn folder(path: &Path, writer: &mut Connection) -> Result<Folder, OpenError> {
+fn folder(path: &Path, writer: &mut Connection, lock: &mut Lock) -> Result<Folder, OpenError> {
     let other = writable(path).map_err(|error| refused(path, &error))?;
-    Folder::start(writer, other).map_err(|error| file(path, &error.to_string()))
+    let store = File::options().read(true).write(true).open(path).map_err(|source| OpenError::File {
+        path: path.to_owned(),
+        what: "cannot be opened for syncing".to_owned(),
+        source: Some(source),
+    })?;
+    let store = Arc::new(store);
+    lock.store = Some(store.clone());
+    Folder::start(writer, other, store).map_err(|error| file(path, &error.to_string()))
 }
 
 /// Makes a new store beside its place and moves it there when it is whole: an empty or half-made file in its place
@@ -258,7 +265,7 @@ fn lock(path: &Path) -> Result<Lock, OpenError> {
     }
     // Only a help for whoever finds the file in use; the lock is what counts.
     let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-    Ok(Lock(lock))
+    Ok(Lock { file: lock, store: None })
 }
 
 /// Looks at an existing file without changing it; the connection is read-only.

@@ -120,6 +120,15 @@ pub(super) struct First {
     run_before: Option<i64>,
     fresh: bool,
     pub(super) budgets: Option<String>,
+    state: State,
+}
+
+/// What a holder finds of the work that it takes up.
+struct State {
+    attempt: i32,
+    step: Option<String>,
+    checkpoint: Option<String>,
+    run_after: i64,
 }
 
 impl First {
@@ -136,6 +145,14 @@ struct Live {
     state: String,
     class: i64,
     held: Option<String>,
+    budgets: Option<String>,
+}
+
+impl Live {
+    /// The budgets for whose room it waits, perhaps in a lane that was un-parked for it.
+    fn awaits(&self) -> Option<&str> {
+        if self.state == "Pending" { self.budgets.as_deref() } else { None }
+    }
 }
 
 impl Session<'_> {
@@ -216,19 +233,19 @@ impl Session<'_> {
         owner: Uuid,
         lease: i64,
     ) -> Result<Vec<Claimed>, StoreError> {
-        let lanes: Vec<Uuid> = self
+        let lanes: Vec<(Uuid, i64)> = self
             .connection
             .prepare_cached(
-                "select lane from lanes indexed by lanes_due
+                "select lane, fence from lanes indexed by lanes_due
                  where head_kind = ?1 and head_at <= ?2 and owner is null and parked_on is null
                  order by head_at, head_priority, lane limit ?3",
             )?
-            .query_map(params![kind.as_str(), self.now, max], |row| row.get(0))?
+            .query_map(params![kind.as_str(), self.now, max], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;
         let budgeted = self.connection.prepare_cached("select 1 from budgets limit 1")?.exists([])?;
         let mut claimed = Vec::with_capacity(lanes.len());
         let mut touched = BTreeSet::new();
-        for lane in lanes {
+        for (lane, fence) in lanes {
             let first = self.first_pending(lane)?;
             let startable =
                 |it: &First| it.kind == kind.as_str() && it.due_at <= self.now && !it.is_late(self.now);
@@ -253,16 +270,16 @@ impl Session<'_> {
                 Taken::Nothing => None,
                 Taken::Held(keys) => Some(json!(keys).to_string()),
             };
-            let fence: i64 = self
-                .connection
+            let fence = fence + 1;
+            self.connection
                 .prepare_cached(
-                    "update lanes set owner = ?2, lease_until = ?3, fence = fence + 1, running = ?4, running_kind = ?5,
+                    "update lanes set owner = ?2, lease_until = ?3, fence = ?6, running = ?4, running_kind = ?5,
                        preempt = 0, cancel = 0, head_kind = null, head_class = null, head_at = null, head_priority = null
-                     where lane = ?1 returning fence",
+                     where lane = ?1",
                 )?
-                .query_row(params![lane, owner, self.now + lease, first.id, kind.as_str()], |row| row.get(0))?;
+                .execute(params![lane, owner, self.now + lease, first.id, kind.as_str(), fence])?;
             let hold = Hold { work: first.id, lane, owner, fence };
-            let begun = self.start(hold, kind, held, Signals::default())?;
+            let begun = self.start(hold, kind, held, first.state, Signals::default())?;
             claimed.push(Claimed { first: first.fresh, ..begun });
         }
         for key in &touched {
@@ -271,33 +288,32 @@ impl Session<'_> {
         Ok(claimed)
     }
 
-    /// Puts work into the hands of a holder.
+    /// Puts work into the hands of a holder. What is known of it was read before: a statement that changes and answers
+    /// at once costs SQLite twice as much as one that changes.
     fn start(
         &mut self,
         hold: Hold,
         kind: WorkKind,
         held: Option<String>,
+        state: State,
         signals: Signals,
     ) -> Result<Claimed, StoreError> {
-        let claimed = self
-            .connection
+        let attempt = state.attempt + 1;
+        self.connection
             .prepare_cached(
-                "update work set state = 'InProgress', fence = ?2, owner = ?3, attempt = attempt + 1, held = ?4,
+                "update work set state = 'InProgress', fence = ?2, owner = ?3, attempt = ?6, held = ?4,
                    started = coalesce(started, ?5), changed = ?5
-                 where id = ?1 returning attempt, step, checkpoint, run_after",
+                 where id = ?1",
             )?
-            .query_row(params![hold.work, hold.fence, hold.owner, held, self.now], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?, row.get::<_, i64>(3)?))
-            })?;
-        let (attempt, step, checkpoint, run_after) = claimed;
+            .execute(params![hold.work, hold.fence, hold.owner, held, self.now, attempt])?;
         self.feed(kind.as_str(), hold.work, 0, false)?;
         Ok(Claimed {
             hold,
             kind,
             attempt,
-            step,
-            checkpoint: checkpoint.as_deref().map(json_value).transpose()?,
-            run_after: time(run_after)?,
+            step: state.step,
+            checkpoint: state.checkpoint.as_deref().map(json_value).transpose()?,
+            run_after: time(state.run_after)?,
             taken_over: false,
             claimed_at: time(self.now)?,
             first: false,
@@ -316,7 +332,8 @@ impl Session<'_> {
             let first = self
                 .connection
                 .prepare_cached(
-                    "select id, kind, class, due_at, priority, run_before, started is null, budgets
+                    "select id, kind, class, due_at, priority, run_before, started is null, budgets,
+                       attempt, step, checkpoint, run_after
                      from work indexed by work_in_order
                      where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit 1",
                 )?
@@ -325,7 +342,7 @@ impl Session<'_> {
             match first {
                 // Enough for one touch: the head stays a late one, and the next claim of the lane goes on from there.
                 Some(late) if late.is_late(self.now) && closed < EXPIRE_PER_TOUCH => {
-                    self.time_out(late.id, &late.kind)?;
+                    self.time_out(late.id, &late.kind, late.budgets.as_deref())?;
                 }
                 first => return Ok((first, closed)),
             }
@@ -387,27 +404,31 @@ impl Session<'_> {
 
     /// Whether the holder may still write; what it is asked to do.
     pub(super) fn guard(&mut self, hold: Hold) -> Result<Signals, StoreError> {
+        Ok(self.guarded(hold)?.0)
+    }
+
+    /// The same, and the kind of the work.
+    fn guarded(&mut self, hold: Hold) -> Result<(Signals, String), StoreError> {
         self.connection
             .prepare_cached(
-                "select l.preempt, l.cancel from work w join lanes l on l.lane = w.lane
+                "select l.preempt, l.cancel, w.kind from work w join lanes l on l.lane = w.lane
                  where w.id = ?1 and w.fence = ?2 and w.owner = ?3 and w.state = 'InProgress'",
             )?
             .query_row(params![hold.work, hold.fence, hold.owner], |row| {
-                Ok(Signals { preempt: row.get(0)?, cancel: row.get(1)? })
+                Ok((Signals { preempt: row.get(0)?, cancel: row.get(1)? }, row.get(2)?))
             })
             .optional()?
             .ok_or(StoreError::LostLease { work: hold.work })
     }
 
     pub(super) fn checkpoint(&mut self, hold: Hold, step: &str, data: &Value) -> Result<Signals, StoreError> {
-        let signals = self.guard(hold)?;
+        let (signals, kind) = self.guarded(hold)?;
         // A manifest that has taken effect keeps its place; an operation's place is the best already.
-        let kind: String = self
-            .connection
+        self.connection
             .prepare_cached(
-                "update work set step = ?2, checkpoint = ?3, class = min(class, 1), changed = ?4 where id = ?1 returning kind",
+                "update work set step = ?2, checkpoint = ?3, class = min(class, 1), changed = ?4 where id = ?1",
             )?
-            .query_row(params![hold.work, step, json_text(data), self.now], |row| row.get(0))?;
+            .execute(params![hold.work, step, json_text(data), self.now])?;
         self.feed(&kind, hold.work, 0, false)?;
         Ok(signals)
     }
@@ -416,7 +437,7 @@ impl Session<'_> {
     pub(super) fn complete(&mut self, completion: &Completion) -> Result<bool, StoreError> {
         let hold = completion.hold;
         let Some(live) = self.held_by(hold)? else { return Ok(false) };
-        self.end(hold.work, &live.kind, completion.ending.state(), &completion.result)?;
+        self.end(hold.work, &live.kind, completion.ending.state(), &completion.result, live.awaits())?;
         self.lower_budgets(live.held.as_deref())?;
         self.release(live.lane)?;
         Ok(true)
@@ -475,8 +496,11 @@ impl Session<'_> {
                 .query_row(params![lane, owner, self.now + lease], |row| {
                     Ok((row.get(0)?, Signals { preempt: row.get(1)?, cancel: row.get(2)? }))
                 })?;
-            let held = self.live(work)?.and_then(|live| live.held);
-            let moved = self.start(Hold { work, lane, owner, fence }, kind, held, signals)?;
+            let (held, state) = self
+                .connection
+                .prepare_cached("select held, attempt, step, checkpoint, run_after from work where id = ?1")?
+                .query_row([work], |row| Ok((row.get(0)?, read_state(row, 1)?)))?;
+            let moved = self.start(Hold { work, lane, owner, fence }, kind, held, state, signals)?;
             taken.push(Claimed { taken_over: true, ..moved });
         }
         Ok(taken)
@@ -487,18 +511,18 @@ impl Session<'_> {
         if live.class == CLASS_BEGUN {
             return Err(StoreError::WrongState { work, state: live.state, wanted: "fresh" });
         }
-        self.end(work, &live.kind, WorkState::Cancelled, result)?;
+        self.end(work, &live.kind, WorkState::Cancelled, result, live.awaits())?;
         self.settle_if_free(live.lane).map(drop)
     }
 
     pub(super) fn withdraw_lane(&mut self, lane: Uuid, result: &Value) -> Result<(), StoreError> {
-        let pending: Vec<(Uuid, String)> = self
+        let pending: Vec<(Uuid, String, Option<String>)> = self
             .connection
-            .prepare_cached("select id, kind from work where lane = ?1 and state = 'Pending'")?
-            .query_map([lane], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .prepare_cached("select id, kind, budgets from work where lane = ?1 and state = 'Pending'")?
+            .query_map([lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
             .collect::<Result<_, _>>()?;
-        for (work, kind) in pending {
-            self.end(work, &kind, WorkState::Cancelled, result)?;
+        for (work, kind, budgets) in pending {
+            self.end(work, &kind, WorkState::Cancelled, result, budgets.as_deref())?;
             self.tell_end(work)?;
         }
         self.connection
@@ -547,7 +571,7 @@ impl Session<'_> {
             if live.state == "InProgress" {
                 return Err(StoreError::WrongState { work, state: live.state, wanted: "ended" });
             }
-            self.remove(work)?;
+            self.remove(work, live.awaits())?;
             self.settle_if_free(live.lane)?;
         }
         self.connection.prepare_cached("delete from history where id = ?1")?.execute([work])?;
@@ -594,7 +618,7 @@ impl Session<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select lane, kind, state, held, class from work
+                "select lane, kind, state, held, class, budgets from work
                  where id = ?1 and fence = ?2 and owner = ?3 and state = 'InProgress'",
             )?
             .query_row(params![hold.work, hold.fence, hold.owner], read_live)
@@ -604,7 +628,7 @@ impl Session<'_> {
     fn live(&self, work: Uuid) -> Result<Option<Live>, StoreError> {
         Ok(self
             .connection
-            .prepare_cached("select lane, kind, state, held, class from work where id = ?1")?
+            .prepare_cached("select lane, kind, state, held, class, budgets from work where id = ?1")?
             .query_row([work], read_live)
             .optional()?)
     }
@@ -617,13 +641,25 @@ impl Session<'_> {
         if owned { Ok(0) } else { self.settle(lane) }
     }
 
-    pub(super) fn time_out(&mut self, work: Uuid, kind: &str) -> Result<(), StoreError> {
-        self.end(work, kind, WorkState::TimedOut, &timed_out(self.now))?;
+    pub(super) fn time_out(
+        &mut self,
+        work: Uuid,
+        kind: &str,
+        awaits: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.end(work, kind, WorkState::TimedOut, &timed_out(self.now), awaits)?;
         self.tell_end(work)
     }
 
-    /// Moves work into the history.
-    fn end(&mut self, work: Uuid, kind: &str, state: WorkState, result: &Value) -> Result<(), StoreError> {
+    /// Moves work into the history; `awaits` are the budgets of work that was pending.
+    fn end(
+        &mut self,
+        work: Uuid,
+        kind: &str,
+        state: WorkState,
+        result: &Value,
+        awaits: Option<&str>,
+    ) -> Result<(), StoreError> {
         self.connection
             .prepare_cached(
                 "insert into history (id, lane, kind, class, run_after, run_before, priority, state, attempt, step, checkpoint,
@@ -632,21 +668,16 @@ impl Session<'_> {
                    fence, owner, ?3, created, started, ?4, origin, budgets from work where id = ?1",
             )?
             .execute(params![work, state.as_str(), json_text(result), self.now])?;
-        self.remove(work)?;
+        self.remove(work, awaits)?;
         self.feed(kind, work, 0, false)
     }
 
     /// Takes work out of the queue.
-    fn remove(&mut self, work: Uuid) -> Result<(), StoreError> {
-        let (pending, budgets): (bool, Option<String>) = self
-            .connection
-            .prepare_cached("delete from work where id = ?1 returning state = 'Pending', budgets")?
-            .query_row([work], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        if pending {
-            // Its lane may have been un-parked for room that it takes no more: others that wait may have it.
-            for key in keys(budgets.as_deref())? {
-                self.unpark(&key)?;
-            }
+    fn remove(&mut self, work: Uuid, awaits: Option<&str>) -> Result<(), StoreError> {
+        self.connection.prepare_cached("delete from work where id = ?1")?.execute([work])?;
+        // Its lane may have been un-parked for room that it takes no more: others that wait may have it.
+        for key in keys(awaits)? {
+            self.unpark(&key)?;
         }
         Ok(())
     }
@@ -659,6 +690,7 @@ fn read_live(row: &Row<'_>) -> rusqlite::Result<Live> {
         state: row.get(2)?,
         held: row.get(3)?,
         class: row.get(4)?,
+        budgets: row.get(5)?,
     })
 }
 
@@ -672,5 +704,16 @@ fn read_first(row: &Row<'_>) -> rusqlite::Result<First> {
         run_before: row.get(5)?,
         fresh: row.get(6)?,
         budgets: row.get(7)?,
+        state: read_state(row, 8)?,
+    })
+}
+
+/// From the column `at` on: attempt, step, checkpoint, run_after.
+fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<State> {
+    Ok(State {
+        attempt: row.get(at)?,
+        step: row.get(at + 1)?,
+        checkpoint: row.get(at + 2)?,
+        run_after: row.get(at + 3)?,
     })
 }

@@ -47,13 +47,15 @@ impl Session<'_> {
             let still = self
                 .connection
                 .prepare_cached(
-                    "select lane, kind from work where id = ?1 and state = 'Pending' and class = ?2 and started is null
+                    "select lane, kind, budgets from work where id = ?1 and state = 'Pending' and class = ?2 and started is null
                        and run_before <= ?3",
                 )?
-                .query_row(params![work, CLASS_FRESH, self.now], |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, String>(1)?)))
+                .query_row(params![work, CLASS_FRESH, self.now], |row| {
+                    Ok((row.get::<_, Uuid>(0)?, row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?))
+                })
                 .optional()?;
-            if let Some((lane, kind)) = still {
-                self.time_out(*work, &kind)?;
+            if let Some((lane, kind, budgets)) = still {
+                self.time_out(*work, &kind, budgets.as_deref())?;
                 // Late ones behind it are closed with it.
                 changed += 1 + self.settle_if_free(lane)?;
             }

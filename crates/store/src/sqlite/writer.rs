@@ -1,16 +1,19 @@
-//! The one writer. A thread owns the only writing connection, takes jobs from a bounded channel, runs what is
-//! waiting in one transaction, commits, and answers all. The commit itself is the batching window: nothing waits
-//! for more work to arrive.
+//! The one writer. There is one writing connection. A thread takes jobs from a bounded channel, runs what is waiting in
+//! one transaction, commits, and answers all. The commit itself is the batching window: nothing waits for more work to
+//! arrive. A caller that finds nobody else writes by itself instead: to wake a thread and to be woken by it costs about as
+//! much as a commit.
 //!
 //! Each job stands alone: one that fails takes back only its own changes. Nobody is answered before the commit is
 //! on disk; when the commit fails, everybody in it is told so.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use api::clock::SharedClock;
 use rusqlite::Connection;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use super::fold::Folder;
@@ -24,12 +27,11 @@ const WAITING_MAX: usize = 1024;
 const GROUP_MAX: usize = 512;
 /// A transaction takes no further job after so much work: those inside wait for it.
 const GROUP_TIME: Duration = Duration::from_millis(5);
-/// After so long without a job the log is folded into the file and cut.
+/// After so long without a job the log is folded into the file.
 const IDLE: Duration = Duration::from_secs(2);
 /// So long the writer looks for the next job before it sleeps: whoever was answered often comes back at once, and waking
 /// a thread takes about as long as half a commit.
 const LINGER: Duration = Duration::from_micros(300);
-
 /// What a job works with.
 pub(super) struct Session<'a> {
     pub(super) connection: &'a Connection,
@@ -59,6 +61,19 @@ pub(super) enum Writer {
 pub(super) struct Grouped {
     jobs: Mutex<Option<SyncSender<Job>>>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    /// How many callers wait for an answer of the thread.
+    waiting: AtomicUsize,
+    desk: Arc<Mutex<Option<Desk>>>,
+}
+
+/// Where one writes at a time; gone when the store is closed.
+struct Desk {
+    connection: Connection,
+    folder: Option<Folder>,
+    clock: SharedClock,
+    bells: Bells,
+    /// Whether something was written since the thread last looked.
+    written: bool,
 }
 
 pub(super) struct Inline {
@@ -89,12 +104,16 @@ impl Writer {
         bells: Bells,
     ) -> std::io::Result<Writer> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
-        let thread = std::thread::Builder::new()
-            .name("store-writer".to_owned())
-            .spawn(move || Thread { connection, folder, clock, bells, jobs: receiver }.run())?;
+        let desk = Desk { connection, folder, clock, bells, written: false };
+        let desk = Arc::new(Mutex::new(Some(desk)));
+        let thread = Thread { desk: desk.clone(), jobs: receiver };
+        let thread =
+            std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || thread.run())?;
         Ok(Writer::Grouped(Arc::new(Grouped {
             jobs: Mutex::new(Some(sender)),
             thread: Mutex::new(Some(thread)),
+            waiting: AtomicUsize::new(0),
+            desk,
         })))
     }
 
@@ -151,6 +170,12 @@ impl Grouped {
         T: Send + 'static,
         F: FnOnce(&mut Session<'_>) -> Result<T, StoreError> + Send + 'static,
     {
+        // Whoever only ever writes alone would never let go of its thread, nor notice that it was cancelled.
+        tokio::task::consume_budget().await;
+        let work = match self.write_alone(work) {
+            Ok(outcome) => return outcome,
+            Err(work) => work,
+        };
         let (sender, receiver) = oneshot::channel();
         let mut job: Job = Box::new(move |session| {
             let outcome = session.and_then(work);
@@ -160,8 +185,8 @@ impl Grouped {
             });
             Ran { succeeded, answer }
         });
-        let jobs =
-            self.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone().ok_or_else(closed)?;
+        let jobs = self.jobs()?;
+        let waiting = Waiting::new(&self.waiting);
         // The channel is seldom full; when it is, waiting must not block the runtime's thread.
         loop {
             match jobs.try_send(job) {
@@ -174,7 +199,58 @@ impl Grouped {
             }
         }
         drop(jobs);
-        receiver.await.map_err(|_| closed())?
+        let answer = receiver.await.map_err(|_| closed())?;
+        drop(waiting);
+        answer
+    }
+
+    fn jobs(&self) -> Result<SyncSender<Job>, StoreError> {
+        self.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone().ok_or_else(closed)
+    }
+
+    /// Writes on the caller's thread if nobody else writes or waits; gives the work back if somebody does, or if the
+    /// runtime has no other thread for everybody else meanwhile.
+    fn write_alone<T, F>(&self, work: F) -> Result<Result<T, StoreError>, F>
+    where
+        F: FnOnce(&mut Session<'_>) -> Result<T, StoreError>,
+    {
+        let spare = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if !spare || self.waiting.load(Ordering::Relaxed) > 0 {
+            return Err(work);
+        }
+        let mut desk = match self.desk.try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(work),
+        };
+        let Some(open) = desk.as_mut() else { return Ok(Err(closed())) };
+        let outcome = tokio::task::block_in_place(|| {
+            transact(&open.connection, open.clock.now().as_microsecond(), &open.bells, work)
+        });
+        open.written = true;
+        let needs_thread = open.folder.as_mut().is_some_and(Folder::after_commit);
+        drop(desk);
+        if needs_thread && let Ok(jobs) = self.jobs() {
+            // Nobody waits for this one; when the channel is full the thread is on its way anyway.
+            let _ = jobs.try_send(Box::new(|_| Ran { succeeded: true, answer: Box::new(drop) }));
+        }
+        Ok(outcome)
+    }
+}
+
+/// One that waits, for as long as it does; a caller that is cancelled waits no more.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    fn new(count: &AtomicUsize) -> Waiting<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -187,21 +263,31 @@ impl Inline {
         &self,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let connection = self.lock();
-        let now = self.clock.now().as_microsecond();
-        let mut session = Session { connection: &connection, now, topics: Topics::default() };
-        execute(&connection, "begin immediate")?;
-        let outcome = work(&mut session).and_then(|value| execute(&connection, "commit").map(|()| value));
-        if outcome.is_err() && !connection.is_autocommit() {
-            let _ = execute(&connection, "rollback");
-        }
-        let topics = session.topics;
-        drop(connection);
-        if outcome.is_ok() {
-            self.bells.ring(topics);
-        }
-        outcome
+        transact(&self.lock(), self.clock.now().as_microsecond(), &self.bells, work)
     }
+}
+
+/// One transaction for one job, on the caller's thread.
+fn transact<T>(
+    connection: &Connection,
+    now: i64,
+    bells: &Bells,
+    work: impl FnOnce(&mut Session<'_>) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    if !connection.is_autocommit() {
+        // Whoever wrote before panicked in the middle.
+        execute(connection, "rollback")?;
+    }
+    let mut session = Session { connection, now, topics: Topics::default() };
+    execute(connection, "begin immediate")?;
+    let outcome = work(&mut session).and_then(|value| execute(connection, "commit").map(|()| value));
+    if outcome.is_err() && !connection.is_autocommit() {
+        let _ = execute(connection, "rollback");
+    }
+    if outcome.is_ok() {
+        bells.ring(session.topics);
+    }
+    outcome
 }
 
 fn closed() -> StoreError {
@@ -214,43 +300,46 @@ fn execute(connection: &Connection, sql: &str) -> Result<(), StoreError> {
 }
 
 struct Thread {
-    connection: Connection,
-    folder: Option<Folder>,
-    clock: SharedClock,
-    bells: Bells,
+    desk: Arc<Mutex<Option<Desk>>>,
     jobs: Receiver<Job>,
 }
 
 impl Thread {
-    fn run(mut self) {
+    fn run(self) {
         let mut folded = true;
         loop {
             match self.next() {
                 Ok(first) => {
-                    self.group(first);
-                    if let Some(folder) = &mut self.folder {
-                        folder.after_commit(&self.connection);
+                    if let Some(desk) = self.desk().as_mut() {
+                        desk.group(first, &self.jobs);
+                        if desk.folder.as_mut().is_some_and(Folder::after_commit) {
+                            desk.finish_folding();
+                        }
+                        desk.written = true;
                     }
-                    folded = false;
                 }
-                Err(RecvTimeoutError::Timeout) if !folded => {
-                    // A reader's snapshot may stand in the way; then the next idle moment does it.
-                    folded = self
-                        .connection
-                        .query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0))
-                        .is_ok_and(|busy| busy == 0);
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(desk) = self.desk().as_mut() {
+                        let idle = !std::mem::take(&mut desk.written);
+                        // A reader's snapshot may stand in the way; then a later idle moment does it.
+                        folded = idle && (folded || desk.fold_when_idle());
+                    }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        drop(self.folder.take());
-        if let Err((_, error)) = self.connection.close() {
+        let Some(Desk { connection, folder, .. }) = self.desk().take() else { return };
+        drop(folder);
+        if let Err((_, error)) = connection.close() {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "The store's file was not closed cleanly"
             );
         }
+    }
+
+    fn desk(&self) -> std::sync::MutexGuard<'_, Option<Desk>> {
+        self.desk.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The next job, or that there was none for a while.
@@ -265,9 +354,22 @@ impl Thread {
         }
         self.jobs.recv_timeout(IDLE)
     }
+}
+
+impl Desk {
+    fn finish_folding(&mut self) {
+        if let Some(folder) = &mut self.folder {
+            folder.finish(&self.connection);
+        }
+    }
+
+    /// Whether the file has all that the log has.
+    fn fold_when_idle(&mut self) -> bool {
+        self.folder.as_mut().is_none_or(|folder| folder.when_idle(&self.connection))
+    }
 
     /// One transaction: `first`, and what waits behind it.
-    fn group(&self, first: Job) {
+    fn group(&self, first: Job, jobs: &Receiver<Job>) {
         let begun = Instant::now();
         let mut answers: Vec<Answer> = Vec::new();
         let mut topics = Topics::default();
@@ -330,7 +432,7 @@ impl Thread {
                 break;
             }
             if answers.len() < GROUP_MAX && begun.elapsed() < GROUP_TIME {
-                next = self.jobs.try_recv().ok();
+                next = jobs.try_recv().ok();
             }
         }
         if failure.is_none() && open {

@@ -197,6 +197,24 @@ on_both_engines! {
 }
 
 on_both_engines! {
+    async fn a_record_that_is_listed_elsewhere_than_it_was_sealed_is_found(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        sealed_log(store, RECORDS).await;
+        let place = match raw {
+            Raw::Sqlite(_) => "seq",
+            Raw::Postgres { .. } => "tx",
+        };
+        for (number, fault) in [(3, "record 3 or"), (7, "record 7 or")] {
+            raw.execute(&format!("update audit set {place} = -{place} where number = {number}")).await;
+            let found = faults(store).await;
+            assert!(found.len() == 1 && found[0].starts_with(fault), "{found:?}");
+            raw.execute(&format!("update audit set {place} = -{place} where number = {number}")).await;
+            assert_eq!(faults(store).await, Vec::<String>::new());
+        }
+    }
+}
+
+on_both_engines! {
     async fn what_was_tampered_with_stays_found_after_the_sealer_went_on(bed: &Bed) {
         let (store, raw) = (&bed.store, Raw::of(bed).await);
         sealed_log(store, RECORDS).await;

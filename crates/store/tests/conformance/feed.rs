@@ -278,10 +278,11 @@ fn a_position_is_gone_when_postgresql_is_another_instance_or_an_older_one() {
     block_on(async {
         let Some(bed) = Bed::postgres().await else { return };
         let raw = Raw::of(&bed).await;
-        // Restored into another instance, and restored to an earlier time: both show in what the store had noted.
+        // Restored into another instance, or to an earlier time, or promoted: all show in what the store had noted.
         for restored in [
             "update meta set value = '42' where key = 'system_identifier'",
             "update meta set value = '9000000000000000' where key = 'high_water_tx'",
+            "update meta set value = '000000FF' where key = 'timeline'",
         ] {
             written(&bed.store, &Note::fresh()).await;
             let old = bed.store.feed_now().await.unwrap();

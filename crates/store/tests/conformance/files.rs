@@ -13,7 +13,7 @@ use testbed::{parts, tmpfs};
 use uuid::Uuid;
 
 use crate::bed::{Bed, block_on, options};
-use crate::fixture::{Folder, Note, assert_sound, close, written};
+use crate::fixture::{Folder, Note, assert_sound, close, eventually, written};
 use crate::load::Load;
 use crate::raw::{self, Raw};
 
@@ -443,5 +443,24 @@ fn the_log_is_folded_while_writes_go_on() {
         load.settle(&bed.store, Duration::from_secs(30)).await;
         assert!(longest > 4 << 20, "there was no log to fold: {longest} bytes");
         assert!(longest < 100 << 20, "the log grew to {longest} bytes");
+    });
+}
+
+#[test]
+fn what_was_written_is_in_the_file_itself_when_nothing_more_comes() {
+    block_on(async {
+        let bed = Bed::sqlite().await;
+        let last = written(&bed.store, &Note::fresh()).await;
+        let alone = tempfile::tempdir().unwrap();
+        let copy = alone.path().join("store.db");
+        eventually("the log is folded", async || {
+            // By another process: one that closes the file loses its locks on it.
+            let copied = std::process::Command::new("cp").args([bed.path(), copy.clone()]).status().unwrap();
+            assert!(copied.success());
+            let file = rusqlite::Connection::open(&copy).unwrap();
+            let found = "select count(*) from documents where uuid = ?1";
+            file.query_row(found, [last.uuid], |row| row.get::<_, i64>(0)).ok().filter(|count| *count == 1)
+        })
+        .await;
     });
 }
