@@ -5,12 +5,18 @@ use std::time::Duration;
 
 use api::clock::SystemClock;
 use api::error::{Class, Classify};
-use kubelink::Progress;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kubelink::apply::{ApplyError, ApplyOptions, Documents, Effect, SetName, apply};
-use kubelink::cordon::{Cordoned, cordoned_by, uncordon};
+use kubelink::cordon::{Cordoned, Holder, cordon, cordoned_by, uncordon};
+use kubelink::delete::{DeleteOptions, Deleted, delete};
 use kubelink::drain::drain;
+use kubelink::job::{JobRequest, run_job};
+use kubelink::rollout::{Workload, restart, rollout};
+use kubelink::{Progress, Target};
 use kubesim::Options;
 use kubesim::faults::Fault;
+use kubesim::life::{Life, NodePlan};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -119,5 +125,56 @@ async fn an_apply_in_a_fault_is_no_success_and_a_repeat_finishes_it() {
         let none = Documents::of(Vec::new()).unwrap();
         let gone = apply(&world.link, &none, &options, &Progress::silent()).await.unwrap();
         assert!(gone.objects.len() == 2 && gone.objects.iter().all(|(_, effect)| *effect == Effect::Pruned));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_other_verbs_fail_transiently_in_a_fault_and_do_their_work_after_it() {
+    let sim = sim().await;
+    let world = world_of(&sim);
+    let _life = Life::paced(&sim, vec![NodePlan::worker("worker-1")], 0.0);
+    let node = world.node("a").await;
+    let deployment = json!({"metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "w"}},
+        "template": {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "example.invalid/c"}]}}}});
+    let _: Deployment = world.create(world.api(), deployment).await;
+    let (link, silent, holder) = (&world.link, Progress::silent(), Holder::new("manifest-1", "a test"));
+    let target = Target::of::<ConfigMap>(Some(&world.namespace), "map");
+    for (index, fault) in FAULTS.into_iter().filter(|fault| !matches!(fault, Fault::Latency(_))).enumerate() {
+        let run = format!("run-{index}");
+        let request = JobRequest::of_image(&run, "check", &world.namespace, "example.invalid/check", &[]);
+        let _: ConfigMap = world.create(world.api(), json!({"metadata": {"name": "map"}})).await;
+        let restarted = async || restart(link, Workload::Deployment, &world.namespace, "web", &run).await;
+        let deleted = async || delete(link, &target, &DeleteOptions::default(), &silent).await;
+        sim.faults().always(fault);
+        let failures = [
+            cordon(link, &node, &holder).await.map(drop),
+            uncordon(link, &node, &holder.id).await.map(drop),
+            restarted().await.map(drop),
+            deleted().await.map(drop),
+            run_job(link, &request, LIMIT, &silent).await.map(drop),
+            kubelink::facts::version(link).await.map(drop),
+        ];
+        for failure in failures {
+            let error = failure.expect_err(&format!("{fault:?} was overlooked"));
+            assert_eq!(error.class(), Class::Transient, "{fault:?} {error}");
+        }
+        sim.faults().clear();
+        assert_eq!(is_cordoned(&world, &node).await, (false, None), "{fault:?}");
+        assert_eq!(cordon(link, &node, &holder).await.unwrap(), Cordoned::Now);
+        uncordon(link, &node, &holder.id).await.unwrap();
+        assert!(restarted().await.unwrap(), "{fault:?}: nothing of it was done before");
+        assert_eq!(deleted().await.unwrap(), Deleted::Gone);
+        // While they wait, every watch is dropped once more.
+        let waiting = async {
+            let rolled_out =
+                rollout(link, Workload::Deployment, &world.namespace, "web", LIMIT, &silent).await;
+            (rolled_out, run_job(link, &request, LIMIT, &silent).await)
+        };
+        let dropping = async { sim.faults().drop_watches() };
+        let ((rolled_out, outcome), ()) = tokio::join!(waiting, dropping);
+        assert!(rolled_out.unwrap().contains("successfully rolled out"));
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.result, Ok(()), "{fault:?}");
+        assert!(outcome.log.unwrap().trim_end().ends_with("done"));
     }
 }

@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PatchParams, ResourceExt};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, ResourceExt};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use serde_json::json;
@@ -35,7 +35,10 @@ async fn tend(client: &Client, pod: &Pod) {
     let name = pod.name_any();
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if pod.metadata.deletion_timestamp.is_some() {
-        let _ = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
+        // Of this pod: news of it may come late, when another has its name.
+        let preconditions = Some(Preconditions { uid: pod.uid(), resource_version: None });
+        let at_once = DeleteParams { preconditions, ..DeleteParams::default().grace_period(0) };
+        let _ = pods.delete(&name, &at_once).await;
     } else if phase == Some("Pending") {
         let status =
             json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
