@@ -12,6 +12,9 @@ use crate::status::{Failure, Outcome};
 /// The largest body that is read, as in the real server.
 pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
 
+/// How much the aliases of a YAML document may add to it, so that a few lines of them do not keep a thread for seconds.
+const ALIASED_EVENTS_MAX: usize = 10_000;
+
 /// Reads the body of a request.
 pub(super) async fn collect<B>(body: B) -> Outcome<Bytes>
 where
@@ -80,6 +83,9 @@ pub(super) fn json(body: &[u8]) -> Outcome<Value> {
 pub(super) fn yaml(body: &[u8]) -> Outcome<Value> {
     let text = std::str::from_utf8(body)
         .map_err(|_| Failure::bad_request("the body of the request is not UTF-8"))?;
-    serde_saphyr::from_str(text)
+    let options = serde_saphyr::options! {
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIASED_EVENTS_MAX },
+    };
+    serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
 }

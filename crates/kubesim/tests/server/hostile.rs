@@ -23,7 +23,7 @@ fn time_to_spend() -> Duration {
 
 /// Looks like a signing request to whoever does not look closely.
 const REQUEST: &str =
-    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KVFVsSgotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlJSQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
 
 #[tokio::test]
 async fn bodies_of_the_wrong_shape_are_refused_wherever_they_are_read() {
