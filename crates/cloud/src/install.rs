@@ -69,7 +69,7 @@ pub struct Order {
     pub workers: Vec<Machines>,
     /// The internal load balancer that the control plane stands behind.
     pub load_balancer: ResourceId,
-    /// Fail at this stage, for trying out what follows.
+    /// Fail at this stage, for trying out what follows. (At `Complete`, the installation stays in `Operators` with its fault.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_at: Option<Stage>,
 }

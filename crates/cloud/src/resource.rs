@@ -21,7 +21,8 @@ pub struct Put {
     /// How it should be.
     pub shape: Shape,
     /// The same for every repetition of one wish, so that the cloud answers the second as it did the first; with another
-    /// shape it is a conflict. Without one, puts are only compared with what is there.
+    /// shape it is a conflict, and so it is once the resource has been removed: whoever repeats the wish then has missed
+    /// the deletion. Without one, puts are only compared with what is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Uuid>,
 }

@@ -139,7 +139,7 @@ async fn roll_out_once(desk: &Desk, order: &Order, client: &kube::Client) -> any
 
 async fn object(place: &Api<DynamicObject>, name: &str) -> anyhow::Result<Value> {
     let found = place.get_opt(name).await?;
-    Ok(serde_json::to_value(found).context("an object of a simulated cluster")?)
+    serde_json::to_value(found).context("an object of a simulated cluster")
 }
 
 /// The certificates that the API server is to serve, as they are now.

@@ -73,12 +73,10 @@ fn keep(wish: &mut Option<String>, had: &Option<String>) {
 /// Fills in what is missing.
 pub(super) fn fill(room: &Room<'_>, id: &ResourceId, shape: &mut Shape) -> Result<(), Failure> {
     match shape {
-        Shape::PublicIp { address } => {
-            if address.is_none() {
-                let number: u32 = database::record(room.db, "meta", "public-addresses")?.unwrap_or(0);
-                database::keep(room.db, "meta", "public-addresses", &number.wrapping_add(1))?;
-                *address = Some(Ipv4Addr::from_bits(PUBLIC + number % PUBLIC_COUNT).to_string());
-            }
+        Shape::PublicIp { address } if address.is_none() => {
+            let number: u32 = database::record(room.db, "meta", "public-addresses")?.unwrap_or(0);
+            database::keep(room.db, "meta", "public-addresses", &number.wrapping_add(1))?;
+            *address = Some(Ipv4Addr::from_bits(PUBLIC + number % PUBLIC_COUNT).to_string());
         }
         Shape::LoadBalancer { frontends, .. } => {
             let mut own = BTreeSet::new();

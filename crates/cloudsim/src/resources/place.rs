@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cloud::{Kind, ResourceId, Shape};
+use cloud::{Backend, Kind, ResourceId, Shape};
 use rusqlite::OptionalExtension as _;
 
 use super::{Stored, find, group_of, of_group, references_of, usable};
@@ -98,7 +98,12 @@ pub(super) fn check(
             for address in frontends.iter().filter_map(|it| it.public_ip.as_ref()).chain(outbound) {
                 expect_kind(room, address, Kind::PublicIp)?;
             }
-            for backend in backends {
+            // Those that have joined may have gone since.
+            let joined: &[Backend] = match before {
+                Some(Shape::LoadBalancer { backends, .. }) => backends,
+                _ => &[],
+            };
+            for backend in backends.iter().filter(|it| !joined.contains(it)) {
                 expect_kind(room, &backend.machine, Kind::Machine)?;
             }
             Ok(())
