@@ -201,14 +201,14 @@ mod tests {
         check(
             &|it| {
                 it["properties"]["networkProfile"]["loadBalancerProfile"]["managedOutboundIps"]["count"] =
-                    json!(9)
+                    json!(9);
             },
             "",
         );
         check(
             &|it| {
                 it["properties"]["networkProfile"]["loadBalancerProfile"]["effectiveOutboundIps"] =
-                    json!([{"id": "/ip"}])
+                    json!([{"id": "/ip"}]);
             },
             &format!("{ips}.effectiveOutboundIps"),
         );

@@ -20,8 +20,8 @@ use crate::wire::{Ask, Refusal};
     operation_id = "OpenShiftClusters_Delete", tag = "resource manager",
     params(ClusterPath, Version, IfMatch),
     responses(
-        (status = 202, description = "It is being deleted.", body = ()),
-        (status = 204, description = "There is no such cluster.", body = ()),
+        (status = 202, description = "It is being deleted."),
+        (status = 204, description = "There is no such cluster."),
     )
 )]
 pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Response, Refusal> {

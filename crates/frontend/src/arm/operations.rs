@@ -87,8 +87,8 @@ fn step(work: &WorkView) -> OperationStep {
     params(LocationPath, Version, ("operationId" = String, Path, format = Uuid, description = "The operation.")),
     responses(
         (status = 200, description = "The cluster as it was at the end.", body = OpenShiftCluster),
-        (status = 202, description = "It still runs.", body = ()),
-        (status = 204, description = "It has ended, and there is nothing to show.", body = ()),
+        (status = 202, description = "It still runs."),
+        (status = 204, description = "It has ended, and there is nothing to show."),
     )
 )]
 pub(super) async fn result(State(desk): State<Desk>, ask: Ask) -> Result<Response, Refusal> {

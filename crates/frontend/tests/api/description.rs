@@ -60,6 +60,10 @@ fn with_real_ids(mut document: Value, manifest: &str) -> Value {
         "key": ["fleet", "region%2Fwest"],
         "scope": ["region"],
         "name": ["west"],
+        "location": ["local"],
+        "operationId": ["22222222-2222-2222-2222-222222222222"],
+        "openShiftVersion": ["4.20.3"],
+        "openShiftMinorVersion": ["4.20"],
     });
     for item in document["paths"].as_object_mut().unwrap().values_mut() {
         for operation in item.as_object_mut().unwrap().values_mut() {
@@ -106,6 +110,10 @@ async fn schemathesis_finds_no_server_error_and_no_answer_that_is_not_described(
     let house = House::open().await;
     house.furnish("one").await;
     house.furnish("two").await;
+    // A subscription that may do everything, so that bodies are looked at.
+    let told = json!({"state": "Registered"});
+    house.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &told).await.expect(201);
+    frontend::seed_defaults(&house.store, &store::By::service("test")).await.unwrap();
     let manifest = house.order("one", json!({})).await.to_string();
     let place = tempfile::tempdir().unwrap();
     let document = house.get("/openapi.json").await.expect(200).json();

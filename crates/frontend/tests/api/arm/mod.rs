@@ -3,6 +3,7 @@
 mod callers;
 mod catalogue;
 mod changes;
+mod cloud;
 mod hostile;
 mod lists;
 mod operations;
