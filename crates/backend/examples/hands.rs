@@ -1,0 +1,60 @@
+//! A backend that a test starts and kills, on a store and a simulated cloud that the test holds. It ends when its input does, so it
+//! never outlives a test that was itself killed.
+//!
+//! `hands URL KEYFILE CLOUD TOKEN LEASE_MS`
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use api::clock::{SharedClock, SystemClock};
+use api::secret::Secret;
+use backend::{Config, Deps, Installer, Metrics, Tempo, trial};
+use cloud::Simulated;
+use kubelink::LinksLimits;
+use kubelink::kubeconfig::Allow;
+use steps::crew::Timing;
+use steps::lifecycle::Ways;
+use store::{Keyring, Options, Store};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [url, key_file, cloud, token, lease] = arguments.as_slice() else {
+        bail!("usage: hands URL KEYFILE CLOUD TOKEN LEASE_MS")
+    };
+    let clock: SharedClock = Arc::new(SystemClock);
+    let keyring = Keyring::read(Path::new(key_file))?;
+    let store = Store::open(Options::new(url.parse()?, keyring, clock.clone())).await?;
+    let cloud = Simulated::new(cloud, Secret::new(token.clone()))?;
+    let lease = Duration::from_millis(lease.parse()?);
+    let timing = Timing { lease, renewal: lease / 3, self_stop: lease * 2 / 3, take_over: lease / 8 };
+    let deps = Deps {
+        ways: Arc::new(Ways::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone())),
+        store,
+        installer: Installer::Simulated(cloud.installer()),
+        cloud: Arc::new(cloud),
+        service: Arc::new(trial::service()),
+        clock,
+        metrics: Metrics::default(),
+        config: Config { slots: 20, timing, tempo: Tempo::quick() },
+        owner: Uuid::new_v4(),
+        release: "trial".to_owned(),
+        seed: 1,
+    };
+    println!("ready");
+    let over = CancellationToken::new();
+    let ends = over.clone();
+    // The input ends when the test closes it, or is gone.
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        ends.cancel();
+    });
+    backend::run(deps, over).await?;
+    println!("handed back");
+    Ok(())
+}

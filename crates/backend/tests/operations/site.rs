@@ -1,0 +1,197 @@
+//! What a test stands on: a store, a simulated cloud in this process, and backends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::clock::{SharedClock, SystemClock};
+use api::doc::{Cluster, Operation, ProvisioningState, Verb};
+use backend::{Config, Deps, Installer, Metrics, Tempo, trial};
+use cloud::{Cloud as _, ResourceId, Simulated};
+use kubelink::LinksLimits;
+use kubelink::kubeconfig::Allow;
+use steps::crew::Timing;
+use steps::lifecycle::{Lifecycle, Ways};
+use store::{Keyring, Location, Options, Store, Versioned};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// The subscription of those who do not say otherwise.
+pub(crate) const SUBSCRIPTION: &str = "11111111-1111-1111-1111-111111111111";
+/// Nothing in these tests takes longer, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+pub(crate) struct Site {
+    _directory: Option<tempfile::TempDir>,
+    pub(crate) store: Store,
+    pub(crate) cloud: Simulated,
+    pub(crate) url: String,
+    pub(crate) token: String,
+    pub(crate) clock: SharedClock,
+    ends: CancellationToken,
+    served: Option<JoinHandle<()>>,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.ends.cancel();
+        if let Some(served) = self.served.take() {
+            served.abort();
+        }
+    }
+}
+
+/// The simulated cloud, served until the site is gone.
+async fn cloud(ends: &CancellationToken) -> (Simulated, String, String, JoinHandle<()>) {
+    let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
+    let (client, url) = (service.client().unwrap(), service.url());
+    let token = service.token().expose().clone();
+    let shutdown = ends.clone();
+    let served = tokio::spawn(async move { service.serve(shutdown).await.unwrap() });
+    (client, url, token, served)
+}
+
+impl Site {
+    /// On SQLite.
+    pub(crate) async fn new() -> Site {
+        let directory = tempfile::tempdir().unwrap();
+        let clock: SharedClock = Arc::new(SystemClock);
+        let location = Location::Sqlite(directory.path().join("store.db"));
+        let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
+        Site::on(Store::open(options).await.unwrap(), Some(directory), clock).await
+    }
+
+    pub(crate) async fn on(store: Store, directory: Option<tempfile::TempDir>, clock: SharedClock) -> Site {
+        let ends = CancellationToken::new();
+        let (cloud, url, token, served) = cloud(&ends).await;
+        Site { _directory: directory, store, cloud, url, token, clock, ends, served: Some(served) }
+    }
+
+    pub(crate) fn ways(&self) -> Arc<Ways> {
+        let limits = LinksLimits::default();
+        Arc::new(Ways::new(self.store.reader(), limits, Allow::default(), self.clock.clone()))
+    }
+
+    pub(crate) fn life(&self, cluster: Uuid) -> Lifecycle {
+        Lifecycle {
+            cloud: Arc::new(self.cloud.clone()),
+            store: self.store.clone(),
+            ways: self.ways(),
+            clock: self.clock.clone(),
+            service: Arc::new(trial::service()),
+            cluster,
+            name: "trial",
+        }
+    }
+
+    pub(crate) fn deps(&self) -> Deps {
+        let lease = Duration::from_secs(5);
+        let timing = Timing { lease, renewal: lease / 5, self_stop: lease * 2 / 3, take_over: lease / 10 };
+        Deps {
+            store: self.store.clone(),
+            cloud: Arc::new(self.cloud.clone()),
+            installer: Installer::Simulated(self.cloud.installer()),
+            service: Arc::new(trial::service()),
+            ways: self.ways(),
+            clock: self.clock.clone(),
+            metrics: Metrics::default(),
+            config: Config { slots: 20, timing, tempo: Tempo::quick() },
+            owner: Uuid::new_v4(),
+            release: "trial".to_owned(),
+            seed: 1,
+        }
+    }
+
+    /// A backend in this process, until the token is cancelled.
+    pub(crate) fn backend(&self) -> (CancellationToken, JoinHandle<()>) {
+        let shutdown = self.ends.child_token();
+        let (deps, ends) = (self.deps(), shutdown.clone());
+        (shutdown, tokio::spawn(async move { backend::run(deps, ends).await.unwrap() }))
+    }
+
+    /// Asks for a cluster, changed by `edit` before it is written.
+    pub(crate) async fn create_as(
+        &self,
+        subscription: &str,
+        name: &str,
+        edit: impl FnOnce(&mut Cluster),
+    ) -> (Uuid, Uuid) {
+        let (mut cluster, secrets) =
+            trial::bring(&self.cloud, subscription, name, self.clock.now()).await.unwrap();
+        edit(&mut cluster);
+        trial::create(&self.store, &cluster, &secrets, &*self.clock).await.unwrap()
+    }
+
+    pub(crate) async fn create(&self, name: &str) -> (Uuid, Uuid) {
+        self.create_as(SUBSCRIPTION, name, |_| ()).await
+    }
+
+    pub(crate) async fn cluster(&self, id: Uuid) -> Option<Versioned<Cluster>> {
+        self.store.clusters().get(id).await.unwrap()
+    }
+
+    pub(crate) async fn change(&self, id: Uuid, verb: Verb, edit: impl FnOnce(&mut Cluster)) -> Uuid {
+        let read = self.cluster(id).await.unwrap();
+        trial::change(&self.store, &read, verb, &*self.clock, edit).await.unwrap()
+    }
+
+    /// Waits until an operation is at its end; as it is then.
+    pub(crate) async fn ended(&self, operation: Uuid) -> Operation {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            if let Ok(Some(found)) = self.store.operations().get(operation).await
+                && found.document.end_time.is_some()
+            {
+                return found.document;
+            }
+            if tokio::time::Instant::now() > deadline {
+                let work = self.store.work(operation).await.unwrap();
+                panic!("operation {operation} does not end: {work:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+    }
+
+    pub(crate) async fn succeeds(&self, operation: Uuid) {
+        let ended = self.ended(operation).await;
+        let work = self.store.work(operation).await.unwrap();
+        assert_eq!(
+            ended.status,
+            ProvisioningState::Succeeded,
+            "{:?}: {:?}",
+            ended.error,
+            work.and_then(|it| it.result)
+        );
+    }
+
+    /// What the cloud still holds of a cluster of that name: in its own group, in the service's, in vault and registry.
+    pub(crate) async fn left_of(&self, name: &str, id: Uuid, subscription: &str) -> Vec<String> {
+        let mut left = Vec::new();
+        let managed = ResourceId::group(subscription, &format!("aro-{name}"));
+        left.extend(self.cloud.get(&managed).await.unwrap().map(|it| it.id.to_string()));
+        let service = trial::service();
+        let holds = |it: &str| it.contains(&id.to_string()) || it.contains(&format!(".{name}"));
+        let own = self.cloud.list(&service.group_id()).await.unwrap_or_default();
+        left.extend(own.into_iter().map(|it| it.id.to_string()).filter(|it| holds(it)));
+        let certificates = self.cloud.certificates().await.unwrap();
+        left.extend(certificates.into_iter().map(|it| it.name).filter(|it| holds(it)));
+        let tokens = self.cloud.tokens().await.unwrap();
+        left.extend(tokens.into_iter().map(|it| it.name).filter(|it| holds(it)));
+        let installations = self.cloud.installations().await.unwrap();
+        left.extend(installations.into_iter().filter(|it| it.cluster == id).map(|it| it.sim));
+        left
+    }
+}
+
+/// Waits until something is so, and says what was waited for when it does not come.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("it did not come to pass that {what}"))
+}
