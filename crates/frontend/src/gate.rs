@@ -54,6 +54,8 @@ impl Gate {
         let spelled = clean(parts.uri.path());
         let method = parts.method.clone();
         let headers = echo(&parts.headers, ids);
+        let client_id =
+            client_id(&parts.headers).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
         parts.uri = lower(&parts.uri, &spelled);
         parts.extensions.insert(ids);
         parts.extensions.insert(peer.scheme);
@@ -72,6 +74,7 @@ impl Gate {
         tracing::info!(
             request.id = %ids.request,
             correlation.id = %ids.correlation,
+            client.request.id = client_id,
             http.method = %method,
             http.path = spelled,
             http.status = status,
@@ -155,11 +158,16 @@ fn echo(headers: &HeaderMap, ids: Ids) -> HeaderMap {
     }
     let wanted = headers.get(&RETURN_CLIENT_ID).and_then(|value| value.to_str().ok());
     if wanted.is_some_and(|text| text.eq_ignore_ascii_case("true"))
-        && let Some(id) = headers.get(&CLIENT_ID).filter(|id| id.len() <= 100)
+        && let Some(id) = client_id(headers)
     {
         echoed.insert(CLIENT_ID, id.clone());
     }
     echoed
+}
+
+/// The id that the caller gave its request; a long one is none.
+fn client_id(headers: &HeaderMap) -> Option<&HeaderValue> {
+    headers.get(&CLIENT_ID).filter(|id| id.len() <= 100)
 }
 
 /// The URI by which a request is routed.

@@ -7,8 +7,10 @@ use store::{By, Store, StoreError};
 /// The versions, the default last.
 const VERSIONS: [&str; 3] = ["4.18.26", "4.19.14", "4.20.3"];
 
-/// Operators of the platform: name, role, role's id, namespace, secret, service accounts.
-const OPERATORS: [(&str, &str, &str, &str, &str, &[&str]); 8] = [
+/// An operator of the platform: name, role, role's id, namespace, secret, service accounts.
+type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static [&'static str]);
+
+const OPERATORS: [Row; 8] = [
     (
         "cloud-controller-manager",
         "Azure Red Hat OpenShift Cloud Controller Manager",
@@ -99,18 +101,16 @@ pub async fn seed_defaults(store: &Store, by: &By) -> Result<bool, StoreError> {
 }
 
 fn roles() -> Vec<OperatorRole> {
-    let role = |(name, role, id, namespace, secret, accounts): (&str, &str, &str, &str, &str, &[&str])| {
-        OperatorRole {
-            operator_name: name.to_owned(),
-            role_definition_name: role.to_owned(),
-            role_definition_id: format!("/providers/Microsoft.Authorization/roleDefinitions/{id}"),
-            service_accounts: accounts
-                .iter()
-                .map(|account| format!("system:serviceaccount:{namespace}:{account}"))
-                .collect(),
-            secret_namespace: namespace.to_owned(),
-            secret_name: secret.to_owned(),
-        }
+    let role = |(name, role, id, namespace, secret, accounts): Row| OperatorRole {
+        operator_name: name.to_owned(),
+        role_definition_name: role.to_owned(),
+        role_definition_id: format!("/providers/Microsoft.Authorization/roleDefinitions/{id}"),
+        service_accounts: accounts
+            .iter()
+            .map(|account| format!("system:serviceaccount:{namespace}:{account}"))
+            .collect(),
+        secret_namespace: namespace.to_owned(),
+        secret_name: secret.to_owned(),
     };
     OPERATORS.map(role).to_vec()
 }

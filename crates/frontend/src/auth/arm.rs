@@ -39,7 +39,7 @@ pub(crate) struct AllowList {
 #[derive(Debug)]
 enum Source {
     File(std::path::PathBuf),
-    Metadata { url: String, fetcher: Fetcher },
+    Metadata { url: String, fetcher: Box<Fetcher> },
 }
 
 #[derive(Debug, Default)]
@@ -85,9 +85,10 @@ impl AllowList {
     pub(crate) fn open(config: &ArmCallers, now: Timestamp) -> Result<Option<AllowList>, TlsError> {
         let source = match (&config.certificates, &config.metadata_url) {
             (Some(path), _) => Source::File(path.clone()),
-            (None, Some(url)) => {
-                Source::Metadata { url: url.clone(), fetcher: Fetcher::open(config.ca_file.as_deref())? }
-            }
+            (None, Some(url)) => Source::Metadata {
+                url: url.clone(),
+                fetcher: Box::new(Fetcher::open(config.ca_file.as_deref())?),
+            },
             (None, None) => return Ok(None),
         };
         let list = AllowList { source, known: RwLock::default() };

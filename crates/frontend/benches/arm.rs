@@ -1,0 +1,299 @@
+//! The resource manager's API, each figure beside its floor in the same run: a GET of one cluster through the whole stack at no
+//! less than 0.40 of a bare axum route that answers as many bytes; a PUT within twice a single durable commit of the store; a
+//! page of 100 clusters at the same cost among 1,000 and among 100,000.
+//!
+//! A missed goal is printed, and the run still ends well: speed depends on the machine.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use api::clock::SystemClock;
+use api::doc::{Cluster, Subscription, SubscriptionState, Version};
+use bytes::Bytes;
+use frontend::{Config, Deps, Metrics, Server};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use store::{By, Keyring, Location, Options, Store, Transaction};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+const SUBSCRIPTION: &str = "11111111-1111-1111-1111-11111111aaaa";
+/// Clients that ask at once.
+const CLIENTS: usize = 4;
+/// How long a rate is measured, and how often, one beside the other.
+const TURN: Duration = Duration::from_millis(1500);
+const TURNS: usize = 3;
+/// PUTs and commits, one after another.
+const WRITES: usize = 300;
+/// Pages of each list.
+const PAGES: usize = 60;
+
+type Http = Client<HttpConnector, Full<Bytes>>;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    println!("{:<52} {:>12} {:>12} {:>8} {:>8}", "", "measured", "floor", "ratio", "goal");
+    let directory = tempfile::tempdir()?;
+    let location = Location::Sqlite(directory.path().join("store.db"));
+    let store = Store::open(Options::new(location, Keyring::ephemeral()?, Arc::new(SystemClock))).await?;
+    furnish(&store).await?;
+    let config = Config { insecure: true, listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+    let deps =
+        Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics: Metrics::default(), cloud: None };
+    let server = Server::bind(config, deps).await?;
+    let url = server.url();
+    let shutdown = CancellationToken::new();
+    let mut serving = JoinSet::new();
+    let ending = shutdown.clone();
+    serving.spawn(async move { server.serve(ending).await.map_err(anyhow::Error::from) });
+    let http: Http = Client::builder(TokioExecutor::new()).build_http();
+
+    puts(&http, &url, &store).await?;
+    gets(&http, &url, &mut serving, &shutdown).await?;
+    pages(&http, &url, &store).await?;
+    shutdown.cancel();
+    while let Some(ended) = serving.join_next().await {
+        ended??;
+    }
+    store.close().await;
+    Ok(())
+}
+
+async fn furnish(store: &Store) -> anyhow::Result<()> {
+    let by = By::service("bench");
+    let subscription = Subscription {
+        subscription_id: SUBSCRIPTION.to_owned(),
+        state: SubscriptionState::Registered,
+        tenant_id: None,
+        registered_features: Vec::new(),
+        body: Value::Null,
+    };
+    store.subscriptions().put(&subscription, None, &by).await?;
+    let version = Version {
+        version: "4.20.3".to_owned(),
+        openshift_pullspec: "r".to_owned(),
+        installer_pullspec: None,
+        enabled: true,
+        default: true,
+    };
+    store.versions().put(&version, None, &by).await?;
+    Ok(())
+}
+
+fn path(group: &str, name: &str) -> String {
+    format!(
+        "/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters{name}"
+    )
+}
+
+fn body(name: &str) -> Value {
+    let network = format!(
+        "/subscriptions/{SUBSCRIPTION}/resourceGroups/Net/providers/Microsoft.Network/virtualNetworks/Vnet/subnets"
+    );
+    json!({
+        "location": "local",
+        "tags": {"team": "blue"},
+        "properties": {
+            "clusterProfile": {
+                "domain": "harbour",
+                "version": "4.20.3",
+                "resourceGroupId": format!("/subscriptions/{SUBSCRIPTION}/resourceGroups/managed-{name}"),
+                "fipsValidatedModules": "Disabled",
+            },
+            "servicePrincipalProfile": {"clientId": Uuid::new_v4().to_string(), "clientSecret": "secret"},
+            "networkProfile": {"podCidr": "10.128.0.0/14", "serviceCidr": "172.30.0.0/16"},
+            "masterProfile": {
+                "vmSize": "Standard_D8s_v5",
+                "subnetId": format!("{network}/master"),
+                "encryptionAtHost": "Disabled",
+            },
+            "workerProfiles": [{
+                "name": "worker",
+                "vmSize": "Standard_D4s_v5",
+                "diskSizeGB": 128,
+                "subnetId": format!("{network}/worker"),
+                "count": 3,
+                "encryptionAtHost": "Disabled",
+            }],
+            "apiserverProfile": {"visibility": "Public"},
+            "ingressProfiles": [{"name": "default", "visibility": "Public"}],
+        },
+    })
+}
+
+async fn ask(
+    http: &Http,
+    method: Method,
+    url: &str,
+    body: Option<&Value>,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    let mut request = Request::builder().method(method).uri(url);
+    if body.is_some() {
+        request = request.header("content-type", "application/json");
+    }
+    let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+    let response = http.request(request.body(Full::new(bytes))?).await?;
+    let status = response.status();
+    Ok((status, response.into_body().collect().await?.to_bytes()))
+}
+
+/// A PUT that creates, beside the commit of one document, turn and turn about.
+async fn puts(http: &Http, url: &str, store: &Store) -> anyhow::Result<()> {
+    let by = By::service("bench");
+    let (mut answered, mut committed) = (Vec::new(), Vec::new());
+    for at in 0..WRITES {
+        let name = format!("put-{at}");
+        let sent = body(&name);
+        let begun = Instant::now();
+        let target = format!("{url}{}?api-version=2025-07-25", path("puts", &format!("/{name}")));
+        let (status, text) = ask(http, Method::PUT, &target, Some(&sent)).await?;
+        answered.push(begun.elapsed());
+        anyhow::ensure!(status == StatusCode::CREATED, "{status}: {text:?}");
+        let plain = Version {
+            version: format!("0.0.{at}"),
+            openshift_pullspec: "x".repeat(2000),
+            installer_pullspec: None,
+            enabled: false,
+            default: false,
+        };
+        let begun = Instant::now();
+        store.versions().create(&plain, &by).await?;
+        committed.push(begun.elapsed());
+    }
+    let (put, commit) = (median(answered), median(committed));
+    told("PUT that creates, a single durable commit", put, commit, 2.0);
+    Ok(())
+}
+
+/// A GET of one cluster, beside a bare route that answers as much.
+async fn gets(
+    http: &Http,
+    url: &str,
+    serving: &mut JoinSet<anyhow::Result<()>>,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<()> {
+    let whole = format!("{url}{}?api-version=2025-07-25", path("puts", "/put-0"));
+    let (_, shown) = ask(http, Method::GET, &whole, None).await?;
+    let router = axum::Router::new().route("/bare", axum::routing::get(async move || shown.clone()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let bare = format!("http://{}/bare", listener.local_addr()?);
+    let ending = shutdown.clone();
+    serving.spawn(async move {
+        axum::serve(listener, router)
+            .with_graceful_shutdown(ending.cancelled_owned())
+            .await
+            .context("the bare route")
+    });
+    let mut best = (0.0_f64, 0.0_f64);
+    for _ in 0..TURNS {
+        best.0 = best.0.max(rate(http, &whole).await?);
+        best.1 = best.1.max(rate(http, &bare).await?);
+    }
+    let ratio = best.0 / best.1;
+    let fits = if ratio >= 0.40 { "" } else { "  MISSED" };
+    println!(
+        "{:<52} {:>10.0}/s {:>10.0}/s {ratio:>8.2} {:>8}{fits}",
+        "GET of one cluster, a bare axum route", best.0, best.1, "≥ 0.40"
+    );
+    Ok(())
+}
+
+/// Requests in a second, by several clients on connections that stay.
+async fn rate(http: &Http, url: &str) -> anyhow::Result<f64> {
+    let begun = Instant::now();
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let (http, url) = (http.clone(), url.to_owned());
+        clients.spawn(async move {
+            let mut answered = 0_u32;
+            while begun.elapsed() < TURN {
+                let (status, text) = ask(&http, Method::GET, &url, None).await?;
+                anyhow::ensure!(status == StatusCode::OK, "{status}: {text:?}");
+                answered += 1;
+            }
+            Ok(answered)
+        });
+    }
+    let mut all = 0.0;
+    while let Some(ended) = clients.join_next().await {
+        all += f64::from(ended??);
+    }
+    Ok(all / begun.elapsed().as_secs_f64())
+}
+
+/// A page of 100, among few and among many.
+async fn pages(http: &Http, url: &str, store: &Store) -> anyhow::Result<()> {
+    let read = store.clusters().find(&path("puts", "/put-0")).await?.context("the cluster that was put")?;
+    fill(store, &read.document, 0, 1_000).await?;
+    let few = walk(http, url).await?;
+    fill(store, &read.document, 1_000, 100_000).await?;
+    let many = walk(http, url).await?;
+    told("page of 100 among 100,000, among 1,000", many, few, 1.25);
+    Ok(())
+}
+
+async fn fill(store: &Store, like: &Cluster, from: usize, to: usize) -> anyhow::Result<()> {
+    let by = By::service("bench");
+    for block in (from..to).collect::<Vec<_>>().chunks(500) {
+        let mut write = Transaction::new();
+        for at in block {
+            let name = format!("c{at:06}");
+            let cluster = Cluster {
+                id: path("many", &format!("/{name}")),
+                name,
+                operation: None,
+                credential: None,
+                managed_resource_group: None,
+                ..like.clone()
+            };
+            write = write.create(Uuid::now_v7(), &cluster, &by)?;
+        }
+        store.commit(write).await?;
+    }
+    Ok(())
+}
+
+/// The median cost of pages from the beginning on.
+async fn walk(http: &Http, url: &str) -> anyhow::Result<Duration> {
+    let first = format!("{url}{}?api-version=2025-07-25&limit=100", path("many", ""));
+    let mut next = first.clone();
+    let mut took = Vec::new();
+    for _ in 0..PAGES {
+        let begun = Instant::now();
+        let (status, text) = ask(http, Method::GET, &next, None).await?;
+        took.push(begun.elapsed());
+        let page: Value = serde_json::from_slice(&text)?;
+        anyhow::ensure!(
+            status == StatusCode::OK && page["value"].as_array().is_some_and(|it| it.len() == 100),
+            "{page}"
+        );
+        // Both walks turn round at the same place, so that both read the same pages.
+        let is_turn = page["value"][99]["name"] == "c000999";
+        next = page["nextLink"].as_str().filter(|_| !is_turn).map_or_else(|| first.clone(), str::to_owned);
+    }
+    Ok(median(took))
+}
+
+fn median(mut all: Vec<Duration>) -> Duration {
+    all.sort_unstable();
+    all.get(all.len() / 2).copied().unwrap_or_default()
+}
+
+/// Prints a figure that should be at most so many times its floor.
+fn told(what: &str, measured: Duration, floor: Duration, goal: f64) {
+    let ratio = measured.as_secs_f64() / floor.as_secs_f64();
+    let fits = if ratio <= goal { "" } else { "  MISSED" };
+    let ms = |it: Duration| format!("{:.2} ms", it.as_secs_f64() * 1000.0);
+    println!(
+        "{what:<52} {:>12} {:>12} {ratio:>8.2} {:>8}{fits}",
+        ms(measured),
+        ms(floor),
+        format!("≤ {goal}")
+    );
+}
