@@ -1,5 +1,7 @@
 //! The simulated cloud as its users meet it: service and client, every verb, every fault, restarts, installations.
 
+#![allow(clippy::unwrap_used, reason = "tests and what they stand on")]
+
 mod bed;
 mod faults;
 mod installing;
