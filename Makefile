@@ -24,21 +24,23 @@ test: ## run every test once; installs or finds what it needs
 kube: ## build Kubernetes for tests, once for each user and version; prints where it is
 	@tools/kube/build
 
-bench: ## measure the store against its floors, maintenance against its goals, and kubesim against the real server
+bench: ## measure the store against its floors, maintenance and the API against their goals, kubesim against the real server
 	@tools/setup
 	cargo bench --locked -p store --bench keel -- $(ARGS)
 	cargo bench --locked -p maintenance --bench scheduler
 	cargo bench --locked -p maintenance --bench actuator
 	cargo bench --locked -p upkeep --bench plan
+	cargo bench --locked -p frontend --bench arm
 	cargo bench --locked -p kubesim --bench servers
 	cargo run --locked --release -p kubesim --example fleet
 
 # The examples are the processes that the tests kill; `cargo test --test` alone does not build them.
-soak: ## run the store's, the actuator's and the simulator's tests for long: more kills, seeds and mutated requests
+soak: ## run the tests of store, actuator, backend and simulator for long: more kills, seeds and mutated requests
 	@tools/setup
-	cargo build --locked -p store -p maintenance --examples
+	cargo build --locked -p store -p maintenance -p backend --examples
 	SHIPSHAPE_SOAK=1 RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} cargo test --locked -p store --test conformance -- $(ARGS)
 	SHIPSHAPE_SOAK=1 cargo test --locked -p maintenance --lib --test actuator -- $(ARGS)
+	SHIPSHAPE_SOAK=1 cargo test --locked -p backend --test operations -- $(ARGS)
 	SHIPSHAPE_SOAK=1 cargo test --locked -p kubesim --test server -- hostile
 
 lint: ## check formatting, lints, documentation and scripts
