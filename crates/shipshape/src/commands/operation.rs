@@ -120,9 +120,11 @@ async fn find(
 ) -> anyhow::Result<(Begun, OperationStatus)> {
     let text = text.strip_prefix("operation/").unwrap_or(text);
     let id = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
-    let id = Uuid::parse_str(id).with_context(|| {
-        format!("{text:?} is no operation's id; commands that begin an operation say it, such as `shipshape cluster update`")
-    })?;
+    let Ok(id) = Uuid::parse_str(id) else {
+        bail!(
+            "{text:?} is no operation's id; commands that begin an operation say it, such as `shipshape cluster update`"
+        );
+    };
     for (subscription, location) in places(client, text, subscription, location).await? {
         let begun = Begun::at(&subscription, &location, id);
         match client.look(&begun).await {

@@ -6,6 +6,7 @@
 )]
 
 mod alerts;
+mod clusters;
 mod config;
 mod executable;
 mod maintenance;

@@ -1,0 +1,260 @@
+//! Clusters from nothing, as their customers meet them: by the command line and by the public SDK, on the simulated cloud.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use testbed::{azure_sdk, parts, wait_until};
+
+use super::executable::{Answer, Home};
+use super::maintenance::done;
+
+/// Far longer than a cluster takes on a busy machine at this pace.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Things of the simulated cloud take no time here, and programs are asked to look again at once.
+const AT_ONCE: [&str; 4] = ["--set", "cloud.pace=0", "--set", "frontend.retry_after_seconds=1"];
+
+fn json(home: &Home, arguments: &[&str]) -> Value {
+    serde_json::from_str(&done(home, &[arguments, &["-o", "json"]].concat())).unwrap()
+}
+
+/// The only line of standard error of a command that fails.
+fn refused(home: &Home, arguments: &[&str]) -> String {
+    let answer = home.run(arguments);
+    assert_eq!(answer.code, Some(1), "{arguments:?}: {answer:?}");
+    let said: Vec<&str> = answer.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(said.len(), 1, "{arguments:?}: {answer:?}");
+    said[0].trim_start_matches("error: ").to_owned()
+}
+
+fn state(home: &Home, cluster: &str) -> String {
+    let shown = json(home, &["cluster", "show", cluster]);
+    shown["properties"]["provisioningState"].as_str().unwrap().to_owned()
+}
+
+fn until_made(home: &Home, cluster: &str) {
+    wait_until(&format!("cluster {cluster} is made"), PATIENCE, || {
+        let state = state(home, cluster);
+        assert_ne!(state, "Failed", "{:#}", json(home, &["cluster", "show", cluster]));
+        (state == "Succeeded").then_some(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_cluster_is_made_changed_entered_and_removed() {
+    let home = Home::new();
+    let _up = home.up(&AT_ONCE);
+    let made = home.run(&["cluster", "create", "harbour", "--tag", "env=test", "--wait"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert_eq!(made.stdout, "cluster/harbour created\n", "{made:?}");
+    assert!(made.stderr.contains("brought from the simulated cloud: network /subscriptions/"), "{made:?}");
+    assert!(made.stderr.contains("harbour  step "), "its steps are told: {made:?}");
+    let shown = json(&home, &["cluster", "show", "harbour"]);
+    assert_eq!(shown["properties"]["provisioningState"], "Succeeded", "{shown:#}");
+    assert_eq!(shown["resource"]["tags"]["env"], "test", "{shown:#}");
+    assert!(done(&home, &["cluster", "list"]).contains("harbour"));
+    let again = refused(&home, &["cluster", "create", "harbour"]);
+    assert!(again.starts_with("cluster harbour is there already, in state Succeeded;"), "{again}");
+
+    let user = json(&home, &["cluster", "credentials", "harbour"]);
+    assert_eq!(user["kubeadminUsername"], "kubeadmin");
+    let file = home.directory.path().join("harbour.kubeconfig");
+    done(&home, &["cluster", "kubeconfig", "harbour", "-o", file.to_str().unwrap()]);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    done(&home, &["cluster", "kubeconfig", "harbour", "--merge"]);
+    let merged = std::fs::read_to_string(home.directory.path().join(".kube/config")).unwrap();
+    assert!(merged.contains("current-context: harbour"), "{merged}");
+
+    let updated = home.run(&["cluster", "update", "harbour", "--tag", "env-", "--tag", "tier=web", "--wait"]);
+    assert_eq!(
+        (updated.code, updated.stdout.as_str()),
+        (Some(0), "cluster/harbour updated\n"),
+        "{updated:?}"
+    );
+    let shown = json(&home, &["cluster", "show", "harbour"]);
+    assert_eq!(shown["resource"]["tags"], serde_json::json!({ "tier": "web" }), "{shown:#}");
+
+    let deleted = home.run(&["cluster", "delete", "harbour", "--yes", "--wait"]);
+    assert_eq!(
+        (deleted.code, deleted.stdout.as_str()),
+        (Some(0), "cluster/harbour deleted\n"),
+        "{deleted:?}"
+    );
+    let gone = refused(&home, &["cluster", "show", "harbour"]);
+    assert!(gone.starts_with("there is no cluster \"harbour\""), "{gone}");
+    // What was brought stays its owner's; what was made is gone.
+    assert!(done(&home, &["cloud", "network", "list"]).contains("harbour-vnet"));
+    assert!(!done(&home, &["cloud", "group", "list"]).contains("harbour-managed"));
+}
+
+#[test]
+fn whoever_waits_may_be_killed_and_the_operation_goes_on() {
+    let home = Home::new();
+    let _up = home.up(&["--set", "cloud.pace=0.005", "--set", "frontend.retry_after_seconds=1"]);
+    let mut waiting = home.shipshape(&["cluster", "create", "harbour", "--wait"]);
+    let mut waiting = waiting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the cluster is being made", PATIENCE, || {
+        let clusters = json(&home, &["cluster", "list"]);
+        clusters.as_array().is_some_and(|it| !it.is_empty()).then_some(())
+    })
+    .unwrap();
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    until_made(&home, "harbour");
+
+    // Another who stops by Ctrl-C is told how to follow. The cloud removes nothing meanwhile.
+    done(&home, &["cloud", "fault", "set", "throttled=1", "--verb", "delete"]);
+    let mut deleting = home.shipshape(&["cluster", "delete", "harbour", "--yes", "--wait"]);
+    let deleting = deleting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the cluster is being removed", PATIENCE, || {
+        (state(&home, "harbour") == "Deleting").then_some(())
+    })
+    .unwrap();
+    let sent = Command::new("kill").args(["-s", "INT", &deleting.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let answer = Answer::of(deleting.wait_with_output().unwrap());
+    assert_eq!(answer.code, Some(130), "{answer:?}");
+    let (_, rest) = answer.stderr.split_once("`shipshape operation show ").expect(&answer.stderr);
+    let operation = rest.split_whitespace().next().unwrap().to_owned();
+    done(&home, &["cloud", "fault", "clear"]);
+    let followed = home.run(&["operation", "show", &operation, "--wait"]);
+    assert_eq!(followed.code, Some(0), "{followed:?}");
+    assert!(followed.stdout.contains("Succeeded"), "{followed:?}");
+}
+
+#[test]
+fn refusals_say_what_would_be_accepted() {
+    let home = Home::new();
+    let _up = home.up(&AT_ONCE);
+    let check = |arguments: &[&str], words: &[&str]| {
+        let said = refused(&home, arguments);
+        for word in words {
+            assert!(said.contains(word), "{arguments:?}: {said}");
+        }
+    };
+    check(&["cluster", "create", "a b"], &["\"a b\" is no name for a cluster"]);
+    check(
+        &["cluster", "create", "harbour", "--version", "1.2.3"],
+        &["cluster harbour", "version", "`shipshape version list`"],
+    );
+    check(&["cluster", "create", "harbour", "--location", "elsewhere"], &["elsewhere"]);
+    check(&["cluster", "create", "harbour", "--worker-count", "1"], &["count"]);
+    check(
+        &["cluster", "create", "harbour", "--dry-run", "--worker-count", "99"],
+        &["would be refused", "count"],
+    );
+    check(&["cluster", "update", "harbour", "--reconcile"], &["there is no cluster \"harbour\""]);
+    check(&["cluster", "delete", "harbour", "--yes"], &["there is no cluster \"harbour\""]);
+    check(&["operation", "show", "x"], &["\"x\" is no operation's id"]);
+    let nobody = uuid();
+    check(&["operation", "show", &nobody], &["there is no operation", "--subscription and --location"]);
+    check(&["cloud", "principal", "show", "nobody"], &["`shipshape cloud principal list`"]);
+
+    let dry = home.run(&["cluster", "create", "harbour", "--dry-run"]);
+    assert_eq!(dry.code, Some(0), "{dry:?}");
+    assert!(
+        dry.stdout.contains("\"clientSecret\": \"***\"") && dry.stderr.contains("nothing was made"),
+        "{dry:?}"
+    );
+    assert_eq!(json(&home, &["cluster", "list"]), serde_json::json!([]), "nothing was made");
+
+    // In a home of its own: a simulated cloud belongs to one process.
+    let other = Home::new();
+    let _sim = other.sim(&["--clusters", "1", "--nodes", "1"]);
+    let kubeconfig = other.directory.path().join(".local/share/shipshape/sim/sim-1/kubeconfig");
+    done(&home, &["cluster", "import", "quay", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    check(&["cluster", "delete", "quay", "--yes"], &["was imported", "`shipshape cluster forget quay`"]);
+    check(&["cluster", "update", "quay", "--reconcile"], &["was imported"]);
+    check(&["cluster", "kubeconfig", "quay"], &["was imported"]);
+    check(&["cluster", "credentials", "quay"], &["was imported"]);
+}
+
+fn uuid() -> String {
+    "00000000-0000-0000-0000-00000000abcd".to_owned()
+}
+
+#[test]
+fn what_a_customer_brings_is_made_shown_and_removed_in_the_simulated_cloud() {
+    let home = Home::new();
+    let _up = home.up(&AT_ONCE);
+    let brought = json(&home, &["cloud", "prepare", "harbour"]);
+    let secret = brought["clientSecretFile"].as_str().unwrap();
+    assert_eq!(std::fs::metadata(secret).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(json(&home, &["cloud", "prepare", "harbour"]), brought, "said again, it changes nothing");
+    let subnets = json(&home, &["cloud", "subnet", "list"]);
+    assert_eq!(subnets.as_array().unwrap().len(), 2, "{subnets:#}");
+    assert!(done(&home, &["cloud", "principal", "list"]).contains(brought["clientId"].as_str().unwrap()));
+    done(&home, &["cloud", "group", "create", "other"]);
+    done(&home, &["cloud", "network", "create", "net", "-g", "other"]);
+    done(
+        &home,
+        &["cloud", "subnet", "create", "one", "-g", "other", "--network", "net", "--prefix", "10.0.0.0/24"],
+    );
+    assert!(done(&home, &["cloud", "resources", "--group", "other"]).contains("10.0.0.0/24"));
+    done(&home, &["cloud", "group", "delete", "other", "--yes"]);
+    wait_until("the group is gone", PATIENCE, || {
+        (!done(&home, &["cloud", "group", "list", "-o", "name"]).contains("resource/other")).then_some(())
+    })
+    .unwrap();
+    done(&home, &["cloud", "fault", "set", "throttled=1", "--verb", "put", "--times", "3"]);
+    assert!(done(&home, &["cloud", "fault", "list"]).contains("throttled for 1 s"));
+    done(&home, &["cloud", "fault", "clear"]);
+    assert_eq!(json(&home, &["cloud", "fault", "list"]), serde_json::json!([]));
+    assert_eq!(json(&home, &["cloud", "certificates"]), serde_json::json!([]));
+}
+
+#[test]
+fn versions_are_listed_and_set() {
+    let home = Home::new();
+    let _up = home.up(&AT_ONCE);
+    let listed = json(&home, &["version", "list"]);
+    let known = listed.as_array().unwrap();
+    let default = known.iter().find(|it| it["properties"]["default"] == true).expect("one is the default");
+    let default = default["properties"]["version"].as_str().unwrap().to_owned();
+    let set =
+        ["version", "set", "4.20.9", "--pullspec", "example.test/release:4.20.9", "--installer-pullspec"];
+    let set = [&set[..], &["example.test/installer:4.20.9", "--default"]].concat();
+    assert_eq!(done(&home, &set), "version/4.20.9 created\n");
+    let listed = json(&home, &["version", "list"]);
+    let defaults: Vec<&Value> =
+        listed.as_array().unwrap().iter().filter(|it| it["properties"]["default"] == true).collect();
+    assert_eq!(defaults.len(), 1, "{listed:#}");
+    assert_eq!(defaults[0]["properties"]["version"], "4.20.9");
+    assert_eq!(
+        done(&home, &["version", "set", &default, "--disable"]),
+        format!("version/{default} changed\n")
+    );
+    let said = refused(&home, &["version", "set", "4.20.9", "--disable"]);
+    assert!(said.contains("4.20.9"), "{said}");
+    assert!(done(&home, &["version"]).starts_with("shipshape "), "alone it still tells the executable's own");
+}
+
+#[test]
+fn the_public_sdk_makes_changes_and_removes_a_cluster() {
+    let Some(python) = azure_sdk::python() else {
+        return parts::skip(parts::AZURE_SDK, azure_sdk::MISSING);
+    };
+    let home = Home::new();
+    let _up = home.up(&AT_ONCE);
+    let brought = home.directory.path().join("quay.json");
+    std::fs::write(&brought, done(&home, &["cloud", "prepare", "quay", "-o", "json"])).unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/python/cluster.py");
+    let mut script = Command::new(python);
+    script.arg("-B").arg(example).arg("quay").arg(&brought).env("HOME", home.directory.path());
+    let answer = Answer::of(script.output().unwrap());
+    assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
+    for line in [
+        "openShiftClusters/quay ProvisioningState.SUCCEEDED",
+        "listed ['quay']",
+        "in the subscription ['quay']",
+        "user kubeadmin",
+        "tags {'env': 'test'}",
+        "gone True",
+    ] {
+        assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
+    }
+}
