@@ -151,16 +151,15 @@ fn facts(documents: &HashMap<Uuid, Stored>, claimed: &Claimed) -> Facts {
     let operation = documents
         .get(&claimed.hold.work)
         .filter(|it| it.kind == Operation::KIND)
-        .and_then(|it| Operation::deserialize(&it.body).ok());
+        .and_then(|it| Operation::deserialize(&it.body).ok())
+        .map(Box::new);
     let Some(lane) = documents.get(&claimed.hold.lane) else { return Facts::Gone { operation } };
     if lane.kind == Subscription::KIND {
         return Facts::Subscription;
     }
     let cluster = Cluster::deserialize(&lane.body).ok().filter(|_| lane.kind == Cluster::KIND);
     match (operation, cluster) {
-        (Some(operation), Some(cluster)) => {
-            Facts::Cluster { operation: Box::new(operation), cluster: Box::new(cluster) }
-        }
+        (Some(operation), Some(cluster)) => Facts::Cluster { operation, cluster: Box::new(cluster) },
         (operation, _) => Facts::Gone { operation },
     }
 }

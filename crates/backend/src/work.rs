@@ -40,7 +40,7 @@ pub(crate) enum Facts {
     /// What it was for is gone, or is not understood.
     Gone {
         /// What was asked, if that is known.
-        operation: Option<Operation>,
+        operation: Option<Box<Operation>>,
     },
 }
 

@@ -17,8 +17,8 @@ use crate::config::{CloudConfig, Config};
 use crate::process::Process;
 use crate::supervisor::Stage;
 
-/// Where the simulated cloud keeps what it holds, below the data directory.
-const DIRECTORY: &str = "cloud";
+/// Where a simulated cloud keeps what it holds, below the data directory of `up`, and below the directory of `sim` there.
+pub(crate) const DIRECTORY: &str = "cloud";
 
 /// The file in that directory that says where it is.
 const FILE: &str = "cloud.json";
@@ -34,7 +34,10 @@ struct Address {
 pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Simulated> {
     match elsewhere(&process.config.cloud)? {
         Some(cloud) => Ok(cloud),
-        None => own(process).await,
+        None => {
+            let directory = directory(&process.config);
+            own(process, directory).await
+        }
     }
 }
 
@@ -49,11 +52,10 @@ pub(crate) fn elsewhere(config: &CloudConfig) -> anyhow::Result<Option<Simulated
     Ok(Some(cloud.with_context(|| format!("cloud.file {file}"))?))
 }
 
-/// A simulated cloud in this process, which others on this machine find by its file.
-pub(crate) async fn own(process: &mut Process) -> anyhow::Result<Simulated> {
+/// A simulated cloud in this process, which others on this machine find by its file in that directory.
+pub(crate) async fn own(process: &mut Process, directory: PathBuf) -> anyhow::Result<Simulated> {
     let answers = process.readiness.condition("cloud");
     answers.not_ready("opening");
-    let directory = directory(&process.config);
     let options = Options {
         directory: Some(directory.clone()),
         listen: process.config.cloud.listen,

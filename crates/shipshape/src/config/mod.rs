@@ -91,8 +91,8 @@ pub(crate) struct HealthConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CloudConfig {
-    /// The file that says where a simulated cloud is and how to come in: the `cloud/cloud.json` that `shipshape up` and
-    /// `shipshape sim` leave in their data directory. Unset: `up` runs one of its own, other processes have no cloud.
+    /// The file that says where a simulated cloud is and how to come in: the `cloud/cloud.json` that `shipshape up` leaves
+    /// in its data directory, or the `sim/cloud/cloud.json` of `shipshape sim`. Unset: `up` runs one of its own, other processes have no cloud.
     pub(crate) file: Option<FilePath>,
     /// Where the simulated cloud of `up` and `sim` listens: a loopback address. Port 0 lets the system choose.
     #[serde(deserialize_with = "values::listen")]

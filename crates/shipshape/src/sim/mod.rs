@@ -118,7 +118,8 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
         kubeconfigs.push(kubeconfig);
         lives.push(Life::of(&cluster, nodes(command.nodes)));
     }
-    crate::cloud::own(&mut process).await?;
+    // Apart from that of an `up` with the same data directory, which may run beside this.
+    crate::cloud::own(&mut process, place.join(crate::cloud::DIRECTORY)).await?;
     let control = control::Control::open(&place, sim.clone())?;
     process.tasks.spawn(Stage::Doors, "sim-control", |shutdown| control.serve(shutdown));
     process.tasks.spawn(Stage::Workers, "sim-life", |shutdown| async move {

@@ -19,7 +19,9 @@ fn example(name: &str) -> Definition {
 }
 
 async fn tried(name: &str, parameters: Value, done: Look, undone: Look) {
-    Trying { task: example(name), parameters, objects: SHOP.to_owned(), done, undone, ours: false }.all().await;
+    Trying { task: example(name), parameters, objects: SHOP.to_owned(), done, undone, ours: false }
+        .all()
+        .await;
 }
 
 #[test]
