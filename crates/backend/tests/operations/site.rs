@@ -47,6 +47,10 @@ async fn cloud(ends: &CancellationToken) -> (Simulated, String, String, JoinHand
     let (client, url) = (service.client().unwrap(), service.url());
     let token = service.token().expose().clone();
     let shutdown = ends.clone();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the handle is kept, and its end is forced with that of the site"
+    )]
     let served = tokio::spawn(async move { service.serve(shutdown).await.unwrap() });
     (client, url, token, served)
 }
@@ -106,7 +110,12 @@ impl Site {
     pub(crate) fn backend(&self) -> (CancellationToken, JoinHandle<()>) {
         let shutdown = self.ends.child_token();
         let (deps, ends) = (self.deps(), shutdown.clone());
-        (shutdown, tokio::spawn(async move { backend::run(deps, ends).await.unwrap() }))
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the handle is given to the test, and ends with its runtime"
+        )]
+        let running = tokio::spawn(async move { backend::run(deps, ends).await.unwrap() });
+        (shutdown, running)
     }
 
     /// Asks for a cluster, changed by `edit` before it is written.
