@@ -67,7 +67,7 @@ fn with_real_ids(mut document: Value, manifest: &str) -> Value {
     });
     for item in document["paths"].as_object_mut().unwrap().values_mut() {
         for operation in item.as_object_mut().unwrap().values_mut() {
-            let Some(parameters) = operation["parameters"].as_array_mut() else { continue };
+            let Some(Value::Array(parameters)) = operation.get_mut("parameters") else { continue };
             for parameter in parameters.iter_mut().filter(|it| it["in"] == "path") {
                 let name = parameter["name"].as_str().unwrap().to_owned();
                 if let Some(values) = known.get(&name) {
