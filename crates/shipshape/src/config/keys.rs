@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(keys.kind("frontend.oidc"), Some(Kind::Section), "one within another too");
         assert_eq!(keys.kind("frontend.oidc.issuer"), Some(Kind::Setting));
         assert_eq!(keys.kind("frontend.locations"), Some(Kind::Setting), "a list is one setting");
-        assert_eq!(keys.settings().count(), 36);
+        assert_eq!(keys.settings().count(), 52);
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let check = |wrong: &str, right: &str| assert_eq!(keys.nearest(wrong), right, "{wrong}");
         check("store.conections", "store.connections");
         check("stor.url", "store.url");
-        check("listen", "frontend.listen");
+        check("listen", "cloud.listen");
         check("frontend.oidc.isuer", "frontend.oidc.issuer");
         check("actuator.slot", "actuator.slots");
         check("datadir", "data_dir");
