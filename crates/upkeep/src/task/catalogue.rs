@@ -102,7 +102,7 @@ mod tests {
         assert!(catalogue.find("cluster-health").is_some_and(|it| Catalogue::is_builtin(it.id())));
         assert!(!Catalogue::is_builtin(id));
         let names: Vec<&str> = catalogue.list().into_iter().map(Definition::name).collect();
-        assert!(names.len() == 8 && names.is_sorted() && names.contains(&"nap"), "{names:?}");
+        assert!(names.len() == 11 && names.is_sorted() && names.contains(&"nap"), "{names:?}");
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
             stored(9, "broken", json!({"steps": 5})),
         ];
         let catalogue = Catalogue::with_data(tasks);
-        assert_eq!(catalogue.list().len(), 7);
+        assert_eq!(catalogue.list().len(), 10);
         assert_eq!(catalogue.find("cluster-health").map(Definition::id), Some(health));
     }
 }
