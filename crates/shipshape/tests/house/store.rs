@@ -143,7 +143,9 @@ fn a_tampered_audit_log_is_found_by_verify_and_by_check() {
     assert_eq!(home.run(&["audit", "verify", "--expect", &head]).code, Some(0));
     let path = data(&home).join("shipshape.db");
     let database = rusqlite::Connection::open(path).unwrap();
-    database.execute("update audit set reason = 'nothing to see here' where action = 'operation.create'", []).unwrap();
+    database
+        .execute("update audit set reason = 'nothing to see here' where action = 'operation.create'", [])
+        .unwrap();
     drop(database);
     let verify = home.run(&["audit", "verify"]);
     assert_eq!(verify.code, Some(1));
