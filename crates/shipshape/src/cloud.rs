@@ -58,7 +58,7 @@ pub(crate) async fn own(process: &mut Process, directory: PathBuf) -> anyhow::Re
     answers.not_ready("opening");
     let options = Options {
         directory: Some(directory.clone()),
-        listen: process.config.cloud.listen,
+        listen: process.config.cloud.simulated_at,
         clock: Arc::new(SystemClock),
         seed: 0,
         pace: process.config.cloud.pace,

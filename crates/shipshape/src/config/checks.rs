@@ -56,12 +56,12 @@ pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origi
             ));
         }
     }
-    if !config.cloud.listen.ip().is_loopback() {
+    if !config.cloud.simulated_at.ip().is_loopback() {
         problems.push(format!(
-            "cloud.listen = {} ({}) can be reached from elsewhere, but the simulated cloud speaks in the clear; \
+            "cloud.simulated_at = {} ({}) can be reached from elsewhere, but the simulated cloud speaks in the clear; \
              listen on a loopback address, such as 127.0.0.1:0",
-            config.cloud.listen,
-            origin("cloud.listen"),
+            config.cloud.simulated_at,
+            origin("cloud.simulated_at"),
         ));
     }
     problems

@@ -168,7 +168,7 @@ mod tests {
         let check = |wrong: &str, right: &str| assert_eq!(keys.nearest(wrong), right, "{wrong}");
         check("store.conections", "store.connections");
         check("stor.url", "store.url");
-        check("listen", "cloud.listen");
+        check("listen", "frontend.listen");
         check("frontend.oidc.isuer", "frontend.oidc.issuer");
         check("actuator.slot", "actuator.slots");
         check("datadir", "data_dir");

@@ -96,7 +96,7 @@ pub(crate) struct CloudConfig {
     pub(crate) file: Option<FilePath>,
     /// Where the simulated cloud of `up` and `sim` listens: a loopback address. Port 0 lets the system choose.
     #[serde(deserialize_with = "values::listen")]
-    pub(crate) listen: SocketAddr,
+    pub(crate) simulated_at: SocketAddr,
     /// How long things take in it, from 0 (at once) to 1 (as in a real one).
     #[serde(deserialize_with = "values::ratio")]
     pub(crate) pace: f64,
@@ -188,7 +188,7 @@ impl Default for CloudConfig {
     fn default() -> CloudConfig {
         CloudConfig {
             file: None,
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            simulated_at: SocketAddr::from(([127, 0, 0, 1], 0)),
             pace: 0.02,
             subscription: Uuid::max(),
         }
