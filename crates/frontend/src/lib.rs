@@ -4,7 +4,8 @@
 //! only then anything else is looked at. `wire` reads what is asked and writes what is answered. `admin` holds the
 //! routes of the Admin API and `arm` those of the resource manager, one file for each subject.
 //!
-//! It never runs a task, never talks to a cluster, and keeps nothing that a restart would miss.
+//! It never runs a task, only ever looks into a cluster when an operator asks (`admin::objects`), and keeps nothing that a
+//! restart would miss.
 
 mod admin;
 mod arm;
@@ -24,4 +25,4 @@ pub use auth::{Identity, Role};
 pub use config::{ArmCallers, ClientRule, Config, Oidc};
 pub use metrics::Metrics;
 pub use seed::seed_defaults;
-pub use server::{Deps, Server, ServerError};
+pub use server::{Deps, LocalService, Server, ServerError, server_tls};

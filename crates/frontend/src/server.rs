@@ -1,8 +1,10 @@
 //! The door: a listener that speaks TLS, HTTP/1.1 and HTTP/2, with bounds on everything a stranger can make it hold.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::pin;
+use std::path::Path;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{AllowList, AnyClient, Certificates, Doorman, Guarded, TokenService, Tokens};
+use crate::auth::{AllowList, AnyClient, Certificates, Doorman, Guarded, Proof, TokenService, Tokens};
 use crate::config::Config;
 use crate::gate::{Gate, Peer};
 use crate::metrics::Metrics;
@@ -175,6 +177,13 @@ impl Server {
         format!("{}://{address}", scheme.as_str())
     }
 
+    /// The API for a part of this very process, such as the portal: an operator by the name of `name`, without a connection.
+    pub fn local(&self, name: &str) -> LocalService {
+        let proof = Proof::of_this_process(name);
+        let peer = Peer { address: "this process".to_owned(), scheme: Scheme::Https, proof };
+        LocalService { gate: self.gate.clone(), peer }
+    }
+
     /// Answers until `shutdown`; then lets answers under way come to their end and closes event streams.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServerError> {
         let mut connections = JoinSet::new();
@@ -213,6 +222,45 @@ impl Server {
         self.gate.metrics.connections(0);
         Ok(())
     }
+}
+
+/// The API without a connection; made by [`Server::local`].
+#[derive(Clone)]
+pub struct LocalService {
+    gate: Arc<Gate>,
+    peer: Peer,
+}
+
+impl std::fmt::Debug for LocalService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalService").finish_non_exhaustive()
+    }
+}
+
+impl<B> tower::Service<http::Request<B>> for LocalService
+where
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    type Response = axum::response::Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let (gate, peer) = (self.gate.clone(), self.peer.clone());
+        Box::pin(async move { Ok(gate.pass(peer, request.map(Body::new)).await) })
+    }
+}
+
+/// How another server of ours speaks TLS, without asking who comes; its certificate is read again when its file changes.
+pub fn server_tls(certificate: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, ServerError> {
+    let mut config = tls::server(certificate, key, None)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
 }
 
 fn reason(error: &io::Error) -> &'static str {

@@ -14,7 +14,7 @@
 //! | [`apply::apply`], [`apply::apply_one`], [`patch::patch`] | [`Link::get`], [`Link::resolve`] |
 //! | [`delete::delete`], [`delete::delete_matching`] | [`wait::wait`] |
 //! | [`cordon::cordon`], [`cordon::uncordon`], [`drain::drain`] | [`cordon::cordoned_by`] |
-//! | [`rollout::restart`] | [`rollout::rollout`] |
+//! | [`rollout::restart`] | [`rollout::rollout`], [`look::kind`], [`look::objects`] |
 //! | [`job::run_job`], [`job::clean_up`] | |
 //! | [`csr::approve`] | [`facts`] |
 //!
@@ -34,6 +34,7 @@ pub mod job;
 pub mod kubeconfig;
 pub mod link;
 pub mod links;
+pub mod look;
 pub mod patch;
 pub mod progress;
 pub mod rollout;

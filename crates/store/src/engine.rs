@@ -50,6 +50,26 @@ pub struct AuditPlace {
     pub(crate) seq: i64,
 }
 
+impl std::fmt::Display for AuditPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.tx, self.seq)
+    }
+}
+
+impl std::str::FromStr for AuditPlace {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<AuditPlace, StoreError> {
+        let parts = text.split_once('-').and_then(|(tx, seq)| Some((tx.parse().ok()?, seq.parse().ok()?)));
+        parts
+            .filter(|(tx, seq): &(i64, i64)| *tx >= 0 && *seq >= 0)
+            .map(|(tx, seq)| AuditPlace { tx, seq })
+            .ok_or_else(|| {
+                StoreError::invalid("the place is none that a page of the audit log named".to_owned())
+            })
+    }
+}
+
 /// A record with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
@@ -297,6 +317,22 @@ impl Engine {
         limit: usize,
     ) -> Result<Vec<WorkView>, StoreError> {
         both!(self, it => it.live(kind, after, limit).await)
+    }
+
+    /// Work that somebody holds now.
+    pub(crate) async fn running(&self, kind: WorkKind, limit: usize) -> Result<Vec<WorkView>, StoreError> {
+        both!(self, it => it.running(kind, limit).await)
+    }
+
+    /// Work that ended at `from` or later and began before `to`, the newest end first, without its checkpoint.
+    pub(crate) async fn ended(
+        &self,
+        kind: WorkKind,
+        from: i64,
+        to: i64,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        both!(self, it => it.ended(kind, from, to, limit).await)
     }
 
     /// What was told of a piece of work, behind the entry `after`.

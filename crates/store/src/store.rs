@@ -29,6 +29,9 @@ use crate::{Listing, PAGE_MAX, StoreError, Stored};
 /// So many changes of the key are met within one write; more would be no rotation but a fight.
 const KEY_CHANGES_MAX: usize = 5;
 
+/// So much ended work is read at once: a chart with more of it could not be read by anybody.
+const ENDED_MAX: usize = 5_000;
+
 /// Samples go into one statement in blocks of this size.
 const HEALTH_BLOCK: usize = 500;
 
@@ -388,6 +391,24 @@ impl Reader {
         limit: usize,
     ) -> Result<Vec<WorkView>, StoreError> {
         self.engine.live(kind, after, limit.clamp(1, PAGE_MAX)).await
+    }
+
+    /// Work of a kind that somebody holds now; at most so many.
+    pub async fn running(&self, kind: WorkKind, limit: usize) -> Result<Vec<WorkView>, StoreError> {
+        self.engine.running(kind, limit.clamp(1, PAGE_MAX)).await
+    }
+
+    /// Work of a kind that ended at `from` or later and began before `to`, or never did, the newest end first; at most so
+    /// many, without their checkpoints. All history is looked through for it.
+    pub async fn ended(
+        &self,
+        kind: WorkKind,
+        from: Timestamp,
+        to: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        let limit = limit.clamp(1, ENDED_MAX);
+        self.engine.ended(kind, from.as_microsecond(), to.as_microsecond(), limit).await
     }
 
     /// What was told of a piece of work, oldest first, behind the entry `after`; each with its number.

@@ -5,18 +5,24 @@
 
 mod budget;
 mod cluster;
+mod fleet;
 mod history;
 mod manifest;
+mod operation;
 mod plan;
+mod record;
 mod schedule;
 mod task;
 mod why;
 
 pub use budget::{BudgetForm, BudgetRequest};
 pub use cluster::{AdminCluster, AdminClusterProperties, ImportRequest, Reachability};
+pub use fleet::{FleetForm, FleetLine, NextWork, RunningWork};
 pub use history::{Entry, EntryEvent};
 pub use manifest::{CancelRequest, ManifestForm, ManifestRequest, Phase, StepProgress};
+pub use operation::OperationForm;
 pub use plan::{DurationFrom, PlanEntry, PlanForm, PlanOutcome};
+pub use record::{AuditChainForm, AuditForm, TimelineForm, TimelineRun};
 pub use schedule::{PreviewCluster, PreviewForm, ScheduleForm, ScheduleStatus};
 pub use task::{RequiresForm, RetryForm, StepForm, TaskForm, TaskSource, UndoForm};
 pub use why::{Blocker, BlockerCode, Owner, Verdict, WhyForm};

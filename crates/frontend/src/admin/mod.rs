@@ -1,6 +1,7 @@
 //! The Admin API: what operators and their tools ask. One file for each subject; the OpenAPI document is made from the
 //! same routes that answer.
 
+mod audit;
 mod budgets;
 mod catalogue;
 mod clusters;
@@ -9,14 +10,18 @@ mod events;
 mod fleet;
 mod forms;
 mod import;
+mod lines;
 mod manifest_form;
 mod manifests;
+mod objects;
 mod openapi;
+mod operations;
 mod outlook;
 pub(crate) mod params;
 mod role_sets;
 mod schedules;
 mod tasks;
+mod timeline;
 mod versions;
 
 use std::sync::Arc;
@@ -28,7 +33,8 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
-use kubelink::Allow;
+use kubelink::{Allow, LinksLimits};
+use steps::lifecycle::Ways;
 use store::{Store, StoreError};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -58,6 +64,12 @@ pub(crate) struct Desk {
     allow: Allow,
     shelf: catalogue::Shelf,
     offer: Offer,
+    /// What is known of the clusters.
+    roll: lines::Roll,
+    /// What was found of the audit log's chain.
+    chain: audit::Chain,
+    /// The ways to clusters, for those who look into one.
+    ways: Arc<Ways>,
     /// Turns for what keeps a core busy.
     planning: Arc<Semaphore>,
     /// Cancelled when the door closes; event streams end then.
@@ -74,6 +86,14 @@ impl Desk {
             allow: config.allow_kubeconfig.clone(),
             shelf: catalogue::Shelf::default(),
             offer,
+            roll: lines::Roll::default(),
+            chain: audit::Chain::default(),
+            ways: Arc::new(Ways::new(
+                deps.store.reader(),
+                LinksLimits::default(),
+                config.allow_kubeconfig.clone(),
+                deps.clock.clone(),
+            )),
             planning: Arc::new(Semaphore::new(PLANS_MAX)),
             closing,
         }
@@ -97,6 +117,9 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(import::import, import::forget))
         .routes(routes!(clusters::label))
         .routes(routes!(clusters::selectors))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::history))
+        .routes(routes!(objects::show))
         .routes(routes!(manifests::list, create::create))
         .routes(routes!(manifests::show, manifests::delete))
         .routes(routes!(manifests::history))
@@ -108,6 +131,7 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(clusters::show_admin))
         .routes(routes!(clusters::list))
         .routes(routes!(clusters::overview))
+        .routes(routes!(lines::fleet))
         .routes(routes!(manifests::queued))
         .routes(routes!(manifests::show_any))
         .routes(routes!(manifests::cancel_batch))
@@ -117,6 +141,9 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(tasks::list))
         .routes(routes!(tasks::show, tasks::put, tasks::delete))
         .routes(routes!(outlook::plan))
+        .routes(routes!(timeline::timeline))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::chain))
         .routes(routes!(budgets::list))
         .routes(routes!(budgets::show, budgets::set))
         .routes(routes!(budgets::show_scoped, budgets::set_scoped))

@@ -215,6 +215,32 @@ impl Postgres {
         rows.iter().map(work).collect()
     }
 
+    pub(crate) async fn running(&self, kind: WorkKind, limit: usize) -> Result<Vec<WorkView>, StoreError> {
+        let sql = format!(
+            "select {LIVE} from work where id in
+               (select running from lanes where owner is not null and running_kind = $1 order by lane limit $2)"
+        );
+        let rows = self.rows("read running work", &sql, &[&kind.as_str(), &count(limit)]).await?;
+        rows.iter().map(work).collect()
+    }
+
+    pub(crate) async fn ended(
+        &self,
+        kind: WorkKind,
+        from: i64,
+        to: i64,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        let ended = ENDED.replace("checkpoint", "null::jsonb as checkpoint");
+        let sql = format!(
+            "select {ended} from history
+             where kind = $1 and finished >= $2 and coalesce(started, finished) < $3
+             order by finished desc, id limit $4"
+        );
+        let rows = self.rows("read ended work", &sql, &[&kind.as_str(), &from, &to, &count(limit)]).await?;
+        rows.iter().map(work).collect()
+    }
+
     pub(crate) async fn queue(&self, kind: WorkKind) -> Result<QueueView, StoreError> {
         let sql = "with due as (
               (select head_at from lanes

@@ -18,8 +18,10 @@ use rusqlite::wal::CheckpointMode;
 
 use crate::StoreError;
 
-/// A log of so many pages is folded.
+/// A log of so many pages is folded; the log of a small file earlier, because it may stand on a small disk, and has few pages
+/// to copy however long it is.
 const LOG_PAGES: u64 = 4000;
+const LOG_PAGES_MIN: u64 = 1000;
 /// What is left to the writer is at most so many pages, unless it writes faster than they can be copied.
 const REST_PAGES: u64 = 200;
 /// Writes that outrun the folding wait for it when the log has so many pages.
@@ -31,6 +33,8 @@ pub(super) struct Folder {
     pages: Arc<AtomicU64>,
     /// Below this the log is left alone.
     threshold: u64,
+    /// How many pages the log of this file may have before it is folded.
+    long: u64,
     /// Whether the other thread is at it.
     asked: bool,
     /// Whether it has said that it is done.
@@ -66,9 +70,11 @@ impl Folder {
                 what: "no thread could be started to fold the log".to_owned(),
                 source: Some(Box::new(error)),
             })?;
+        let long = long_for(writer);
         Ok(Folder {
             pages,
-            threshold: LOG_PAGES,
+            threshold: long,
+            long,
             asked: false,
             done: false,
             ask: Some(ask),
@@ -77,17 +83,22 @@ impl Folder {
         })
     }
 
-    /// After each commit; whether the writer's thread is to [finish](Folder::finish) what the other one has done.
-    pub(super) fn after_commit(&mut self) -> bool {
+    /// After each commit, or after one that found the disk full; whether the writer's thread is to
+    /// [finish](Folder::finish) what the other one has done.
+    pub(super) fn after_commit(&mut self, disk_full: bool) -> bool {
         let pages = self.pages.load(Ordering::Relaxed);
+        if disk_full {
+            // A log that is begun anew needs no more of the disk than it has.
+            self.threshold = 0;
+        }
         if self.asked {
             self.done = self.done || self.tell.try_recv().is_ok();
             return self.done || pages >= LOG_PAGES_MAX;
         }
         if pages >= self.threshold {
             self.ask();
-        } else if pages < LOG_PAGES {
-            self.threshold = LOG_PAGES;
+        } else if pages < self.long {
+            self.threshold = self.long;
         }
         false
     }
@@ -99,7 +110,8 @@ impl Folder {
         }
         (self.asked, self.done) = (false, false);
         // Still as long when a snapshot stands in the way; a log that is begun anew counts from the start.
-        self.threshold = self.pages.load(Ordering::Relaxed) + LOG_PAGES;
+        self.long = long_for(writer);
+        self.threshold = self.pages.load(Ordering::Relaxed) + self.long;
         fold(writer).is_some_and(|(log, folded)| log == folded)
     }
 
@@ -137,6 +149,12 @@ fn fold_when_asked(connection: &Connection, file: &File, asked: &Receiver<()>, d
     }
 }
 
+/// As many pages as the file has, within bounds.
+fn long_for(connection: &Connection) -> u64 {
+    let pages = connection.query_row("pragma page_count", [], |row| row.get(0));
+    pages.map_or(LOG_PAGES, |pages: u64| pages.clamp(LOG_PAGES_MIN, LOG_PAGES))
+}
+
 /// Folds and syncs until little is left, or until it does not become less.
 fn fold_most(connection: &Connection, file: &File) {
     let (mut before, mut last) = (0, u64::MAX);
@@ -162,6 +180,8 @@ fn fold_most(connection: &Connection, file: &File) {
 fn fold(connection: &Connection) -> Option<(u64, u64)> {
     match connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), CheckpointMode::PASSIVE) {
         Ok((log, folded)) => Some((u64::try_from(log).ok()?, u64::try_from(folded).ok()?)),
+        // Everybody who writes is told so.
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => None,
         Err(error) => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,

@@ -153,7 +153,7 @@ fn writable(path: &Path) -> rusqlite::Result<Connection> {
     set_up(&connection)?;
     connection.execute_batch(
         "pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
-         pragma journal_size_limit = 67108864; pragma cache_size = -131072;",
+         pragma journal_size_limit = 67108864; pragma cache_size = -524288;",
     )?;
     Ok(connection)
 }

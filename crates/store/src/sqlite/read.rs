@@ -236,6 +236,36 @@ impl Sqlite {
         .await
     }
 
+    pub(crate) async fn running(&self, kind: WorkKind, limit: usize) -> Result<Vec<WorkView>, StoreError> {
+        self.read(move |connection| {
+            let sql = format!(
+                "select {LIVE} from work where id in
+                   (select running from lanes where owner is not null and running_kind = ?1 order by lane limit ?2)"
+            );
+            many(connection, &sql, params![kind.as_str(), limit], work)
+        })
+        .await
+    }
+
+    pub(crate) async fn ended(
+        &self,
+        kind: WorkKind,
+        from: i64,
+        to: i64,
+        limit: usize,
+    ) -> Result<Vec<WorkView>, StoreError> {
+        self.read(move |connection| {
+            let ended = ENDED.replace("checkpoint", "null as checkpoint");
+            let sql = format!(
+                "select {ended} from history
+                 where kind = ?1 and finished >= ?2 and coalesce(started, finished) < ?3
+                 order by finished desc, id limit ?4"
+            );
+            many(connection, &sql, params![kind.as_str(), from, to, limit], work)
+        })
+        .await
+    }
+
     pub(crate) async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
         let now = self.now();
         self.read(move |connection| {

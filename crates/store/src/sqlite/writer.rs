@@ -228,7 +228,8 @@ impl Grouped {
             transact(&open.connection, open.clock.now().as_microsecond(), &open.bells, work)
         });
         open.written = true;
-        let needs_thread = open.folder.as_mut().is_some_and(Folder::after_commit);
+        let disk_full = matches!(outcome, Err(StoreError::DiskFull));
+        let needs_thread = open.folder.as_mut().is_some_and(|it| it.after_commit(disk_full));
         drop(desk);
         if needs_thread && let Ok(jobs) = self.jobs() {
             // Nobody waits for this one; when the channel is full the thread is on its way anyway.
@@ -311,8 +312,8 @@ impl Thread {
             match self.next() {
                 Ok(first) => {
                     if let Some(desk) = self.desk().as_mut() {
-                        desk.group(first, &self.jobs);
-                        if desk.folder.as_mut().is_some_and(Folder::after_commit) {
+                        let disk_full = desk.group(first, &self.jobs);
+                        if desk.folder.as_mut().is_some_and(|it| it.after_commit(disk_full)) {
                             desk.finish_folding();
                         }
                         desk.written = true;
@@ -368,8 +369,8 @@ impl Desk {
         self.folder.as_mut().is_none_or(|folder| folder.when_idle(&self.connection))
     }
 
-    /// One transaction: `first`, and what waits behind it.
-    fn group(&self, first: Job, jobs: &Receiver<Job>) {
+    /// One transaction: `first`, and what waits behind it. Whether the disk was full.
+    fn group(&self, first: Job, jobs: &Receiver<Job>) -> bool {
         let begun = Instant::now();
         let mut answers: Vec<Answer> = Vec::new();
         let mut topics = Topics::default();
@@ -445,6 +446,7 @@ impl Desk {
             None => {
                 self.bells.ring(topics);
                 answers.into_iter().for_each(|answer| answer(Ok(())));
+                false
             }
             Some(error) => {
                 for answer in answers {
@@ -454,6 +456,7 @@ impl Desk {
                     error = &error as &dyn std::error::Error,
                     "A group of writes was not committed"
                 );
+                matches!(error, StoreError::DiskFull)
             }
         }
     }

@@ -1,0 +1,39 @@
+//! What a customer asked of a cluster, as operators see it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::StepProgress;
+use crate::doc::{OperationError, ProvisioningState, Verb};
+
+/// One create, update or delete of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationForm {
+    /// Its id.
+    pub id: Uuid,
+    /// What is to be done.
+    #[schema(value_type = String)]
+    pub verb: Verb,
+    /// Where it stands.
+    #[schema(value_type = String)]
+    pub status: ProvisioningState,
+    /// When it began.
+    #[schema(value_type = String, format = DateTime)]
+    pub start_time: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub end_time: Option<Timestamp>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub error: Option<OperationError>,
+    /// The step that it is in, or was in last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepProgress>,
+    /// Attempts so far.
+    pub attempt: i32,
+}

@@ -1,0 +1,90 @@
+//! The audit log: who did what, and whether the log is whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::admin::{AuditChainForm, AuditForm, Page};
+use axum::extract::State;
+use store::{AuditListing, AuditPlace, AuditRow};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::Desk;
+use super::params::{MaybeVersion, Paging};
+use crate::wire::{Answer, Ask, LIMIT_DEFAULT, PageAsk, Refusal};
+
+/// Looking through the whole chain is work; what was found counts for so long.
+const CHAIN_AGE_MAX: Duration = Duration::from_secs(30);
+
+/// What the last look through the chain found.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chain(Arc<Mutex<Option<(Instant, AuditChainForm)>>>);
+
+/// Lists the audit log, newest first.
+#[utoipa::path(
+    get, path = "/admin/audit", operation_id = "listAudit", tag = "audit",
+    params(
+        MaybeVersion, Paging,
+        ("actor" = Option<String>, Query, description = "Only of this actor."),
+        ("action" = Option<String>, Query, description = "Only of actions that begin with this, such as `manifest.`."),
+        ("target" = Option<String>, Query, description = "Only of targets that begin with this."),
+    ),
+    responses((status = 200, description = "A page of the log.", body = Page<AuditForm>))
+)]
+pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let PageAsk { limit, from } = ask.page::<AuditPlace>(LIMIT_DEFAULT)?;
+    let word = |name: &'static str| Ok::<_, Refusal>(ask.query.one(name)?.map(str::to_owned));
+    let listing = AuditListing {
+        actor: word("actor")?,
+        target: word("target")?,
+        action: word("action")?,
+        before: from,
+        limit,
+    };
+    let rows = desk.store.audit_list(listing).await?;
+    let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.place);
+    Ok(ask.paged(rows.into_iter().map(form).collect(), next))
+}
+
+fn form(row: AuditRow) -> AuditForm {
+    let (record, entry) = (row.record.clone(), row.record.entry);
+    AuditForm {
+        id: record.id,
+        time: record.time,
+        actor: entry.actor,
+        action: entry.action,
+        target: entry.target,
+        reason: entry.reason,
+        correlation_id: entry.correlation_id,
+        before: entry.before,
+        after: entry.after,
+        number: record.number,
+        seal: record.seal,
+    }
+}
+
+/// Tells whether the audit log is whole: the chain is looked through from its beginning.
+#[utoipa::path(
+    get, path = "/admin/audit/chain", operation_id = "verifyAudit", tag = "audit",
+    params(MaybeVersion),
+    responses((status = 200, description = "What was found.", body = AuditChainForm))
+)]
+pub(super) async fn chain(State(desk): State<Desk>, _ask: Ask) -> Result<Answer, Refusal> {
+    // Whoever comes while somebody looks waits for what that finds.
+    let mut found = desk.chain.0.lock().await;
+    if let Some((at, form)) = found.as_ref()
+        && at.elapsed() < CHAIN_AGE_MAX
+    {
+        return Ok(Answer::ok(form));
+    }
+    let verified = desk.store.verify_audit(None).await?;
+    let form = AuditChainForm {
+        records: verified.records,
+        unsealed: verified.unsealed as u64,
+        head: verified.head.to_string(),
+        faults: verified.faults,
+        checked_at: desk.clock.now(),
+    };
+    *found = Some((Instant::now(), form.clone()));
+    Ok(Answer::ok(&form))
+}

@@ -1,0 +1,264 @@
+//! Kubernetes objects of a cluster, read through the way that its sealed kubeconfig opens. Secrets are never read, whoever asks;
+//! what is the customer's own only when the caller says so.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use http::StatusCode;
+use kubelink::{Failure, LinkError, Target, look};
+use serde_json::{Value, json};
+
+use super::params::{ClusterPath, MaybeVersion};
+use super::{Desk, clusters};
+use crate::wire::{Answer, Ask, Code, Refusal};
+
+/// A cluster that does not answer within this time is told of; nobody waits longer for a page.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// So many objects of a kind are shown at most.
+const OBJECTS_MAX: u32 = 500;
+
+/// Names of Kubernetes are not longer.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Groups whose cluster-scoped objects belong to the platform.
+const PLATFORM_GROUPS: [&str; 12] = [
+    "apiserver.openshift.io",
+    "aro.openshift.io",
+    "authorization.openshift.io",
+    "certificates.k8s.io",
+    "config.openshift.io",
+    "console.openshift.io",
+    "imageregistry.operator.openshift.io",
+    "machine.openshift.io",
+    "machineconfiguration.openshift.io",
+    "operator.openshift.io",
+    "rbac.authorization.k8s.io",
+    "metrics.k8s.io",
+];
+
+/// Namespaces that the platform ships with; nothing of a customer is in them. Listed one by one: a prefix would let in
+/// whatever a customer calls so.
+const PLATFORM_NAMESPACES: [&str; 62] = [
+    "openshift",
+    "openshift-apiserver",
+    "openshift-apiserver-operator",
+    "openshift-authentication",
+    "openshift-authentication-operator",
+    "openshift-azure-guardrails",
+    "openshift-azure-logging",
+    "openshift-azure-operator",
+    "openshift-cloud-controller-manager",
+    "openshift-cloud-controller-manager-operator",
+    "openshift-cloud-credential-operator",
+    "openshift-cloud-network-config-controller",
+    "openshift-cluster-csi-drivers",
+    "openshift-cluster-machine-approver",
+    "openshift-cluster-node-tuning-operator",
+    "openshift-cluster-samples-operator",
+    "openshift-cluster-storage-operator",
+    "openshift-cluster-version",
+    "openshift-config",
+    "openshift-config-managed",
+    "openshift-config-operator",
+    "openshift-console",
+    "openshift-console-operator",
+    "openshift-console-user-settings",
+    "openshift-controller-manager",
+    "openshift-controller-manager-operator",
+    "openshift-dns",
+    "openshift-dns-operator",
+    "openshift-etcd",
+    "openshift-etcd-operator",
+    "openshift-host-network",
+    "openshift-image-registry",
+    "openshift-ingress",
+    "openshift-ingress-canary",
+    "openshift-ingress-operator",
+    "openshift-insights",
+    "openshift-kube-apiserver",
+    "openshift-kube-apiserver-operator",
+    "openshift-kube-controller-manager",
+    "openshift-kube-controller-manager-operator",
+    "openshift-kube-scheduler",
+    "openshift-kube-scheduler-operator",
+    "openshift-kube-storage-version-migrator",
+    "openshift-kube-storage-version-migrator-operator",
+    "openshift-machine-api",
+    "openshift-machine-config-operator",
+    "openshift-managed-upgrade-operator",
+    "openshift-marketplace",
+    "openshift-monitoring",
+    "openshift-multus",
+    "openshift-network-diagnostics",
+    "openshift-network-node-identity",
+    "openshift-network-operator",
+    "openshift-node",
+    "openshift-oauth-apiserver",
+    "openshift-operator-lifecycle-manager",
+    "openshift-operators",
+    "openshift-ovn-kubernetes",
+    "openshift-route-controller-manager",
+    "openshift-sdn",
+    "openshift-service-ca",
+    "openshift-service-ca-operator",
+];
+
+/// Shows objects of a cluster: one when it is named, else those of a kind.
+#[utoipa::path(
+    get, path = "/kubernetesobjects", operation_id = "getKubernetesObjects", tag = "clusters",
+    params(
+        ClusterPath, MaybeVersion,
+        ("kind" = String, Query, description = "The kind, or kind.group: `Node`, `Deployment.apps`. Never a Secret."),
+        ("namespace" = Option<String>, Query, description = "Only of this namespace."),
+        ("name" = Option<String>, Query, description = "Only this one."),
+        ("unrestricted" = Option<bool>, Query, description = "Also what is not the platform's own."),
+    ),
+    responses(
+        (status = 200, description = "The object, or a list of them.", body = Object),
+        (status = 502, description = "The cluster does not answer, or not as asked."),
+        (status = 504, description = "The cluster did not answer in time."),
+    )
+)]
+pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let word = |name: &'static str| named(name, ask.query.one(name)?);
+    let (namespace, name) = (word("namespace")?, word("name")?);
+    let Some(kind) = word("kind")? else {
+        return Err(Refusal::parameter("kind", "The kind must be given, such as Node or Deployment.apps."));
+    };
+    let unrestricted = ask.query.switch("unrestricted")?;
+    let cluster = clusters::find(&desk, &ask.resource_id()?).await?.uuid;
+    let reading = read(&desk, cluster, kind, namespace, name, unrestricted);
+    let found = tokio::time::timeout(LOOK_TIME_MAX, reading).await.map_err(|_| {
+        let message = format!("The cluster gave no answer within {} s.", LOOK_TIME_MAX.as_secs());
+        Refusal::new(StatusCode::GATEWAY_TIMEOUT, Code::InternalServerError, message)
+    })??;
+    Ok(Answer::ok(&found))
+}
+
+async fn read(
+    desk: &Desk,
+    cluster: uuid::Uuid,
+    kind: &str,
+    namespace: Option<&str>,
+    name: Option<&str>,
+    unrestricted: bool,
+) -> Result<Value, Refusal> {
+    let link = desk.ways.link(cluster).await.map_err(|error| trouble(error.to_string()))?;
+    let (resource, scope) = look::kind(&link, kind).await.map_err(|error| told(&error))?;
+    check(&resource.group, &resource.plural, namespace, unrestricted)?;
+    let namespace = namespace.filter(|_| scope == kubelink::look::Scope::Namespaced);
+    if let Some(name) = name {
+        let target = Target { resource, namespace: namespace.map(str::to_owned), name: name.to_owned() };
+        let found = link.get(&target).await.map_err(|error| told(&error))?;
+        let object = found.ok_or_else(|| Refusal::not_found(format!("The cluster has no {target}.")))?;
+        return serde_json::to_value(&object).map(plain).map_err(Refusal::internal);
+    }
+    let found =
+        look::objects(&link, &resource, namespace, OBJECTS_MAX).await.map_err(|error| told(&error))?;
+    let items: Result<Vec<Value>, _> = found.objects.iter().map(serde_json::to_value).collect();
+    let items: Vec<Value> = items.map_err(Refusal::internal)?.into_iter().map(plain).collect();
+    Ok(json!({
+        "apiVersion": resource.api_version,
+        "kind": format!("{}List", resource.kind),
+        "metadata": {"continue": if found.is_cut { "cut" } else { "" }},
+        "items": items,
+    }))
+}
+
+/// What may be looked at. Secrets never; the rest of what is not the platform's only when the caller says so.
+fn check(group: &str, plural: &str, namespace: Option<&str>, unrestricted: bool) -> Result<(), Refusal> {
+    let forbidden = |message: &str| Err(Refusal::new(StatusCode::FORBIDDEN, Code::Forbidden, message));
+    if plural == "secrets" || group == "oauth.openshift.io" {
+        return forbidden("Secrets are not shown to anybody.");
+    }
+    if unrestricted {
+        return Ok(());
+    }
+    match namespace {
+        Some(namespace) if !PLATFORM_NAMESPACES.contains(&namespace) => {
+            forbidden("That namespace is not the platform's own; unrestricted=true shows it all the same.")
+        }
+        None if !PLATFORM_GROUPS.contains(&group) && (group, plural) != ("", "nodes") => {
+            forbidden("That kind is not the platform's own; unrestricted=true shows it all the same.")
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A name of Kubernetes.
+fn named<'a>(parameter: &'static str, text: Option<&'a str>) -> Result<Option<&'a str>, Refusal> {
+    let accepted = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b':';
+    match text {
+        Some(text) if text.len() > NAME_BYTES_MAX || !text.bytes().all(accepted) => {
+            let message =
+                format!("It must have 1 to {NAME_BYTES_MAX} letters, digits, hyphens, dots or colons.");
+            Err(Refusal::parameter(parameter, message))
+        }
+        text => Ok(text),
+    }
+}
+
+/// An object without what only controllers read.
+fn plain(mut object: Value) -> Value {
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.remove("managedFields");
+        if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        }
+    }
+    object
+}
+
+/// What went wrong between us and the cluster.
+fn told(error: &LinkError) -> Refusal {
+    let status = match &error.failure {
+        Failure::UnknownKind { kind, .. } => {
+            return Refusal::parameter("kind", format!("The cluster serves no kind {kind:?} that we know."));
+        }
+        Failure::NotFound { .. } => StatusCode::NOT_FOUND,
+        Failure::NoAnswer(_) => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    let code = if status == StatusCode::NOT_FOUND { Code::NotFound } else { Code::InternalServerError };
+    let text = format!("The cluster could not be asked: {}.", kubelink::error::chain(error));
+    Refusal::new(status, code, text)
+}
+
+fn trouble(text: String) -> Refusal {
+    let message = format!("The cluster could not be asked: {text}.");
+    Refusal::new(StatusCode::BAD_GATEWAY, Code::InternalServerError, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_never_shown_and_the_customers_own_only_when_asked_for() {
+        let check = |group: &str, plural: &str, namespace: Option<&str>, unrestricted: bool, expect: bool| {
+            let checked = check(group, plural, namespace, unrestricted);
+            assert_eq!(checked.is_ok(), expect, "{group} {plural} {namespace:?} {unrestricted}");
+        };
+        for unrestricted in [true, false] {
+            check("", "secrets", Some("openshift-config"), unrestricted, false);
+            check("", "secrets", None, unrestricted, false);
+            check("oauth.openshift.io", "oauthaccesstokens", None, unrestricted, false);
+            check("", "nodes", None, unrestricted, true);
+            check("config.openshift.io", "clusteroperators", None, unrestricted, true);
+            check("", "pods", Some("openshift-etcd"), unrestricted, true);
+            check("", "pods", Some("shop"), unrestricted, unrestricted);
+            check("", "pods", Some("openshift-etcd-of-mine"), unrestricted, unrestricted);
+            check("", "namespaces", None, unrestricted, unrestricted);
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused_and_what_controllers_wrote_is_left_out() {
+        assert!(named("name", Some("a/b")).is_err() && named("name", Some(&"a".repeat(256))).is_err());
+        assert!(named("name", Some("system:masters")).is_ok() && named("name", None).is_ok());
+        let object = json!({"metadata": {"name": "n", "managedFields": [1],
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "kept": "yes"}}});
+        assert_eq!(plain(object), json!({"metadata": {"name": "n", "annotations": {"kept": "yes"}}}));
+    }
+}

@@ -1,0 +1,63 @@
+//! What customers asked of a cluster: its operations, and what happened to each.
+
+use std::collections::HashMap;
+
+use api::admin::{Entry, OperationForm, Page};
+use api::doc::Operation;
+use axum::extract::State;
+use steps::engine::Journal;
+use store::{PageToken, Selection, WorkView};
+use uuid::Uuid;
+
+use super::params::{ClusterPath, MaybeVersion, Paging};
+use super::{Desk, clusters};
+use crate::wire::{Answer, Ask, LIMIT_DEFAULT, PageAsk, Refusal};
+
+const NO_OPERATION: &str = "The operation was not found.";
+
+/// Lists the operations of a cluster, in the order of their ids, which is that of their beginning.
+#[utoipa::path(
+    get, path = "/operations", operation_id = "listOperations", tag = "clusters",
+    params(ClusterPath, MaybeVersion, Paging),
+    responses((status = 200, description = "A page of operations.", body = Page<OperationForm>))
+)]
+pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let PageAsk { limit, from } = ask.page::<PageToken>(LIMIT_DEFAULT)?;
+    let cluster = clusters::find(&desk, &ask.resource_id()?).await?;
+    let selection = Selection { scope: Some(cluster.uuid.to_string()), from, limit, ..Selection::default() };
+    let page = desk.store.operations().list(selection).await?;
+    let works = desk.store.works(page.items.iter().map(|read| read.document.id).collect()).await?;
+    let works: HashMap<Uuid, WorkView> = works.into_iter().map(|work| (work.id, work)).collect();
+    let shown = page.items.iter().map(|read| form(&read.document, works.get(&read.document.id)));
+    Ok(ask.paged(shown.collect(), page.next))
+}
+
+fn form(operation: &Operation, work: Option<&WorkView>) -> OperationForm {
+    OperationForm {
+        id: operation.id,
+        verb: operation.verb,
+        status: operation.status,
+        start_time: operation.start_time,
+        end_time: operation.end_time,
+        error: operation.error.clone(),
+        step: work.and_then(|work| Journal::read(work.checkpoint.as_ref()).step),
+        attempt: work.map_or(0, |work| work.attempt),
+    }
+}
+
+/// Lists what happened to an operation, oldest first.
+#[utoipa::path(
+    get, path = "/operations/{operationId}/history", operation_id = "getOperationHistory", tag = "clusters",
+    params(ClusterPath, MaybeVersion, Paging, ("operationId" = String, Path, description = "The operation.")),
+    responses((status = 200, description = "A page of entries.", body = Page<Entry>))
+)]
+pub(super) async fn history(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let PageAsk { limit, from } = ask.page::<i64>(LIMIT_DEFAULT)?;
+    let cluster = clusters::find(&desk, &ask.resource_id()?).await?;
+    let id = ask.uuid("operationId", NO_OPERATION)?;
+    let found = desk.store.operations().get(id).await?.filter(|read| read.document.cluster == cluster.uuid);
+    found.ok_or_else(|| Refusal::not_found(NO_OPERATION))?;
+    let entries = desk.store.entries(id, from, limit).await?;
+    let next = entries.last().filter(|_| entries.len() == limit).map(|(number, _)| *number);
+    Ok(ask.paged(entries.into_iter().map(|(_, entry)| entry).collect(), next))
+}

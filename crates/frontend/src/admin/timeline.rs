@@ -1,0 +1,74 @@
+//! What ran and runs, over time: what charts of maintenance are drawn from. What will run is in the plan.
+
+use api::admin::{TimelineForm, TimelineRun};
+use api::doc::Manifest;
+use api::work::{WorkKind, WorkState};
+use axum::extract::State;
+use jiff::{SignedDuration, Timestamp};
+use store::WorkView;
+
+use super::params::Version;
+use super::{Desk, forms};
+use crate::wire::{Answer, Ask, Refusal};
+
+/// So much is told of when the caller does not say from when.
+const LOOK_BACK: SignedDuration = SignedDuration::from_hours(24);
+
+/// So many runs are told when the caller does not say, and at most.
+const RUNS: usize = 1_000;
+const RUNS_MAX: usize = 5_000;
+
+/// Shows what ran and runs between two times.
+#[utoipa::path(
+    get, path = "/admin/maintenancetimeline", operation_id = "getTimeline", tag = "plan",
+    params(
+        Version,
+        ("from" = Option<String>, Query, description = "From when, in RFC 3339; a day ago when absent."),
+        ("to" = Option<String>, Query, description = "Until when; now when absent."),
+        ("limit" = Option<i64>, Query, description = "At most so many runs; 1000 when absent, 5000 at most.", minimum = 1, maximum = 4_294_967_295_i64),
+    ),
+    responses((status = 200, description = "The runs.", body = TimelineForm))
+)]
+pub(super) async fn timeline(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let now = desk.clock.now();
+    let moment = |name: &'static str, fallback: Timestamp| match ask.query.one(name)? {
+        None => Ok(fallback),
+        Some(text) => text
+            .parse::<Timestamp>()
+            .map_err(|_| Refusal::parameter(name, "The time must be as in 2026-01-31T12:00:00Z.")),
+    };
+    let to = moment("to", now)?;
+    let from = moment("from", to.checked_sub(LOOK_BACK).unwrap_or(to))?;
+    if from >= to {
+        return Err(Refusal::parameter("from", "The beginning must be before the end."));
+    }
+    let limit = ask.page_within::<i64>(RUNS, RUNS_MAX)?.limit;
+    let mut works = desk.store.running(WorkKind::Manifest, store::PAGE_MAX).await?;
+    works.retain(|work| work.started.is_some_and(|at| at < to));
+    let room = (limit + 1).saturating_sub(works.len()).max(1);
+    works.extend(desk.store.ended(WorkKind::Manifest, from, to, room).await?);
+    let is_cut = works.len() > limit;
+    works.truncate(limit);
+    let documents = desk.store.get_many(works.iter().map(|work| work.id).collect()).await?;
+    let manifests: std::collections::HashMap<_, Manifest> =
+        documents.iter().filter_map(|stored| Some((stored.uuid, forms::read::<Manifest>(stored)?))).collect();
+    let catalogue = desk.catalogue().await?;
+    let run = |work: &WorkView| {
+        let manifest = manifests.get(&work.id)?;
+        let text = work.result.as_ref().and_then(|result| {
+            result.get("message").and_then(|it| it.as_str()).or(result.as_str()).map(str::to_owned)
+        });
+        Some(TimelineRun {
+            manifest: work.id,
+            cluster: manifest.cluster_path.clone(),
+            task: manifest.task_id,
+            task_name: catalogue.get(manifest.task_id).map(|task| task.name().to_owned()).unwrap_or_default(),
+            schedule: manifest.created_by_schedule.clone(),
+            state: work.state,
+            start: work.started,
+            end: work.finished.filter(|_| work.state != WorkState::InProgress),
+            status_text: text.unwrap_or_default(),
+        })
+    };
+    Ok(Answer::ok(&TimelineForm { from, to, value: works.iter().filter_map(run).collect(), is_cut }))
+}
