@@ -1,4 +1,5 @@
-//! The ends of work, written together: while one batch is written the next one gathers. Nobody waits for more.
+//! The ends of work, written together: while one batch is written the next one gathers, and what takes its place is claimed.
+//! Nobody waits for more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,24 +42,33 @@ pub(super) async fn write<T: Trade>(
         if got == 0 {
             return;
         }
-        // Whoever is at its end at this moment comes along; nobody waits for time to pass.
+        gather(&mut ends, &mut batch).await;
+        trade.crew().holds.leave(batch.iter().map(|end| end.completion.hold));
+        write_batch(trade.crew(), std::mem::take(&mut batch), &over).await;
+    }
+}
+
+/// Whoever is at its end at this moment comes along, and whoever comes while others do; nobody waits for time to pass.
+async fn gather(ends: &mut mpsc::UnboundedReceiver<End>, batch: &mut Vec<End>) {
+    let mut before = 0;
+    while before < batch.len() && batch.len() < BATCH_MAX {
+        before = batch.len();
         tokio::task::yield_now().await;
         while batch.len() < BATCH_MAX
             && let Ok(end) = ends.try_recv()
         {
             batch.push(end);
         }
-        write_batch(trade.crew(), std::mem::take(&mut batch), &over).await;
     }
 }
 
 async fn write_batch(crew: &Crew, batch: Vec<End>, over: &CancellationToken) {
-    let completions: Vec<Completion> = batch.iter().map(|end| end.completion.clone()).collect();
     let mut pause = PAUSE;
     loop {
-        match crew.store.complete(completions.clone()).await {
+        let completions: Vec<Completion> = batch.iter().map(|end| end.completion.clone()).collect();
+        match crew.store.complete(completions).await {
             Ok(fates) => {
-                crew.holds.release(completions.iter().map(|it| it.hold));
+                crew.holds.release(batch.iter().map(|end| end.completion.hold));
                 for (end, fate) in batch.into_iter().zip(fates) {
                     // Whoever waited may be gone with a lost lease.
                     let _ = end.written.send(fate);

@@ -12,11 +12,13 @@ use uuid::Uuid;
 use crate::engine::Control;
 
 /// The lanes that this process holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Holds {
+    /// So many are at work at most.
+    slots: usize,
     /// In order, so that a simulation can be replayed.
     lanes: Mutex<BTreeMap<Uuid, Held>>,
-    /// Rung when a lane is let go.
+    /// Rung when there is room where there was none.
     pub(super) freed: Notify,
 }
 
@@ -26,9 +28,15 @@ struct Held {
     control: Control,
     /// When the last successful claim or renewal was sent, by the monotonic clock.
     renewed: Instant,
+    /// Whether its work is over, and only the end of it is to be written.
+    leaving: bool,
 }
 
 impl Holds {
+    pub(super) fn new(slots: usize) -> Holds {
+        Holds { slots, lanes: Mutex::default(), freed: Notify::new() }
+    }
+
     fn lanes(&self) -> MutexGuard<'_, BTreeMap<Uuid, Held>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -36,29 +44,50 @@ impl Holds {
     /// A lane is ours since `asked`, when the claim was sent.
     pub(super) fn take(&self, hold: Hold, asked: Instant) -> Control {
         let control = Control::new();
-        self.lanes().insert(hold.lane, Held { hold, control: control.clone(), renewed: asked });
+        let held = Held { hold, control: control.clone(), renewed: asked, leaving: false };
+        self.lanes().insert(hold.lane, held);
         control
     }
 
-    /// Lanes are let go, unless they were before or are held anew meanwhile. One ring for all: what is claimed in their place
-    /// is claimed together.
-    pub(super) fn release(&self, holds: impl IntoIterator<Item = Hold>) {
-        let mut lanes = self.lanes();
-        let before = lanes.len();
-        for hold in holds {
-            if lanes.get(&hold.lane).is_some_and(|held| held.hold == hold) {
-                lanes.remove(&hold.lane);
+    /// The work in these lanes is over, and its end is about to be written: what takes its place may be claimed meanwhile. The
+    /// lanes are held, and renewed, until that is done.
+    pub(super) fn leave(&self, holds: impl IntoIterator<Item = Hold>) {
+        self.change(|lanes| {
+            for hold in holds {
+                if let Some(held) = lanes.get_mut(&hold.lane).filter(|held| held.hold == hold) {
+                    held.leaving = true;
+                }
             }
-        }
-        let freed = lanes.len() < before;
+        });
+    }
+
+    /// Lanes are let go, unless they were before or are held anew meanwhile.
+    pub(super) fn release(&self, holds: impl IntoIterator<Item = Hold>) {
+        self.change(|lanes| {
+            for hold in holds {
+                if lanes.get(&hold.lane).is_some_and(|held| held.hold == hold) {
+                    lanes.remove(&hold.lane);
+                }
+            }
+        });
+    }
+
+    /// One ring for all: what is claimed in their place is claimed together. While there was room before, whoever claims knew
+    /// of it and is woken by the store.
+    fn change(&self, by: impl FnOnce(&mut BTreeMap<Uuid, Held>)) {
+        let mut lanes = self.lanes();
+        let full = room(&lanes, self.slots) == 0;
+        by(&mut lanes);
+        let freed = full && room(&lanes, self.slots) > 0;
         drop(lanes);
         if freed {
             self.freed.notify_one();
         }
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.lanes().len()
+    /// How many more may be started.
+    pub(super) fn room(&self) -> usize {
+        room(&self.lanes(), self.slots)
     }
 
     /// All lanes, with the fences that they are held under.
@@ -121,8 +150,16 @@ impl Holds {
     }
 }
 
+/// How many more may be held when at most `slots` are at work. Those whose end is being written are not; but while the store
+/// does not take their ends, no more than as many again are claimed.
+fn room(lanes: &BTreeMap<Uuid, Held>, slots: usize) -> usize {
+    let at_work = lanes.values().filter(|held| !held.leaving).count();
+    slots.saturating_sub(at_work).min(slots.saturating_mul(2).saturating_sub(lanes.len()))
+}
+
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use store::{SELF_STOP, Signals};
 
     use super::*;
@@ -137,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_a_renewal_does_not_answer_is_lost_and_what_it_asks_is_heard() {
-        let holds = Holds::default();
+        let holds = Holds::new(4);
         let now = Instant::now();
         let (one, two) = (holds.take(hold(1, 5), now), holds.take(hold(2, 7), now));
         let asked = holds.all();
@@ -150,19 +187,66 @@ mod tests {
 
     #[test]
     fn a_lane_that_was_let_go_and_claimed_anew_is_not_taken_for_the_old_one() {
-        let holds = Holds::default();
+        let holds = Holds::new(4);
         let now = Instant::now();
         holds.take(hold(1, 5), now);
         let asked = holds.all();
         let new = holds.take(hold(1, 6), now);
         assert_eq!(holds.renewed(&asked, &[], now), 0);
         holds.release([hold(1, 5)]);
-        assert!(holds.count() == 1 && !new.lost.is_cancelled());
+        assert!(holds.all().len() == 1 && !new.lost.is_cancelled());
+    }
+
+    #[test]
+    fn what_only_waits_for_its_end_to_be_written_makes_room_but_not_without_bound() {
+        let holds = Holds::new(4);
+        let now = Instant::now();
+        let some = |lanes: std::ops::Range<u128>| lanes.map(|lane| hold(lane, 1));
+        some(0..4).for_each(|it| drop(holds.take(it, now)));
+        assert_eq!(holds.room(), 0);
+        holds.leave([hold(0, 1), hold(1, 1), hold(2, 9)]);
+        assert_eq!(holds.room(), 2, "another fence is another holding");
+        assert_eq!(holds.all().len(), 4, "what leaves is renewed until it is gone");
+        holds.leave(some(2..4));
+        some(4..8).for_each(|it| drop(holds.take(it, now)));
+        holds.leave(some(4..8));
+        assert_eq!(holds.room(), 0, "as many again, and no more");
+        holds.release(some(0..4));
+        assert_eq!(holds.room(), 4);
+    }
+
+    #[test]
+    fn who_claims_is_rung_when_there_is_room_again_and_only_then() {
+        let holds = Holds::new(1);
+        let now = Instant::now();
+        let rung = || holds.freed.notified().now_or_never().is_some();
+        holds.take(hold(1, 1), now);
+        holds.leave([hold(1, 1)]);
+        assert!(rung(), "it makes room");
+        holds.take(hold(2, 1), now);
+        holds.leave([hold(2, 1)]);
+        assert!(!rung(), "two ends wait to be written, and that is enough for one slot");
+        holds.release([hold(1, 1)]);
+        assert!(rung(), "one of them is");
+        holds.release([hold(2, 1)]);
+        assert!(!rung(), "there was room");
+    }
+
+    #[test]
+    fn a_lane_that_is_claimed_anew_while_its_last_end_is_answered_is_at_work() {
+        let holds = Holds::new(1);
+        let now = Instant::now();
+        holds.take(hold(1, 1), now);
+        holds.leave([hold(1, 1)]);
+        let new = holds.take(hold(1, 2), now);
+        holds.release([hold(1, 1)]);
+        assert_eq!((holds.room(), holds.all()), (0, vec![(Uuid::from_u128(1), 2)]));
+        assert!(!new.lost.is_cancelled());
     }
 
     #[test]
     fn what_was_not_renewed_for_forty_seconds_is_stopped_once() {
-        let holds = Holds::default();
+        let holds = Holds::new(4);
         let now = Instant::now();
         let old = holds.take(hold(1, 1), now);
         let young = holds.take(hold(2, 1), now + Duration::from_secs(20));

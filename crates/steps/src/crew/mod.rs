@@ -178,10 +178,10 @@ async fn named(part: &'static str, body: impl Future<Output = ()>) -> &'static s
 impl Crew {
     /// A crew that holds nothing yet, and the ends that it will write.
     pub fn new(store: Store, settings: Settings) -> (Crew, Ends) {
-        // Unbounded, but never longer than there are slots: each run waits for its own end to be written.
+        // Unbounded, but never longer than twice the slots: each run waits for its own end to be written.
         let (ends, written) = mpsc::unbounded_channel();
-        let pace = Pace::of(settings.owner);
-        (Crew { store, settings, holds: Holds::default(), pace, ends }, Ends(written))
+        let (pace, holds) = (Pace::of(settings.owner), Holds::new(settings.slots));
+        (Crew { store, settings, holds, pace, ends }, Ends(written))
     }
 
     /// This process, to the store.
@@ -191,7 +191,7 @@ impl Crew {
 
     /// How many more may be started.
     fn free(&self) -> usize {
-        self.settings.slots.saturating_sub(self.holds.count())
+        self.holds.room()
     }
 
     /// Hands the end to those who write them, together with others; what became of it, or none when it was lost before.

@@ -210,15 +210,14 @@ impl Fleet {
                 continue;
             }
             let (owner, shutdown) = (self.random.uuid(), CancellationToken::new());
+            let slots = 1 + usize::try_from(self.random.below(3)).unwrap();
+            self.world.slots.lock().unwrap().insert(owner, slots);
             let deps = Deps {
                 store: self.store.clone(),
                 tasks: Arc::new(Scripted::new(self.world.clone(), script::plan)),
                 clock: self.clock.clone(),
                 metrics: Metrics::default(),
-                config: Config {
-                    slots: 1 + usize::try_from(self.random.below(3)).unwrap(),
-                    ..Config::default()
-                },
+                config: Config { slots, ..Config::default() },
                 owner,
             };
             let (world, token) = (self.world.clone(), shutdown.clone());
@@ -334,7 +333,7 @@ async fn backend_of(store: Store, world: Arc<World>, seed: u64) {
         for work in claimed {
             let hold = work.hold;
             {
-                let _here = world.at_work(hold.lane, hold.work, hold.fence, false);
+                let _here = world.at_work(hold, false);
                 world.log(format!("operation {} runs", hold.work));
                 sleep(random.millis(10_000)).await;
             }

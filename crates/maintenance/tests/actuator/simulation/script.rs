@@ -86,7 +86,7 @@ fn action(name: &'static str, takes: Duration, act: Act) -> Step<World> {
 
 fn waiting(name: &'static str, looks: u64) -> Step<World> {
     Step::wait(name, Duration::from_secs(120), move |world: Arc<World>, cx: StepContext| async move {
-        let _here = world.at_work(cx.hold.lane, cx.hold.work, cx.hold.fence, true);
+        let _here = world.at_work(cx.hold, true);
         sleep(Duration::from_millis(5)).await;
         let times = u32::try_from(looks).unwrap_or(1);
         Ok(if world.fails(&cx, times) {

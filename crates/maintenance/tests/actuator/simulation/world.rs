@@ -15,14 +15,16 @@ pub(super) struct World {
     pub(super) store: OnceLock<Store>,
     /// How many manifests may run at once.
     pub(super) fleet_limit: Mutex<Option<usize>>,
+    /// How many manifests each actuator may work at once.
+    pub(super) slots: Mutex<BTreeMap<Uuid, usize>>,
     start: Instant,
     seen: Mutex<Seen>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Who is at work in each lane: a token, and the work with its fence, and whether it is a manifest.
-    at_work: BTreeMap<Uuid, BTreeMap<u64, (Uuid, i64, bool)>>,
+    /// Who is at work in each lane: a token, the right to it, and whether it is a manifest.
+    at_work: BTreeMap<Uuid, BTreeMap<u64, (Hold, bool)>>,
     next: u64,
     /// How often each step was begun under each fence.
     pub(super) begun: BTreeMap<(Uuid, String), BTreeMap<i64, u32>>,
@@ -40,6 +42,7 @@ impl World {
         Arc::new(World {
             store: OnceLock::new(),
             fleet_limit: Mutex::new(None),
+            slots: Mutex::default(),
             start: Instant::now(),
             seen: Mutex::default(),
         })
@@ -84,19 +87,25 @@ impl World {
                 seen.begun.entry((hold.work, cx.step.clone())).or_default().entry(hold.fence).or_default();
             *times += 1;
         }
-        self.at_work(hold.lane, hold.work, hold.fence, true)
+        self.at_work(hold, true)
     }
 
     /// Somebody begins to work on a cluster.
-    pub(super) fn at_work(self: &Arc<World>, lane: Uuid, work: Uuid, fence: i64, manifest: bool) -> AtWork {
+    pub(super) fn at_work(self: &Arc<World>, hold: Hold, manifest: bool) -> AtWork {
+        let Hold { work, lane, owner, fence } = hold;
         let mut seen = self.seen();
         let token = seen.next;
         seen.next += 1;
         let here = seen.at_work.entry(lane).or_default();
-        here.insert(token, (work, fence, manifest));
-        let others: Vec<_> = here.values().filter(|it| (it.0, it.1) != (work, fence)).copied().collect();
-        let busy = seen.at_work.values().filter(|here| here.values().any(|it| it.2)).count();
+        here.insert(token, (hold, manifest));
+        let others: Vec<_> = here.values().filter(|it| it.0 != hold).copied().collect();
+        let busy = seen.at_work.values().filter(|here| here.values().any(|it| it.1)).count();
+        let of_one = |here: &&BTreeMap<u64, (Hold, bool)>| here.values().any(|it| it.0.owner == owner);
+        let at_once = seen.at_work.values().filter(of_one).count();
         drop(seen);
+        if let Some(slots) = self.slots.lock().unwrap().get(&owner).filter(|slots| at_once > **slots) {
+            self.wrong(format!("actuator {owner} works {at_once} at once; it has {slots} slots"));
+        }
         if !others.is_empty() {
             self.wrong(format!("{work} under {fence} works on {lane} while {others:?} do"));
         }
