@@ -1,7 +1,8 @@
-//! An actuator that a test starts and kills: it works manifests of three steps, and writes what each step does to a file
-//! that all of them share. It ends when its input does, so it never outlives a test that was itself killed.
+//! An actuator or a scheduler that a test starts and kills. The actuator works manifests of three steps, and writes what each
+//! step does to a file that all of them share. It ends when its input does, so it never outlives a test that was itself
+//! killed.
 //!
-//! `hand URL KEYFILE LOG LEASE_MS`
+//! `hand actuator|scheduler URL KEYFILE LOG LEASE_MS`
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use api::clock::SystemClock;
-use maintenance::actuator::{self, Config, Deps, Metrics, Timing};
+use maintenance::actuator::{self, Config};
+use maintenance::scheduler;
 use maintenance::trial::Scripted;
 use steps::engine::{Look, Outcome, Plan, Step, StepContext, StepError};
 use store::{Keyring, Options, Store};
@@ -48,26 +50,38 @@ fn plan() -> Plan<Log> {
     Plan::new().step(work("one", Duration::from_millis(20))).step(work("two", Duration::ZERO)).step(wait)
 }
 
+fn actuator(store: Store, log: Log, lease: Duration) -> actuator::Deps<Scripted<Log>> {
+    let timing =
+        actuator::Timing { lease, renewal: lease / 3, self_stop: lease * 2 / 3, take_over: lease / 8 };
+    actuator::Deps {
+        store,
+        tasks: Arc::new(Scripted::new(Arc::new(log), |_| Ok(plan()))),
+        clock: Arc::new(SystemClock),
+        metrics: actuator::Metrics::default(),
+        config: Config { slots: 10, timing },
+        owner: Uuid::new_v4(),
+    }
+}
+
+fn scheduler(store: Store, lease: Duration) -> scheduler::Deps {
+    scheduler::Deps {
+        store,
+        clock: Arc::new(SystemClock),
+        metrics: scheduler::Metrics::default(),
+        owner: Uuid::new_v4(),
+        timing: scheduler::Timing { lease, renewal: lease / 4, standby: lease / 8 },
+    }
+}
+
 #[tokio::main(worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, key_file, log, lease] = arguments.as_slice() else {
-        bail!("usage: hand URL KEYFILE LOG LEASE_MS")
+    let [role, url, key_file, log, lease] = arguments.as_slice() else {
+        bail!("usage: hand actuator|scheduler URL KEYFILE LOG LEASE_MS")
     };
-    let clock = Arc::new(SystemClock);
     let keyring = Keyring::read(Path::new(key_file))?;
-    let store = Store::open(Options::new(url.parse()?, keyring, clock.clone())).await?;
-    let log = Arc::new(Log(OpenOptions::new().append(true).create(true).open(log)?));
+    let store = Store::open(Options::new(url.parse()?, keyring, Arc::new(SystemClock))).await?;
     let lease = Duration::from_millis(lease.parse()?);
-    let timing = Timing { lease, renewal: lease / 3, self_stop: lease * 2 / 3, take_over: lease / 8 };
-    let deps = Deps {
-        store,
-        tasks: Arc::new(Scripted::new(log, |_| Ok(plan()))),
-        clock,
-        metrics: Metrics::default(),
-        config: Config { slots: 10, timing },
-        owner: Uuid::new_v4(),
-    };
     println!("ready");
     let over = CancellationToken::new();
     let ends = over.clone();
@@ -76,7 +90,14 @@ async fn main() -> anyhow::Result<()> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         ends.cancel();
     });
-    actuator::run(deps, over).await?;
+    match role.as_str() {
+        "actuator" => {
+            let log = Log(OpenOptions::new().append(true).create(true).open(log)?);
+            actuator::run(actuator(store, log, lease), over).await?;
+        }
+        "scheduler" => scheduler::run(scheduler(store, lease), over).await?,
+        other => bail!("{other} is neither actuator nor scheduler"),
+    }
     println!("handed back");
     Ok(())
 }

@@ -1,27 +1,46 @@
-//! Real actuators on PostgreSQL, killed with -9 at random while manifests run. Then: every manifest is at its end, none ran
-//! while another of its cluster did, no step ran more often than once and once more for each crash inside it, no stale fence
-//! wrote, budgets are at zero.
+//! Real actuators and schedulers on PostgreSQL, killed with -9 at random while manifests run and are made. Then: every
+//! manifest is at its end, none ran while another of its cluster did, no step ran more often than once and once more for each
+//! crash inside it, no stale fence wrote, no budget was exceeded and all are at zero; and of each schedule, period and cluster
+//! there is one manifest.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::{Clock as _, SystemClock};
-use api::doc::Cluster;
-use api::work::{Ending, WorkState};
+use api::doc::{Cluster, Manifest, MissedPolicy, Schedule, ScheduleState, SpreadBy};
+use api::work::{Ending, WorkKind, WorkState};
+use jiff::Timestamp;
 use maintenance::trial;
 use serde_json::json;
-use store::{By, Completion, Fate, Hold, Keyring, Options, Store, StoreError, Transaction};
+use store::{
+    By, Completion, Fate, Hold, Keyring, Options, PAGE_MAX, Selection, Store, StoreError, Transaction,
+};
 use testbed::process::{Child, example_path};
 use testbed::{parts, postgres};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Short, so that the dead are followed soon.
-const LEASE: Duration = Duration::from_millis(1500);
-const HANDS: usize = 3;
+/// Short, so that the dead are followed soon; long enough that nobody who lives loses it on a busy machine.
+const LEASE: Duration = Duration::from_secs(4);
+const ACTUATORS: usize = 3;
+const SCHEDULERS: usize = 2;
+/// A period of each schedule begins so often, in seconds, and so many are made ahead: far longer than a lease, so that not one
+/// is missed while nobody has it.
+const EVERY: i64 = 5;
+const AHEAD: u32 = 5;
+const SCHEDULES: [&str; 2] = ["one", "other"];
+/// So many clusters are the schedules'. A process that dies keeps what it worked on for a lease, so that there must not be more
+/// to do than the others can.
+const SCHEDULED: usize = 5;
+/// So much may run at once: less than there are slots, and clusters.
+const FLEET: u32 = 15;
+/// So long it goes on at least, for some periods to begin.
+const AT_LEAST: Duration = Duration::from_secs(16);
+/// So often somebody is killed at least; every third time a scheduler.
+const KILLS_MIN: usize = 9;
 
 #[expect(clippy::disallowed_methods, reason = "a test's switch, not a setting of the product")]
 fn soak() -> bool {
@@ -55,9 +74,14 @@ impl Site {
         Some(Site { _database: database, _directory: directory, url, key_file, log, store })
     }
 
-    fn hand(&self) -> Child {
+    fn hand(&self, role: &str) -> Child {
         let mut command = Command::new(example_path("hand").unwrap());
-        command.arg(&self.url).arg(&self.key_file).arg(&self.log).arg(LEASE.as_millis().to_string());
+        command
+            .arg(role)
+            .arg(&self.url)
+            .arg(&self.key_file)
+            .arg(&self.log)
+            .arg(LEASE.as_millis().to_string());
         Child::start(command).unwrap()
     }
 
@@ -68,11 +92,13 @@ impl Site {
         let mut write = Transaction::new();
         for index in 0..clusters {
             let id = Uuid::now_v7();
-            write = write.create::<Cluster>(id, &trial::cluster(&format!("c{index}")), &by).unwrap();
+            let mut cluster = trial::cluster(&format!("c{index}"));
+            cluster.labels.insert("scheduled".to_owned(), (index < SCHEDULED).to_string());
+            write = write.create::<Cluster>(id, &cluster, &by).unwrap();
             ids.push(id);
         }
         self.store.commit(write).await.unwrap();
-        self.store.set_budget("fleet", Some(15), None).await.unwrap();
+        self.store.set_budget("fleet", Some(FLEET), None).await.unwrap();
         let now = SystemClock.now();
         let asked: Vec<_> = (0..manifests)
             .map(|index| trial::manifest(Uuid::now_v7(), ids[index % clusters], Uuid::from_u128(1), now))
@@ -82,6 +108,42 @@ impl Site {
             self.store.manifests().create(block, &by).await.unwrap();
         }
         asked.into_iter().map(|(manifest, _)| manifest.id).collect()
+    }
+
+    /// Two rules, of which a period begins every few seconds.
+    async fn schedule(&self, state: ScheduleState) {
+        for id in SCHEDULES {
+            let schedule = Schedule {
+                id: id.to_owned(),
+                state,
+                task_id: Uuid::from_u128(1),
+                calendars: vec![format!("*-*-* *:*:0/{EVERY}")],
+                time_zone: "UTC".to_owned(),
+                look_forward_count: AHEAD,
+                schedule_across: "0s".to_owned(),
+                spread_by: SpreadBy::Cluster,
+                start_within: Some("60s".to_owned()),
+                missed_policy: MissedPolicy::Skip,
+                priority: 0,
+                selectors: vec![json!({"key": "label.scheduled", "operator": "eq", "value": "true"})],
+                parameters: serde_json::Map::new(),
+            };
+            self.store.schedules().put(&schedule, None, &By::service("test")).await.unwrap();
+        }
+    }
+
+    /// Every manifest that there is.
+    async fn manifests(&self) -> Vec<Manifest> {
+        let (mut all, mut from) = (Vec::new(), None);
+        loop {
+            let selection = Selection { from, limit: PAGE_MAX, ..Selection::default() };
+            let page = self.store.documents::<Manifest>().list(selection).await.unwrap();
+            all.extend(page.items.into_iter().map(|it| it.document));
+            from = page.next;
+            if from.is_none() {
+                return all;
+            }
+        }
     }
 
     async fn ended(&self, manifests: &[Uuid]) -> usize {
@@ -115,7 +177,7 @@ fn lines(text: &str) -> Vec<Line> {
 }
 
 #[test]
-fn nothing_is_lost_and_nothing_doubled_when_actuators_are_killed() {
+fn nothing_is_lost_and_nothing_doubled_when_actuators_and_schedulers_are_killed() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let Some(site) = Site::new().await else { return };
@@ -125,39 +187,95 @@ fn nothing_is_lost_and_nothing_doubled_when_actuators_are_killed() {
 }
 
 async fn kill_at_random(site: &Site, clusters: usize, manifests: usize) {
-    let ids = site.fill(clusters, manifests).await;
-    let mut hands: Vec<Child> = (0..HANDS).map(|_| site.hand()).collect();
+    let asked = site.fill(clusters, manifests).await;
+    site.schedule(ScheduleState::Enabled).await;
+    let roles = [["actuator"; ACTUATORS].as_slice(), &["scheduler"; SCHEDULERS]].concat();
+    let mut hands: Vec<Child> = roles.iter().map(|role| site.hand(role)).collect();
     for hand in &mut hands {
         assert_eq!(hand.line(Duration::from_secs(60)).unwrap(), "ready");
     }
     let mut killed = HashSet::new();
     let begun = Instant::now();
-    let limit = if soak() { Duration::from_secs(900) } else { Duration::from_secs(120) };
+    let limit = if soak() { Duration::from_secs(900) } else { Duration::from_secs(180) };
     loop {
-        let ended = site.ended(&ids).await;
-        if ended == ids.len() {
+        let ended = site.ended(&asked).await;
+        // The end of the run is left in peace, so that it comes.
+        let wild = ended < asked.len() * 4 / 5 || killed.len() < KILLS_MIN;
+        if !wild && ended == asked.len() && begun.elapsed() > AT_LEAST {
             break;
         }
-        assert!(begun.elapsed() < limit, "{ended} of {} ended, {} kills", ids.len(), killed.len());
+        assert!(begun.elapsed() < limit, "{ended} of {} ended, {} kills", asked.len(), killed.len());
         // Which one, and when, is left to chance; what follows holds for every choice.
         let chance = Uuid::new_v4().as_u128();
-        let pause = Duration::from_millis(150 + u64::try_from(chance % 700).unwrap());
-        tokio::time::sleep(pause).await;
-        // The end of the run is left in peace, so that it comes.
-        if ended < ids.len() * 4 / 5 {
-            let hand = &mut hands[usize::try_from((chance >> 32) % 3).unwrap()];
-            killed.insert(hand.pid());
-            hand.kill9().unwrap();
-            *hand = site.hand();
+        tokio::time::sleep(Duration::from_millis(150 + u64::try_from(chance % 2000).unwrap())).await;
+        if wild {
+            let chosen = usize::try_from((chance >> 32) % 64).unwrap();
+            let nth = match killed.len() % 3 {
+                2 => ACTUATORS + chosen % SCHEDULERS,
+                _ => chosen % ACTUATORS,
+            };
+            killed.insert(hands[nth].pid());
+            hands[nth].kill9().unwrap();
+            hands[nth] = site.hand(roles[nth]);
         }
     }
-    assert!(killed.len() >= 3, "the work was over before anything could happen: {} kills", killed.len());
+    // What is not begun of the schedules is withdrawn, and the rest comes to its end.
+    let over = SystemClock.now();
+    site.schedule(ScheduleState::Disabled).await;
+    loop {
+        let queue = site.store.queue(WorkKind::Manifest).await.unwrap();
+        if queue.pending + queue.running == 0 {
+            break;
+        }
+        assert!(begun.elapsed() < limit, "{queue:?}, {} kills", killed.len());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     for hand in &mut hands {
         hand.close_input();
         let status = hand.wait(Duration::from_secs(40)).unwrap();
         assert!(status.success(), "{status}");
     }
+    let all = site.manifests().await;
+    judge_schedules(&all, over);
+    let ids: Vec<Uuid> = all.iter().map(|manifest| manifest.id).collect();
+    assert!(asked.iter().all(|id| ids.contains(id)), "a manifest is gone");
     judge(site, &ids, &killed).await;
+}
+
+/// Whoever was killed when, each schedule has one manifest for each of its periods and clusters, and not one is missing.
+fn judge_schedules(all: &[Manifest], over: Timestamp) {
+    for id in SCHEDULES {
+        let mut made: BTreeMap<Timestamp, BTreeSet<Uuid>> = BTreeMap::new();
+        for manifest in all.iter().filter(|it| it.created_by_schedule.as_deref() == Some(id)) {
+            let is_first = made.entry(manifest.run_after).or_default().insert(manifest.cluster);
+            assert!(is_first, "{id} made {} twice for {}", manifest.run_after, manifest.cluster);
+        }
+        let due: Vec<i64> = made.keys().filter(|at| **at <= over).map(|at| at.as_second()).collect();
+        assert!(due.len() >= 3, "{id} made only {due:?}");
+        assert!(due.windows(2).all(|pair| pair[1] - pair[0] == EVERY), "{id} passed periods over: {due:?}");
+        // Of a period that began while its manifests were made for the first time, only some may be there.
+        for (at, of) in made.range(..=over).skip(1) {
+            assert_eq!(of.len(), SCHEDULED, "{id} at {at} has not reached every cluster");
+        }
+    }
+}
+
+/// How many were at work at once, at most. Each is at work at least from its first line under a fence to the last.
+fn most_at_once(log: &[Line]) -> u32 {
+    let mut spans: BTreeMap<(Uuid, i64), (usize, usize)> = BTreeMap::new();
+    for (place, line) in log.iter().enumerate() {
+        spans.entry((line.hold.work, line.hold.fence)).or_insert((place, place)).1 = place;
+    }
+    let mut change = vec![0_i32; log.len() + 1];
+    for (first, last) in spans.into_values() {
+        change[first] += 1;
+        change[last + 1] -= 1;
+    }
+    let now = change.into_iter().scan(0, |now, change| {
+        *now += change;
+        Some(*now)
+    });
+    now.max().and_then(|most| most.try_into().ok()).unwrap_or(0)
 }
 
 async fn judge(site: &Site, ids: &[Uuid], killed: &HashSet<u32>) {
@@ -178,12 +296,19 @@ async fn judge(site: &Site, ids: &[Uuid], killed: &HashSet<u32>) {
         let but_last = &times[..times.len() - 1];
         let unexplained = but_last.iter().find(|line| !killed.contains(&line.pid));
         assert!(unexplained.is_none(), "step {step} of {work} ran again though nobody died in it");
+        let by: HashSet<u32> = times.iter().map(|line| line.pid).collect();
+        assert_eq!(by.len(), times.len(), "one and the same ran step {step} of {work} twice");
     }
+    let at_once = most_at_once(&log);
+    assert!(at_once <= FLEET, "{at_once} ran at once");
     let mut again = 0;
     for block in ids.chunks(500) {
         for work in site.store.works(block.to_vec()).await.unwrap() {
+            // What a schedule made may be withdrawn when that ends, or come too late behind what the test asked for.
+            let code = work.result.as_ref().and_then(|result| result["code"].as_str()).unwrap_or_default();
+            let passed_over = work.origin.is_some() && ["Superseded", "TimedOut"].contains(&code);
             assert!(
-                matches!(work.state, WorkState::Completed | WorkState::RetriesExceeded),
+                passed_over || matches!(work.state, WorkState::Completed | WorkState::RetriesExceeded),
                 "{} is {}: {:?}",
                 work.id,
                 work.state,
