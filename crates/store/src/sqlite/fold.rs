@@ -35,6 +35,8 @@ pub(super) struct Folder {
     threshold: u64,
     /// How many pages the log of this file may have before it is folded.
     long: u64,
+    /// Whether the last folding failed.
+    refused: bool,
     /// Whether the other thread is at it.
     asked: bool,
     /// Whether it has said that it is done.
@@ -75,6 +77,7 @@ impl Folder {
             pages,
             threshold: long,
             long,
+            refused: false,
             asked: false,
             done: false,
             ask: Some(ask),
@@ -87,8 +90,9 @@ impl Folder {
     /// [finish](Folder::finish) what the other one has done.
     pub(super) fn after_commit(&mut self, disk_full: bool) -> bool {
         let pages = self.pages.load(Ordering::Relaxed);
-        if disk_full {
-            // A log that is begun anew needs no more of the disk than it has.
+        // A log that is begun anew needs no more of the disk than it has. But to fold it the file may have to grow: what was
+        // tried in vain on a full disk is tried again as soon as something could be written.
+        if disk_full != self.refused {
             self.threshold = 0;
         }
         if self.asked {
@@ -112,7 +116,9 @@ impl Folder {
         // Still as long when a snapshot stands in the way; a log that is begun anew counts from the start.
         self.long = long_for(writer);
         self.threshold = self.pages.load(Ordering::Relaxed) + self.long;
-        fold(writer).is_some_and(|(log, folded)| log == folded)
+        let folded = fold(writer);
+        self.refused = folded.is_none();
+        folded.is_some_and(|(log, folded)| log == folded)
     }
 
     /// When nothing was written for a while; whether the file has all that the log has.

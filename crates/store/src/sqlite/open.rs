@@ -151,6 +151,7 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
 fn writable(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     set_up(&connection)?;
+    // The cache grows with the file: what a claim touches among a million pending ones stays in it.
     connection.execute_batch(
         "pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
          pragma journal_size_limit = 67108864; pragma cache_size = -524288;",

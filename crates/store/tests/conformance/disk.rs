@@ -26,7 +26,7 @@ fn a_disk_that_was_full_for_a_while_costs_no_answered_write_and_no_restart() {
         let store = Store::open(place.clone()).await.unwrap();
         let filler = disk.path().join("filler");
         let load = Load::start(&store, 4, 2_000).await;
-        for _ in 0..short_or_long(3, 30) {
+        for _ in 0..short_or_long(8, 30) {
             load.answers(50).await;
             fill(&filler);
             load.refusals(20).await;
