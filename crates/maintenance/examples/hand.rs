@@ -47,7 +47,10 @@ fn plan() -> Plan<Log> {
         log.say("look", &cx)?;
         Ok(Look::Done(Outcome::default()))
     });
-    Plan::new().step(work("one", Duration::from_millis(20))).step(work("two", Duration::ZERO)).step(wait)
+    Plan::new()
+        .step(work("one", Duration::from_millis(150)))
+        .step(work("two", Duration::from_millis(50)))
+        .step(wait)
 }
 
 fn actuator(store: Store, log: Log, lease: Duration) -> actuator::Deps<Scripted<Log>> {

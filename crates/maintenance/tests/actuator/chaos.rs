@@ -181,7 +181,7 @@ fn nothing_is_lost_and_nothing_doubled_when_actuators_and_schedulers_are_killed(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let Some(site) = Site::new().await else { return };
-        let (clusters, manifests) = if soak() { (100, 2000) } else { (20, 200) };
+        let (clusters, manifests) = if soak() { (100, 2000) } else { (20, 300) };
         kill_at_random(&site, clusters, manifests).await;
     });
 }
@@ -207,7 +207,7 @@ async fn kill_at_random(site: &Site, clusters: usize, manifests: usize) {
         assert!(begun.elapsed() < limit, "{ended} of {} ended, {} kills", asked.len(), killed.len());
         // Which one, and when, is left to chance; what follows holds for every choice.
         let chance = Uuid::new_v4().as_u128();
-        tokio::time::sleep(Duration::from_millis(150 + u64::try_from(chance % 2000).unwrap())).await;
+        tokio::time::sleep(Duration::from_millis(150 + u64::try_from(chance % 1000).unwrap())).await;
         if wild {
             let chosen = usize::try_from((chance >> 32) % 64).unwrap();
             let nth = match killed.len() % 3 {
