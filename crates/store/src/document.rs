@@ -58,9 +58,61 @@ impl FromStr for Etag {
     }
 }
 
+/// A body as an engine has it. Text is taken apart once, into the type that the reader wants.
+#[derive(Debug, Clone)]
+pub(crate) enum Raw {
+    /// As it was stored.
+    Text(Box<str>),
+    /// Taken apart already.
+    Value(Value),
+}
+
+impl Raw {
+    /// As the type that it was written from.
+    pub(crate) fn read<T: serde::de::DeserializeOwned>(&self) -> serde_json::Result<T> {
+        match self {
+            Raw::Text(text) => serde_json::from_str(text),
+            Raw::Value(value) => T::deserialize(value),
+        }
+    }
+
+    /// As any JSON, with fields that the type does not know.
+    pub(crate) fn value(&self) -> Result<std::borrow::Cow<'_, Value>, StoreError> {
+        use std::borrow::Cow;
+        match self {
+            Raw::Text(text) => text_value(text).map(Cow::Owned),
+            Raw::Value(value) => Ok(Cow::Borrowed(value)),
+        }
+    }
+
+    pub(crate) fn into_value(self) -> Result<Value, StoreError> {
+        match self {
+            Raw::Text(text) => text_value(&text),
+            Raw::Value(value) => Ok(value),
+        }
+    }
+}
+
+impl PartialEq for Raw {
+    fn eq(&self, other: &Raw) -> bool {
+        match (self.value(), other.value()) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+/// JSON that the store has kept as text.
+pub(crate) fn text_value(text: &str) -> Result<Value, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Broken {
+        what: "a row holds text that is not JSON".to_owned(),
+        source: Some(Box::new(error)),
+    })
+}
+
 /// A document as the store holds it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stored {
+pub struct Stored<B = Value> {
     /// Its identity, for ever.
     pub uuid: Uuid,
     /// Its path, in lower case, unique among the living.
@@ -74,11 +126,19 @@ pub struct Stored {
     /// How often what is wanted of it has changed.
     pub generation: i64,
     /// The JSON object itself.
-    pub body: Value,
+    pub body: B,
     /// When it was created.
     pub created: Timestamp,
     /// When it was last changed.
     pub changed: Timestamp,
+}
+
+impl Stored<Raw> {
+    /// With its body taken apart.
+    pub(crate) fn open(self) -> Result<Stored, StoreError> {
+        let Stored { uuid, id, kind, parent, etag, generation, body, created, changed } = self;
+        Ok(Stored { uuid, id, kind, parent, etag, generation, body: body.into_value()?, created, changed })
+    }
 }
 
 /// Which documents a list shows.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::document::Raw;
 use crate::feed::{FeedError, FeedPage, Position};
 use crate::keyring::Sealed;
 use crate::open::OpenError;
@@ -253,7 +254,7 @@ impl Engine {
 
     // Reads.
 
-    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored>, StoreError> {
+    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
         both!(self, it => it.get(uuid).await)
     }
 
@@ -263,15 +264,15 @@ impl Engine {
     }
 
     /// Many at once, in no particular order; those that do not live are absent.
-    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
+    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
         both!(self, it => it.get_many(uuids).await)
     }
 
-    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored>, StoreError> {
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored<Raw>>, StoreError> {
         both!(self, it => it.find(id).await)
     }
 
-    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
+    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
         both!(self, it => it.list(listing).await)
     }
 

@@ -11,6 +11,7 @@ use api::work::WorkKind;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use crate::document::Raw;
 use crate::engine::{AuditListing, AuditRow, Engine};
 use crate::feed::{FEED_PAGE_MAX, FeedError, FeedPage, Position};
 use crate::keyring::{Keyring, Sealed};
@@ -305,11 +306,19 @@ impl Reader {
 
     /// A living document.
     pub async fn get(&self, uuid: Uuid) -> Result<Option<Stored>, StoreError> {
+        self.get_raw(uuid).await?.map(Stored::open).transpose()
+    }
+
+    pub(crate) async fn get_raw(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
         self.engine.get(uuid).await
     }
 
     /// Living documents, in no particular order; those that do not live are absent.
     pub async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
+        self.many_raw(uuids).await?.into_iter().map(Stored::open).collect()
+    }
+
+    pub(crate) async fn many_raw(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
         self.engine.get_many(uuids).await
     }
 
@@ -320,6 +329,10 @@ impl Reader {
 
     /// The living document of that path, in any spelling.
     pub async fn find(&self, path: &str) -> Result<Option<Stored>, StoreError> {
+        self.find_raw(path).await?.map(Stored::open).transpose()
+    }
+
+    pub(crate) async fn find_raw(&self, path: &str) -> Result<Option<Stored<Raw>>, StoreError> {
         if path.contains('\0') {
             return Ok(None);
         }
@@ -328,6 +341,10 @@ impl Reader {
 
     /// A page of documents.
     pub async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
+        self.list_raw(listing).await?.into_iter().map(Stored::open).collect()
+    }
+
+    pub(crate) async fn list_raw(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
         let limit = listing.limit.clamp(1, PAGE_MAX);
         let has_nul = |text: &String| text.contains('\0');
         if has_nul(&listing.kind) || [&listing.parent, &listing.prefix].into_iter().flatten().any(has_nul) {

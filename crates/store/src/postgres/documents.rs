@@ -5,6 +5,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::{Postgres, count, get, time};
+use crate::document::Raw;
 use crate::document::behind;
 use crate::keyring::Sealed;
 use crate::{Etag, Listing, StoreError, Stored};
@@ -13,12 +14,12 @@ const DOCUMENT: &str = "select uuid, id, kind, parent, etag, generation, body, c
 const SECRET: &str = "select owner, name, key_id, sealed from secrets";
 
 impl Postgres {
-    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored>, StoreError> {
+    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
         let sql = format!("{DOCUMENT} and uuid = $1");
         self.rows("read a document", &sql, &[&uuid]).await?.first().map(document).transpose()
     }
 
-    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
+    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
         let sql = format!("{DOCUMENT} and uuid = any ($1)");
         self.rows("read documents", &sql, &[&uuids]).await?.iter().map(document).collect()
     }
@@ -29,12 +30,12 @@ impl Postgres {
         rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
     }
 
-    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored>, StoreError> {
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored<Raw>>, StoreError> {
         let sql = format!("{DOCUMENT} and id = $1");
         self.rows("find a document", &sql, &[&id]).await?.first().map(document).transpose()
     }
 
-    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
+    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
         let limit = count(listing.limit);
         let mut sql = format!("{DOCUMENT} and kind = $1");
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&listing.kind];
@@ -99,7 +100,7 @@ impl Postgres {
     }
 }
 
-fn document(row: &Row) -> Result<Stored, StoreError> {
+fn document(row: &Row) -> Result<Stored<Raw>, StoreError> {
     Ok(Stored {
         uuid: get(row, 0)?,
         id: get(row, 1)?,
@@ -107,7 +108,7 @@ fn document(row: &Row) -> Result<Stored, StoreError> {
         parent: get(row, 3)?,
         etag: Etag(get(row, 4)?),
         generation: get(row, 5)?,
-        body: get(row, 6)?,
+        body: Raw::Value(get(row, 6)?),
         created: time(get(row, 7)?)?,
         changed: time(get(row, 8)?)?,
     })

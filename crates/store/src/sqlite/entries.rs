@@ -8,8 +8,9 @@ use uuid::Uuid;
 
 use super::read::{many, one};
 use super::writer::Session;
-use super::{Sqlite, json_text, json_value, time};
+use super::{Sqlite, json_text, time};
 use crate::StoreError;
+use crate::document::text_value;
 use crate::entries::{self, ENTRIES_MAX, Recorded};
 
 impl Sqlite {
@@ -23,7 +24,7 @@ impl Sqlite {
             let sql =
                 "select number, at, body from entries where work = ?1 and number > ?2 order by number limit ?3";
             many(connection, sql, params![work, after, limit], |row| {
-                let body = json_value(&row.get::<_, String>(2)?)?;
+                let body = text_value(&row.get::<_, String>(2)?)?;
                 Ok((row.get(0)?, entries::read(time(row.get(1)?)?, &body)?))
             })
         })
@@ -94,7 +95,7 @@ impl Session<'_> {
             .connection
             .prepare_cached("select state, attempt, result from history where id = ?1")?
             .query_row([work], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        let result = result.as_deref().map(json_value).transpose()?.unwrap_or(Value::Null);
+        let result = result.as_deref().map(text_value).transpose()?.unwrap_or(Value::Null);
         let mut body = json!({
             "time": time(self.now)?, "event": "finished", "actor": "service:store", "attempt": attempt,
             "from": "Pending", "to": state,

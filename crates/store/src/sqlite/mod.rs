@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
 
 use rusqlite::Connection;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
 use crate::StoreError;
@@ -73,6 +74,52 @@ struct Readers {
     permits: Semaphore,
 }
 
+impl Readers {
+    /// The connection that was used last, whose pages are the warmest, or the first that comes back.
+    async fn take(&self) -> Result<Connection, StoreError> {
+        let permit = self.permits.acquire().await.map_err(|_| closed())?;
+        let connection = self.free().pop_front().ok_or_else(closed)?;
+        // It comes back with the connection.
+        permit.forget();
+        Ok(connection)
+    }
+
+    fn give_back(&self, connection: Connection) {
+        let mut free = self.free();
+        if !self.permits.is_closed() {
+            free.push_front(connection);
+            self.permits.add_permits(1);
+        }
+    }
+
+    /// Nobody reads from now on.
+    fn close(&self) {
+        let mut free = self.free();
+        self.permits.close();
+        free.clear();
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, VecDeque<Connection>> {
+        self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// What `work` found, or with what it panicked: the connection is whole in either case.
+fn caught<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> std::thread::Result<Result<T, StoreError>> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(connection)))
+}
+
+fn unavailable(what: &str) -> StoreError {
+    StoreError::Unavailable { what: what.to_owned(), source: None }
+}
+
+fn closed() -> StoreError {
+    unavailable("the store is closed")
+}
+
 impl Sqlite {
     pub(crate) fn place(&self) -> String {
         format!("sqlite:{}", self.shared.path.display())
@@ -84,7 +131,7 @@ impl Sqlite {
 
     pub(crate) async fn close(&self) {
         // Readers first: the last one to leave folds the log into the file, and only the writer can.
-        self.shared.readers.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        self.shared.readers.close();
         self.shared.writer.close().await;
         drop(self.shared.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
     }
@@ -113,21 +160,37 @@ impl Sqlite {
         if let Writer::Inline(_) = self.shared.writer {
             return self.shared.writer.inline_read(work).expect("an inline writer reads for its readers");
         }
+        let connection = self.shared.readers.take().await?;
         let shared = self.shared.clone();
-        let unavailable = |what: &str| StoreError::Unavailable { what: what.to_owned(), source: None };
-        let _permit =
-            shared.readers.permits.acquire().await.map_err(|_| unavailable("the store is closed"))?;
-        let connection =
-            shared.readers.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front();
-        let connection = connection.ok_or_else(|| unavailable("the store is closed"))?;
-        // The file may have to be read from disk; the runtime's threads must not wait for that.
-        let (connection, outcome) = tokio::task::spawn_blocking(move || {
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&connection)));
-            (connection, outcome)
+        // The file may have to be read from disk; the runtime's threads must not wait for that. A caller that gives up does
+        // not take the connection with it.
+        let outcome = tokio::task::spawn_blocking(move || {
+            let outcome = caught(&connection, work);
+            shared.readers.give_back(connection);
+            outcome
         })
         .await
         .map_err(|_| unavailable("the runtime is shutting down"))?;
-        shared.readers.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_back(connection);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// The same for one document by its key. It touches a few pages, which are in memory but for the first time: to wake
+    /// another thread for it, and to be woken, would take several times as long.
+    async fn look_up<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let spare = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+        let readers = &self.shared.readers;
+        if !spare || matches!(self.shared.writer, Writer::Inline(_)) {
+            return self.read(work).await;
+        }
+        // Whoever only ever reads would never let go of its thread.
+        tokio::task::consume_budget().await;
+        let connection = readers.take().await?;
+        let outcome = caught(&connection, work);
+        readers.give_back(connection);
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
@@ -159,12 +222,4 @@ impl From<rusqlite::Error> for StoreError {
 /// JSON as the store keeps it.
 fn json_text(value: &serde_json::Value) -> String {
     value.to_string()
-}
-
-/// JSON that the store has kept.
-fn json_value(text: &str) -> Result<serde_json::Value, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::Broken {
-        what: "a row holds text that is not JSON".to_owned(),
-        source: Some(Box::new(error)),
-    })
 }

@@ -17,8 +17,9 @@ use super::budgets::{Taken, keys};
 use super::commit::is_conflict;
 use super::entries::{Line, timed_out};
 use super::writer::Session;
-use super::{Sqlite, json_text, json_value, micros, time};
+use super::{Sqlite, json_text, micros, time};
 use crate::StoreError;
+use crate::document::text_value;
 use crate::entries::Recorded;
 use crate::wake::Topic;
 use crate::work::{
@@ -312,7 +313,7 @@ impl Session<'_> {
             kind,
             attempt,
             step: state.step,
-            checkpoint: state.checkpoint.as_deref().map(json_value).transpose()?,
+            checkpoint: state.checkpoint.as_deref().map(text_value).transpose()?,
             run_after: time(state.run_after)?,
             taken_over: false,
             claimed_at: time(self.now)?,

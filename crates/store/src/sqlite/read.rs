@@ -10,8 +10,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter
 use uuid::Uuid;
 
 use super::budgets::keys;
-use super::{Sqlite, json_value, micros, time};
+use super::{Sqlite, micros, time};
 use crate::document::behind;
+use crate::document::{Raw, text_value};
 use crate::engine::{AuditListing, AuditPlace, AuditRow};
 use crate::feed::{Change, FeedError, FeedPage, Position, Subject};
 use crate::keyring::Sealed;
@@ -34,18 +35,18 @@ const LANE: &str = "lane, head_kind, head_at, parked_on, owner, lease_until, fen
 const AUDIT: &str = "seq, id, at, actor, action, target, reason, correlation, before, after, number, seal";
 
 impl Sqlite {
-    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored>, StoreError> {
-        self.read(move |connection| {
+    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
+        self.look_up(move |connection| {
             let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
             one(connection, &sql, [uuid], document)
         })
         .await
     }
 
-    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
+    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
         self.read(move |connection| {
             let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
-            let found: Result<Vec<Option<Stored>>, _> =
+            let found: Result<Vec<Option<Stored<Raw>>>, _> =
                 uuids.iter().map(|uuid| one(connection, &sql, [*uuid], document)).collect();
             Ok(found?.into_iter().flatten().collect())
         })
@@ -64,16 +65,16 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored>, StoreError> {
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored<Raw>>, StoreError> {
         let id = id.to_owned();
-        self.read(move |connection| {
+        self.look_up(move |connection| {
             let sql = format!("select {DOCUMENT} from documents where id = ?1 and deleted_at is null");
             one(connection, &sql, [id], document)
         })
         .await
     }
 
-    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
+    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
         self.read(move |connection| {
             // Without a scope a beginning is looked up by the path's own index; the plus keeps the kind's out of it.
             let kind = if listing.parent.is_none() && listing.prefix.is_some() { "+kind" } else { "kind" };
@@ -480,7 +481,7 @@ pub(super) fn many<T>(
     Ok(found)
 }
 
-fn document(row: &Row<'_>) -> Result<Stored, StoreError> {
+fn document(row: &Row<'_>) -> Result<Stored<Raw>, StoreError> {
     Ok(Stored {
         uuid: row.get(0)?,
         id: row.get(1)?,
@@ -488,9 +489,9 @@ fn document(row: &Row<'_>) -> Result<Stored, StoreError> {
         parent: row.get(3)?,
         etag: Etag(row.get(4)?),
         generation: row.get(5)?,
-        body: json_value(
-            row.get_ref(6)?.as_str().map_err(|_| StoreError::broken("a document's body is no text"))?,
-        )?,
+        body: Raw::Text(
+            row.get_ref(6)?.as_str().map_err(|_| StoreError::broken("a document's body is no text"))?.into(),
+        ),
         created: time(row.get(7)?)?,
         changed: time(row.get(8)?)?,
     })
@@ -505,7 +506,7 @@ pub(super) fn word<T: std::str::FromStr<Err = api::work::UnknownWord>>(text: &st
 }
 
 fn work(row: &Row<'_>) -> Result<WorkView, StoreError> {
-    let json = |text: Option<String>| text.as_deref().map(json_value).transpose();
+    let json = |text: Option<String>| text.as_deref().map(text_value).transpose();
     let at = |micros: Option<i64>| micros.map(time).transpose();
     Ok(WorkView {
         id: row.get(0)?,
@@ -549,7 +550,7 @@ fn health(row: &Row<'_>) -> Result<HealthSample, StoreError> {
         at: time(row.get(1)?)?,
         reachable: row.get(2)?,
         since: time(row.get(3)?)?,
-        sample: json_value(&row.get::<_, String>(4)?)?,
+        sample: text_value(&row.get::<_, String>(4)?)?,
     })
 }
 

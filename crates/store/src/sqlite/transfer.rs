@@ -11,8 +11,9 @@ use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Sqlite, json_value};
+use super::Sqlite;
 use crate::StoreError;
+use crate::document::text_value;
 use crate::engine::Row;
 use crate::open::OpenError;
 use crate::transfer::{Holds, Table};
@@ -198,7 +199,7 @@ fn from_sql(holds: Holds, value: ValueRef<'_>) -> Result<Value, StoreError> {
     let wrong = || StoreError::broken(format!("a column should hold {holds:?}"));
     Ok(match (holds, value) {
         (_, ValueRef::Null) => Value::Null,
-        (Holds::Json, ValueRef::Text(text)) => json_value(std::str::from_utf8(text).map_err(|_| wrong())?)?,
+        (Holds::Json, ValueRef::Text(text)) => text_value(std::str::from_utf8(text).map_err(|_| wrong())?)?,
         (Holds::Text, ValueRef::Text(text)) => {
             Value::String(std::str::from_utf8(text).map_err(|_| wrong())?.to_owned())
         }

@@ -135,7 +135,7 @@ impl<'a> Manifests<'a> {
         by: &By,
     ) -> Result<Vec<Ensured>, StoreError> {
         let ids: Vec<Uuid> = block.iter().map(|(manifest, _)| manifest.id).collect();
-        let documents = self.store.get_many(ids.clone()).await?;
+        let documents = self.store.many_raw(ids.clone()).await?;
         let mut documents: HashMap<Uuid, _> = documents.into_iter().map(|it| (it.uuid, it)).collect();
         let works: HashMap<Uuid, WorkView> =
             self.store.works(ids).await?.into_iter().map(|it| (it.id, it)).collect();
@@ -325,7 +325,8 @@ fn revived(
         ..told(EntryEvent::Revived, 0, by)
     };
     let body = read.body_of(wanted)?;
-    let audit = by.entry("manifest.revive", &wanted.path(), Some(&read.raw), Some(&body));
+    let before = read.raw.value()?;
+    let audit = by.entry("manifest.revive", &wanted.path(), Some(&*before), Some(&body));
     let transaction =
         transaction.with(Write::Revive(work_of(wanted, budgets))).record(wanted.id, entry).audit(audit);
     Ok(match change(read, wanted, Wish::Changed)? {

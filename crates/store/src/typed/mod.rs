@@ -24,6 +24,7 @@ pub use manifests::{Cancelled, Ensured, ManifestView, Manifests};
 pub use operations::{ClusterEnd, OperationView, Operations};
 pub use subscriptions::Subscriptions;
 
+use crate::document::Raw;
 use crate::merge::overlay;
 use crate::migrate::hex;
 use crate::store::{Reader, Store};
@@ -89,15 +90,15 @@ pub struct Versioned<T> {
     /// The document.
     pub document: T,
     /// The body as it was stored, with fields that we do not know.
-    raw: Value,
+    raw: Raw,
 }
 
 impl<T: Document> Versioned<T> {
-    pub(crate) fn read(stored: Stored) -> Result<Versioned<T>, StoreError> {
+    pub(crate) fn read(stored: Stored<Raw>) -> Result<Versioned<T>, StoreError> {
         if stored.kind != T::KIND {
             return Err(StoreError::Gone { uuid: stored.uuid });
         }
-        let document = T::deserialize(&stored.body).map_err(|error| StoreError::Broken {
+        let document = stored.body.read().map_err(|error| StoreError::Broken {
             what: format!("{} {} is not as this release understands it", T::KIND, stored.uuid),
             source: Some(Box::new(error)),
         })?;
@@ -114,7 +115,7 @@ impl<T: Document> Versioned<T> {
 
     /// What would be stored if the document were `wanted`; unknown fields stay.
     fn body_of(&self, wanted: &T) -> Result<Value, StoreError> {
-        Ok(overlay(&self.raw, &as_json(&self.document)?, &as_json(wanted)?))
+        Ok(overlay(&*self.raw.value()?, &as_json(&self.document)?, &as_json(wanted)?))
     }
 }
 
@@ -159,7 +160,8 @@ impl Transaction {
         by: &By,
     ) -> Result<Transaction, StoreError> {
         let Some(update) = change(read, wanted, wish)? else { return Ok(self) };
-        let (before, after) = (Some(&read.raw), Some(&update.body));
+        let before = read.raw.value()?;
+        let (before, after) = (Some(&*before), Some(&update.body));
         let entry = by.entry(&format!("{}.update", T::KIND), &wanted.path(), before, after);
         Ok(self.with(Write::Update(update)).audit(entry))
     }
@@ -175,7 +177,9 @@ impl Transaction {
 
     /// Deletes a document as it was read, and says so in the audit log.
     pub fn remove<T: Document>(self, read: &Versioned<T>, by: &By) -> Transaction {
-        let entry = by.entry(&format!("{}.delete", T::KIND), &read.document.path(), Some(&read.raw), None);
+        // It was read as a document, so it is JSON.
+        let before = read.raw.value().ok();
+        let entry = by.entry(&format!("{}.delete", T::KIND), &read.document.path(), before.as_deref(), None);
         self.delete(read.uuid, read.etag).audit(entry)
     }
 }
@@ -187,7 +191,7 @@ fn change<T: Document>(
     wish: Wish,
 ) -> Result<Option<DocumentUpdate>, StoreError> {
     let body = read.body_of(wanted)?;
-    if body == read.raw {
+    if body == *read.raw.value()? {
         return Ok(None);
     }
     if wanted.path() != read.document.path() || wanted.scope() != read.document.scope() {
@@ -270,13 +274,13 @@ pub struct Documents<'a, T> {
 impl<T: Document> Documents<'_, T> {
     /// The living document with that identity.
     pub async fn get(&self, uuid: Uuid) -> Result<Option<Versioned<T>>, StoreError> {
-        let stored = self.reader.get(uuid).await?.filter(|stored| stored.kind == T::KIND);
+        let stored = self.reader.get_raw(uuid).await?.filter(|stored| stored.kind == T::KIND);
         stored.map(Versioned::read).transpose()
     }
 
     /// The living document of that path, in any spelling.
     pub async fn find(&self, path: &str) -> Result<Option<Versioned<T>>, StoreError> {
-        let stored = self.reader.find(path).await?.filter(|stored| stored.kind == T::KIND);
+        let stored = self.reader.find_raw(path).await?.filter(|stored| stored.kind == T::KIND);
         stored.map(Versioned::read).transpose()
     }
 
@@ -290,7 +294,7 @@ impl<T: Document> Documents<'_, T> {
             after: selection.from.map(|token| (token.scope, token.path)),
             limit,
         };
-        let stored = self.reader.list(listing).await?;
+        let stored = self.reader.list_raw(listing).await?;
         let next = stored.last().filter(|_| stored.len() == limit);
         let next = next.map(|last| PageToken { scope: last.parent.clone(), path: last.id.clone() });
         let items = stored.into_iter().map(Versioned::read).collect::<Result<_, _>>()?;

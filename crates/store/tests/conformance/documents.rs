@@ -21,6 +21,19 @@ use crate::fixture::{
 };
 
 on_both_engines! {
+    async fn reads_that_are_given_up_take_nothing_with_them(bed: &Bed) {
+        let read = written(&bed.store, &Note::fresh()).await;
+        let listing = Listing { kind: Note::KIND.to_owned(), limit: 10, ..Listing::default() };
+        for _ in 0..200 {
+            // Polled once, and dropped while its answer is on the way.
+            let _ = tokio::time::timeout(std::time::Duration::ZERO, bed.store.list(listing.clone())).await;
+        }
+        assert_eq!(bed.store.list(listing).await.unwrap().len(), 1);
+        assert_eq!(bed.store.get(read.uuid).await.unwrap().unwrap().etag, read.etag);
+    }
+}
+
+on_both_engines! {
     async fn of_a_hundred_updates_of_one_version_exactly_one_wins(bed: &Bed) {
         let mut stores = vec![bed.store.clone()];
         if bed.is_shared() {

@@ -26,6 +26,7 @@ use testbed::postgres::Database;
 use uuid::Uuid;
 
 use super::Postgres;
+use crate::document::Raw;
 use crate::engine::{AuditListing, Sealing, Stale};
 use crate::feed::{FeedError, Subject};
 use crate::keyring::Keyring;
@@ -156,7 +157,7 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
     let stored = bed.store.get(uuid).await.unwrap().unwrap();
     assert_eq!(
         (stored.etag, stored.generation, &stored.body),
-        (Etag(1), 1, &json!({"name": "/s/a", "n": 1.5}))
+        (Etag(1), 1, &Raw::Value(json!({"name": "/s/a", "n": 1.5})))
     );
     let committed = bed.commit(update(uuid, Etag(1))).await;
     assert_eq!(committed.etag(uuid), Some(Etag(2)));
