@@ -156,7 +156,7 @@ fn unquoted(mut error: LinkError) -> StepError {
     error.into()
 }
 
-/// Makes the API server show its certificate under its public name.
+/// Makes the API server show its certificate under its public name, once that is rolled out.
 pub async fn configure_api_server(ours: &Ours, link: &Link) -> Result<String, StepError> {
     // The vault knows the names that the certificate is for: `api.` of the cluster's domain.
     let (name, issued) = newest(ours, CertificateUse::ApiServer).await?;
@@ -170,7 +170,7 @@ pub async fn configure_api_server(ours: &Ours, link: &Link) -> Result<String, St
     configure(link, &target, json!({"spec": {"servingCerts": {"namedCertificates": named}}})).await
 }
 
-/// Makes the default way in show its certificate.
+/// Makes the default way in show its certificate, once that is rolled out.
 pub async fn configure_ingress(ours: &Ours, link: &Link) -> Result<String, StepError> {
     let target = Target {
         resource: resource("operator.openshift.io", "IngressController", "ingresscontrollers"),
@@ -183,8 +183,9 @@ pub async fn configure_ingress(ours: &Ours, link: &Link) -> Result<String, StepE
 
 async fn configure(link: &Link, target: &Target, wanted: Value) -> Result<String, StepError> {
     match patch(link, target, &Change::Merge(wanted), None).await {
-        Ok(true) => Ok(format!("{target} shows its certificate now")),
-        Ok(false) => Ok(format!("{target} showed its certificate already")),
+        // Its servers show it when the operator concerned has rolled it out, which takes minutes and is not waited for.
+        Ok(true) => Ok(format!("{target} names its certificate now; its operator rolls that out")),
+        Ok(false) => Ok(format!("{target} named its certificate already")),
         // What should be configured is not there: this is no cluster of the kind that we make.
         Err(error) if matches!(error.failure, Failure::NotFound { .. } | Failure::UnknownKind { .. }) => {
             Err(StepError::terminal("NotFound", format!("there is no {target}")).because(error))

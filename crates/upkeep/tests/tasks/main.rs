@@ -6,6 +6,7 @@
 mod effects;
 mod examples;
 mod faults;
+mod installed;
 mod ours;
 mod real;
 mod secrets;

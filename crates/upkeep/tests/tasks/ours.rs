@@ -13,7 +13,8 @@ use api::secret::Secret;
 use api::work::WorkState;
 use cloud::{
     Certificate, CertificateWish, Cloud, CloudError, Credential, IssuedCertificate, IssuedToken, Permission,
-    Principal, Provider, Put, Resource, ResourceId, RoleAssignment, Size, Token, Usage, VaultSecret,
+    Principal, Provider, Put, Resource, ResourceId, RoleAssignment, SharedCloud, Size, Token, Usage,
+    VaultSecret,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
@@ -264,23 +265,26 @@ async fn placed(
     clock: SharedClock,
     change: impl FnOnce(&mut Provisioned),
 ) -> (Ours, Arc<Vault>) {
+    let vault = Arc::new(Vault::at(clock));
+    vault.issue(&format!("{OURS}-apiserver"), "api.harbour.example");
+    vault.issue(&format!("{OURS}-ingress"), "*.apps.harbour.example");
+    (in_cloud(store, vault.clone(), change).await, vault)
+}
+
+/// The same in whatever cloud.
+pub(crate) async fn in_cloud(
+    store: &Store,
+    cloud: SharedCloud,
+    change: impl FnOnce(&mut Provisioned),
+) -> Ours {
     let mut cluster = document();
     change(cluster.provisioned.as_mut().unwrap());
     if store.clusters().get(OURS).await.unwrap().is_none() {
         let write = Transaction::new().create(OURS, &cluster, &By::service("test")).unwrap();
         store.commit(write).await.unwrap();
     }
-    let vault = Arc::new(Vault::at(clock));
-    vault.issue(&format!("{OURS}-apiserver"), "api.harbour.example");
-    vault.issue(&format!("{OURS}-ingress"), "*.apps.harbour.example");
-    let ours = Ours {
-        uuid: OURS,
-        provisioned: cluster.provisioned.unwrap(),
-        cloud: vault.clone(),
-        store: store.clone(),
-        service: "test",
-    };
-    (ours, vault)
+    let provisioned = cluster.provisioned.unwrap();
+    Ours { uuid: OURS, provisioned, cloud, store: store.clone(), service: "test" }
 }
 
 /// A cluster of ours in the store of a trial: everything that a task looks after is there and good.
@@ -331,14 +335,20 @@ async fn furnish(link: &Link, objects: &str) {
     apply(link, &documents, &ApplyOptions::default(), &kubelink::Progress::silent()).await.unwrap();
 }
 
-async fn object(link: &Link, api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Value {
+pub(crate) async fn object(
+    link: &Link,
+    api_version: &str,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> Value {
     let (resource, _) = link.resolve(api_version, kind).await.unwrap();
     let target =
         kubelink::Target { resource, namespace: namespace.map(str::to_owned), name: name.to_owned() };
     serde_json::to_value(link.get(&target).await.unwrap().unwrap()).unwrap()
 }
 
-async fn certificate_of(link: &Link, namespace: &str, name: &str) -> Option<String> {
+pub(crate) async fn certificate_of(link: &Link, namespace: &str, name: &str) -> Option<String> {
     let secrets: Api<KubeSecret> = Api::namespaced(link.client(), namespace);
     let data = secrets.get_opt(name).await.unwrap()?.data?;
     String::from_utf8(data["tls.crt"].0.clone()).ok()

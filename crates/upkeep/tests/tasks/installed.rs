@@ -1,0 +1,158 @@
+//! The rotation of certificates on a cluster that the simulated cloud's own installer made, with the certificates of its vault.
+//! What a new certificate comes to is the operators' business: they roll it out, and the cluster tells of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::clock::SystemClock;
+use api::work::WorkState;
+use cloud::install::{Machines, Order, Stage};
+use cloud::{CertificateWish, Cloud as _, Frontend, IssuedCertificate, Put, ResourceId, Shape, Simulated};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kubelink::Link;
+use serde_json::json;
+use steps::ClusterContext;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use upkeep::task::Catalogue;
+
+use crate::ours::{OURS, certificate_of, in_cloud, object};
+use crate::real::{End, Errand, eventually, facts, link_to};
+
+const LOCATION: &str = "westeurope";
+
+async fn put(cloud: &Simulated, id: &ResourceId, shape: Shape) {
+    let wish =
+        Put { id: id.clone(), location: LOCATION.to_owned(), tags: BTreeMap::new(), shape, token: None };
+    cloud.put(wish).await.unwrap();
+}
+
+/// What a customer and the backend have made when the installer is called, and its order.
+async fn prepared(cloud: &Simulated) -> Order {
+    let group = |name: &str| ResourceId::group("11111111-1111-1111-1111-111111111111", name);
+    let (around, managed) = (group("net"), group("harbour-managed"));
+    put(cloud, &around, Shape::ResourceGroup { managed_by: None }).await;
+    put(cloud, &managed, Shape::ResourceGroup { managed_by: Some("harbour".to_owned()) }).await;
+    let network = around.sibling("Microsoft.Network", "virtualNetworks", "v");
+    put(cloud, &network, Shape::VirtualNetwork { address_space: vec!["10.0.0.0/16".to_owned()] }).await;
+    let subnet = network.child("subnets", "all");
+    let of_network = Shape::Subnet {
+        address_prefix: "10.0.0.0/23".to_owned(),
+        security_group: None,
+        route_table: None,
+        nat_gateway: None,
+        service_endpoints: Vec::new(),
+        private_link_policies: true,
+    };
+    put(cloud, &subnet, of_network).await;
+    let load_balancer = managed.sibling("Microsoft.Network", "loadBalancers", "harbour-internal");
+    let frontend = Frontend {
+        name: "internal".to_owned(),
+        public_ip: None,
+        subnet: Some(subnet.clone()),
+        address: None,
+        ports: vec![6443],
+    };
+    let balanced =
+        Shape::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound: Vec::new() };
+    put(cloud, &load_balancer, balanced).await;
+    let machines = |pool: &str| Machines {
+        pool: pool.to_owned(),
+        count: 3,
+        size: "Standard_D8s_v5".to_owned(),
+        disk_size_gb: 128,
+        subnet: subnet.clone(),
+    };
+    Order {
+        cluster: OURS,
+        name: "harbour".to_owned(),
+        infra_id: "harbour-x7k2p".to_owned(),
+        location: LOCATION.to_owned(),
+        version: "4.17.3".to_owned(),
+        domain: "harbour.example.test".to_owned(),
+        group: managed,
+        zones: ["1", "2", "3"].map(str::to_owned).to_vec(),
+        masters: machines("master"),
+        workers: vec![machines("worker")],
+        load_balancer,
+        fail_at: None,
+    }
+}
+
+/// The newest version of a certificate, once it is not the one that is known.
+async fn issued(cloud: &Simulated, name: &str, known: Option<&str>) -> IssuedCertificate {
+    eventually("the vault has issued it", async || {
+        let found = cloud.certificate(name).await.unwrap()?;
+        (found.certificate.version.as_deref() != known).then_some(found)
+    })
+    .await
+}
+
+/// Waits until an operator has rolled out a Secret as it is now, and has settled.
+async fn until_rolled_out(link: &Link, operator: &str, namespace: &str, secret: &str) {
+    eventually("the certificate is rolled out", async || {
+        let secrets: Api<Secret> = Api::namespaced(link.client(), namespace);
+        let version = secrets.get(secret).await.unwrap().metadata.resource_version.unwrap();
+        let seen = object(link, "config.openshift.io/v1", "ClusterOperator", None, operator).await;
+        let rolled_out = &seen["metadata"]["annotations"]["sim.shipshape.dev/rolled-out"];
+        let conditions = seen["status"]["conditions"].as_array().unwrap();
+        let settled = conditions.iter().any(|it| it["type"] == "Progressing" && it["status"] == "False");
+        (settled && *rolled_out == format!("{secret}@{version}")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operators() {
+    let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
+    let cloud = service.client().unwrap();
+    let mut serving = JoinSet::new();
+    serving.spawn(service.serve(CancellationToken::new()));
+    let order = prepared(&cloud).await;
+    let installer = cloud.installer();
+    installer.order(&order).await.unwrap();
+    eventually("the cluster is installed", async || {
+        let found = installer.look(OURS).await.unwrap()?;
+        assert_eq!(found.fault, None);
+        (found.stage == Stage::Complete).then_some(())
+    })
+    .await;
+    let link = link_to(installer.handover(OURS).await.unwrap().kubeconfig.expose());
+
+    let (api, ingress) = (format!("{OURS}-apiserver"), format!("{OURS}-ingress"));
+    for (name, dns) in [(&api, "api.harbour.example.test"), (&ingress, "*.apps.harbour.example.test")] {
+        let wish = CertificateWish { name: name.clone(), dns_names: vec![dns.to_owned()] };
+        cloud.ensure_certificate(&wish).await.unwrap();
+    }
+    let first = issued(&cloud, &api, None).await;
+    issued(&cloud, &ingress, None).await;
+
+    let errand = Errand::new().await;
+    let ours = in_cloud(&errand.store, Arc::new(cloud.clone()), |_| {}).await;
+    let context = Arc::new(ClusterContext::new(link.clone(), facts(), Arc::new(SystemClock)).with_ours(ours));
+    let rotate = async || -> End {
+        let catalogue = Catalogue::builtin();
+        let task = catalogue.find("rotate-certificates").unwrap();
+        let end = errand.another().await.carry_out_with(task, &json!({}), context.clone()).await;
+        assert_eq!(end.state, WorkState::Completed, "{}", end.told());
+        end
+    };
+    let end = rotate().await;
+    // That it is rolled out takes its time, and is not said before it is so.
+    assert!(end.message().contains("its operator rolls that out"), "{}", end.message());
+    until_rolled_out(&link, "kube-apiserver", "openshift-config", &api).await;
+    until_rolled_out(&link, "ingress", "openshift-ingress", &ingress).await;
+
+    cloud.renew_certificate(&api, first.certificate.version.as_deref()).await.unwrap();
+    let second = issued(&cloud, &api, first.certificate.version.as_deref()).await;
+    let end = rotate().await;
+    assert!(end.told().contains(&format!("certificate {api} was replaced")), "{}", end.told());
+    assert!(end.told().contains(&format!("certificate {ingress} was the newest")), "{}", end.told());
+    assert_eq!(certificate_of(&link, "openshift-config", &api).await, Some(second.chain_pem));
+    until_rolled_out(&link, "kube-apiserver", "openshift-config", &api).await;
+    let record =
+        errand.store.clusters().get(OURS).await.unwrap().unwrap().document.provisioned.unwrap().record;
+    assert_eq!(record.api_certificate_expires, second.certificate.not_after);
+    serving.shutdown().await;
+}
