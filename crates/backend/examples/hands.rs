@@ -1,7 +1,7 @@
-//! A backend that a test starts and kills, on a store and a simulated cloud that the test holds. It ends when its input does, so it
-//! never outlives a test that was itself killed.
+//! A backend or an actuator that a test starts and kills, on a store and a simulated cloud that the test holds. It ends when its
+//! input does, so it never outlives a test that was itself killed.
 //!
-//! `hands URL KEYFILE CLOUD TOKEN LEASE_MS`
+//! `hands backend|actuator URL KEYFILE CLOUD TOKEN LEASE_MS`
 
 use std::io::Read as _;
 use std::path::Path;
@@ -15,25 +15,24 @@ use backend::{Config, Deps, Installer, Metrics, Tempo, trial};
 use cloud::Simulated;
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::Allow;
+use maintenance::actuator;
 use steps::crew::Timing;
 use steps::lifecycle::Ways;
 use store::{Keyring, Options, Store};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-#[tokio::main(worker_threads = 2)]
-async fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, key_file, cloud, token, lease] = arguments.as_slice() else {
-        bail!("usage: hands URL KEYFILE CLOUD TOKEN LEASE_MS")
-    };
-    let clock: SharedClock = Arc::new(SystemClock);
-    let keyring = Keyring::read(Path::new(key_file))?;
-    let store = Store::open(Options::new(url.parse()?, keyring, clock.clone())).await?;
-    let cloud = Simulated::new(cloud, Secret::new(token.clone()))?;
-    let lease = Duration::from_millis(lease.parse()?);
-    let timing = Timing { lease, renewal: lease / 3, self_stop: lease * 2 / 3, take_over: lease / 8 };
-    let deps = Deps {
+/// What both are made of.
+struct Ground {
+    store: Store,
+    cloud: Simulated,
+    clock: SharedClock,
+    timing: Timing,
+}
+
+fn backend(ground: Ground) -> Deps {
+    let Ground { store, cloud, clock, timing } = ground;
+    Deps {
         ways: Arc::new(Ways::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone())),
         store,
         installer: Installer::Simulated(cloud.installer()),
@@ -45,7 +44,37 @@ async fn main() -> anyhow::Result<()> {
         owner: Uuid::new_v4(),
         release: "trial".to_owned(),
         seed: 1,
+    }
+}
+
+/// With the catalogue of the product.
+fn actuator(ground: Ground) -> actuator::Deps<actuator::Fleet> {
+    let Ground { store, cloud, clock, timing } = ground;
+    let provider = actuator::Provider { cloud: Arc::new(cloud), store: store.clone() };
+    let fleet = actuator::Fleet::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone());
+    actuator::Deps {
+        store,
+        tasks: Arc::new(fleet.with_provider(provider)),
+        clock,
+        metrics: actuator::Metrics::default(),
+        config: actuator::Config { slots: 20, timing },
+        owner: Uuid::new_v4(),
+    }
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [role, url, key_file, cloud, token, lease] = arguments.as_slice() else {
+        bail!("usage: hands backend|actuator URL KEYFILE CLOUD TOKEN LEASE_MS")
     };
+    let clock: SharedClock = Arc::new(SystemClock);
+    let keyring = Keyring::read(Path::new(key_file))?;
+    let store = Store::open(Options::new(url.parse()?, keyring, clock.clone())).await?;
+    let cloud = Simulated::new(cloud, Secret::new(token.clone()))?;
+    let lease = Duration::from_millis(lease.parse()?);
+    let timing = Timing { lease, renewal: lease / 3, self_stop: lease * 2 / 3, take_over: lease / 8 };
+    let ground = Ground { store, cloud, clock, timing };
     println!("ready");
     let over = CancellationToken::new();
     let ends = over.clone();
@@ -54,7 +83,11 @@ async fn main() -> anyhow::Result<()> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         ends.cancel();
     });
-    backend::run(deps, over).await?;
+    match role.as_str() {
+        "backend" => backend::run(backend(ground), over).await?,
+        "actuator" => actuator::run(actuator(ground), over).await?,
+        other => bail!("{other} is neither backend nor actuator"),
+    }
     println!("handed back");
     Ok(())
 }

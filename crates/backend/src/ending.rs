@@ -115,7 +115,9 @@ fn late(step: &str) -> Option<&'static str> {
 pub(crate) fn result_type(error: Option<&OperationError>) -> &'static str {
     match error {
         None => "Success",
-        Some(error) if error.code == INTERNAL || error.code == DEPLOYMENT_FAILED => "ServerError",
+        // A deployment that failed for something that the customer can mend says what it was.
+        Some(error) if error.code == DEPLOYMENT_FAILED && error.details.is_empty() => "ServerError",
+        Some(error) if error.code == INTERNAL => "ServerError",
         Some(_) => "UserError",
     }
 }

@@ -20,6 +20,7 @@ pub(crate) fn tell(operation: &Operation, attempt: i32, took: Duration) {
         operation.id = %operation.id,
         cluster.id = %operation.cluster,
         correlation.id = operation.correlation_id.map(|it| it.to_string()),
+        client.request.id = operation.client_request_id,
         resultType = result,
         operationType = verb,
         errorCode = code,

@@ -1,9 +1,12 @@
 //! For tests: what a customer brings to the simulated cloud, and what the frontend would write when they ask.
 
+use std::collections::BTreeMap;
+
 use api::clock::Clock;
 use api::doc::{
-    Cluster, Document as _, Identity, Ingress, MasterPool, NetworkSpec, Operation, OutboundType, Provisioned,
-    ProvisioningState, Record, Spec, Switch, SystemData, Verb, Visibility, WorkerPool, secrets,
+    Cluster, Document as _, Identity, Ingress, MasterPool, NetworkSpec, Operation, OutboundType,
+    PlatformIdentity, Provisioned, ProvisioningState, Record, Spec, Switch, SystemData, Verb, Visibility,
+    WorkerPool, secrets,
 };
 use api::secret::Secret;
 use cloud::sim::Rights;
@@ -34,6 +37,7 @@ pub async fn bring(
         address_prefix: prefix.to_owned(),
         security_group: None,
         route_table: None,
+        nat_gateway: None,
         service_endpoints: Vec::new(),
         private_link_policies: true,
     };
@@ -110,6 +114,42 @@ pub async fn bring(
     Ok((cluster, Secrets::from([(secrets::CLIENT_SECRET, secret)])))
 }
 
+/// As [`bring`], for a cluster that works as managed identities: one of its own, and one for each of two operators.
+pub async fn bring_workload(
+    cloud: &Simulated,
+    subscription: &str,
+    name: &str,
+    now: jiff::Timestamp,
+) -> Result<(Cluster, Secrets), CloudError> {
+    let (mut cluster, _) = bring(cloud, subscription, name, now).await?;
+    let group = ResourceId::group(subscription, &format!("{name}-rg"));
+    let identity = async |who: &str| {
+        let id = group.sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", who);
+        let shape =
+            Shape::Identity { client_id: None, principal_id: None, tenant_id: None, federated: [].into() };
+        let location = LOCATION.to_owned();
+        cloud.put(Put { id: id.clone(), location, tags: [].into(), shape, token: None }).await.map(|_| id)
+    };
+    let own = identity("cluster").await?;
+    let mut platform = BTreeMap::new();
+    for operator in ["image-registry", "machine-api"] {
+        let resource_id = identity(operator).await?.to_string();
+        let unresolved = PlatformIdentity { resource_id, client_id: None, object_id: None };
+        platform.insert(operator.to_owned(), unresolved);
+    }
+    cluster.credential = Some(own.key());
+    if let Some(provisioned) = &mut cluster.provisioned {
+        provisioned.spec.identity = Identity::Workload {
+            resource_id: own.to_string(),
+            tenant_id: None,
+            identity_url: None,
+            platform,
+            upgradeable_to: None,
+        };
+    }
+    Ok((cluster, Secrets::new()))
+}
+
 fn operation(cluster: Uuid, path: String, verb: Verb, clock: &dyn Clock) -> Operation {
     let status = match verb {
         Verb::Create => ProvisioningState::Creating,
@@ -129,6 +169,7 @@ fn operation(cluster: Uuid, path: String, verb: Verb, clock: &dyn Clock) -> Oper
         error: None,
         snapshot: None,
         correlation_id: None,
+        client_request_id: None,
     }
 }
 

@@ -17,9 +17,9 @@ use crate::{Context, plan, qos};
 
 /// Who works, as an entry's actor.
 const ACTOR: &str = "service:backend";
-/// So often a removal is attempted before its customer is told that it failed. More often than the rest: nobody wants to keep
-/// what was to be removed, and most of what is in its way goes by itself.
-const DELETE_ATTEMPTS_MAX: i32 = 20;
+/// What is never given up: a removal, because nobody wants to keep what was to be removed (its steps say when a customer must
+/// make way first), and a subscription's, because nobody would ask again.
+const FOR_EVER: i32 = i32::MAX;
 /// The first pause before an end is said again; it doubles.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest.
@@ -107,13 +107,12 @@ async fn walk(backend: &Backend, claimed: &Claimed, control: &Control, facts: &F
     let (plan, attempts_max): (Plan<Context>, i32) = match facts {
         Facts::Cluster { operation, cluster } => {
             let attempts_max = match operation.verb {
-                Verb::Delete => DELETE_ATTEMPTS_MAX,
+                Verb::Delete => FOR_EVER,
                 Verb::Create | Verb::Update | Verb::AdminUpdate => ATTEMPTS_MAX,
             };
             (plan::of(operation.verb, cluster, tempo), attempts_max)
         }
-        // Never given up: nobody would ask again.
-        Facts::Subscription => (plan::remove_subscription(tempo), i32::MAX),
+        Facts::Subscription => (plan::remove_subscription(tempo), FOR_EVER),
         Facts::Gone { .. } => {
             let (code, message) = ("ClusterGone".to_owned(), "the cluster is gone".to_owned());
             let refusal = Refusal::Withdrawn { code, message };

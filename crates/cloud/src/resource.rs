@@ -73,6 +73,7 @@ pub enum Kind {
     Subnet,
     SecurityGroup,
     RouteTable,
+    NatGateway,
     PublicIp,
     LoadBalancer,
     DnsZone,
@@ -110,6 +111,9 @@ pub enum Shape {
         /// Its routes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         route_table: Option<ResourceId>,
+        /// What hides its machines behind a few addresses on the way out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        nat_gateway: Option<ResourceId>,
         /// Services of the cloud that are reached directly from it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         service_endpoints: Vec<String>,
@@ -127,6 +131,8 @@ pub enum Shape {
         /// Next hops by destination range.
         routes: BTreeMap<String, String>,
     },
+    /// Hides machines behind a few addresses on the way out.
+    NatGateway {},
     /// A public address.
     PublicIp {
         /// Filled in by the cloud.
@@ -276,6 +282,7 @@ impl Shape {
             Shape::Subnet { .. } => Kind::Subnet,
             Shape::SecurityGroup { .. } => Kind::SecurityGroup,
             Shape::RouteTable { .. } => Kind::RouteTable,
+            Shape::NatGateway {} => Kind::NatGateway,
             Shape::PublicIp { .. } => Kind::PublicIp,
             Shape::LoadBalancer { .. } => Kind::LoadBalancer,
             Shape::DnsZone {} => Kind::DnsZone,
@@ -299,6 +306,7 @@ impl Kind {
             Kind::Subnet => Some(("Microsoft.Network", "virtualNetworks/subnets")),
             Kind::SecurityGroup => Some(("Microsoft.Network", "networkSecurityGroups")),
             Kind::RouteTable => Some(("Microsoft.Network", "routeTables")),
+            Kind::NatGateway => Some(("Microsoft.Network", "natGateways")),
             Kind::PublicIp => Some(("Microsoft.Network", "publicIPAddresses")),
             Kind::LoadBalancer => Some(("Microsoft.Network", "loadBalancers")),
             Kind::DnsZone => Some(("Microsoft.Network", "dnsZones")),

@@ -17,11 +17,13 @@ use uuid::Uuid;
 
 use crate::auth::{Door, Doorman, Identity, Proof, Visit};
 use crate::metrics::Metrics;
-use crate::wire::{Code, Ids, Query, Refusal, Scheme, Spelled, check_segments, clean};
+use crate::qos;
+use crate::wire::{
+    CLIENT_ID, Code, Ids, Query, Refusal, Scheme, Spelled, Told, check_segments, clean, client_request_id,
+};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-ms-correlation-request-id");
-const CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 const RETURN_CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-return-client-request-id");
 
 /// Read by everybody: it tells what the sources tell.
@@ -54,8 +56,7 @@ impl Gate {
         let spelled = clean(parts.uri.path());
         let method = parts.method.clone();
         let headers = echo(&parts.headers, ids);
-        let client_id =
-            client_id(&parts.headers).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+        let client_id = client_request_id(&parts.headers).unwrap_or_default().to_owned();
         parts.uri = lower(&parts.uri, &spelled);
         parts.extensions.insert(ids);
         parts.extensions.insert(peer.scheme);
@@ -71,7 +72,18 @@ impl Gate {
         let status = response.status().as_u16();
         let route = response.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
         self.metrics.answered(&method, &route, status, begun.elapsed());
+        let quality = match route.as_str() {
+            // Whoever was refused at the gate came to no route.
+            "none" => qos::of(&method, &spelled.to_ascii_lowercase(), status),
+            route => qos::of(&method, route, status),
+        };
+        let told = response.extensions().get::<Told>();
         tracing::info!(
+            LOGKIND = quality.map(|_| "frontendqos"),
+            operationType = quality.map(|it| it.operation),
+            resultType = quality.map(|it| it.result),
+            errorCode = quality.and(told).map(|it| it.code),
+            errorDetails = quality.and(told).map(|it| it.message.as_str()),
             request.id = %ids.request,
             correlation.id = %ids.correlation,
             client.request.id = client_id,
@@ -158,16 +170,11 @@ fn echo(headers: &HeaderMap, ids: Ids) -> HeaderMap {
     }
     let wanted = headers.get(&RETURN_CLIENT_ID).and_then(|value| value.to_str().ok());
     if wanted.is_some_and(|text| text.eq_ignore_ascii_case("true"))
-        && let Some(id) = client_id(headers)
+        && let Some(id) = client_request_id(headers).and_then(|id| HeaderValue::from_str(id).ok())
     {
-        echoed.insert(CLIENT_ID, id.clone());
+        echoed.insert(CLIENT_ID, id);
     }
     echoed
-}
-
-/// The id that the caller gave its request; a long one is none.
-fn client_id(headers: &HeaderMap) -> Option<&HeaderValue> {
-    headers.get(&CLIENT_ID).filter(|id| id.len() <= 100)
 }
 
 /// The URI by which a request is routed.

@@ -15,6 +15,7 @@ mod gate;
 mod metrics;
 mod offer;
 pub mod pki;
+mod qos;
 mod seed;
 mod server;
 mod tls;

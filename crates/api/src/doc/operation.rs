@@ -37,6 +37,9 @@ pub struct Operation {
     /// The request that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<Uuid>,
+    /// What its caller named that request, in their own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_request_id: Option<String>,
 }
 
 /// What an operation does to its cluster.

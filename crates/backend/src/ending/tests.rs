@@ -36,6 +36,7 @@ fn operation(verb: Verb, state: ProvisioningState) -> Operation {
         error: None,
         snapshot: None,
         correlation_id: None,
+        client_request_id: None,
     }
 }
 
@@ -112,4 +113,8 @@ fn whose_fault_an_error_is_follows_from_its_code() {
     assert_eq!(result_type(None), "Success");
     assert_eq!(result_type(Some(&told(INTERNAL, "", None))), "ServerError");
     assert_eq!(result_type(Some(&told("InvalidLinkedVNet", "", None))), "UserError");
+    let mut failed = told(DEPLOYMENT_FAILED, "", None);
+    assert_eq!(result_type(Some(&failed)), "ServerError");
+    failed.details.push(told("ZonalAllocationFailed", "", None));
+    assert_eq!(result_type(Some(&failed)), "UserError");
 }

@@ -9,6 +9,7 @@ use crate::{Context, Tempo};
 /// The plan that removes a cluster; `workload` when it works as managed identities.
 pub fn delete(workload: bool, tempo: Tempo) -> Plan<Context> {
     Drafting::at(tempo)
+        .enduring()
         // Before all else: an installer that goes on would make what is being removed.
         .action("stop-installer", teardown::stop_installer)
         .until("delete-dns", 10, teardown::names)

@@ -19,6 +19,13 @@ pub(crate) async fn ensure_cluster_certificate(
     cx: Arc<Context>,
     step: StepContext,
 ) -> Result<Outcome, StepError> {
+    let ours = cx.life.ours().await?;
+    if let Identity::Workload { resource_id: id, .. } = &ours.spec().identity
+        && cx.life.cloud.get(&resource_id(id)?).await?.is_none()
+    {
+        let message = format!("Exactly one identity of the cluster is needed, and {id} was not found.");
+        return Err(refused("InvalidClusterMSICount", message, Some("identity")));
+    }
     let ours = cx.life.credentials().await?;
     let kept = ensure_identity_certificate(&ours, step.hold, cx.life.clock.now()).await?;
     Ok(kept.map_or_else(Outcome::default, |(_, until)| Outcome::said(format!("good until {until}"))))
@@ -91,7 +98,8 @@ pub(crate) async fn create_issuer(cx: Arc<Context>, step: StepContext) -> Result
     Ok(Outcome::said(issuer))
 }
 
-fn issuer(cx: &Context) -> String {
+/// Who issues the tokens of the cluster's service accounts.
+pub(crate) fn issuer(cx: &Context) -> String {
     format!("https://oidc.{}/{}", cx.life.service.domain, cx.life.cluster)
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod base;
 mod create;
 mod delete;
+mod endurance;
 pub(crate) mod identities;
 pub(crate) mod inside;
 pub(crate) mod installation;
@@ -53,12 +54,19 @@ pub(crate) fn is_workload(cluster: &Cluster) -> bool {
 /// Collects the steps of a plan, all at one tempo.
 pub(crate) struct Drafting {
     tempo: Tempo,
+    /// Whether the steps go on whatever happens.
+    enduring: bool,
     steps: Vec<Step<Context>>,
 }
 
 impl Drafting {
     pub(crate) fn at(tempo: Tempo) -> Drafting {
-        Drafting { tempo, steps: Vec::new() }
+        Drafting { tempo, enduring: false, steps: Vec::new() }
+    }
+
+    /// The same, for steps that go on until they are done: see [`endurance`].
+    pub(crate) fn enduring(self) -> Drafting {
+        Drafting { enduring: true, ..self }
     }
 
     /// A step that makes something true at once.
@@ -67,7 +75,11 @@ impl Drafting {
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome, StepError>> + Send + 'static,
     {
-        self.steps.push(Step { retry: self.tempo.retry(), ..Step::action(name, body) });
+        let step = match self.enduring {
+            true => Step::action(name, endurance::of(body)),
+            false => Step::action(name, body),
+        };
+        self.steps.push(Step { retry: self.tempo.retry(), ..step });
         self
     }
 
@@ -87,7 +99,11 @@ impl Drafting {
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Look, StepError>> + Send + 'static,
     {
-        let mut step = Step::wait(name, Duration::from_secs(60 * minutes), look);
+        let limit = Duration::from_secs(60 * minutes);
+        let mut step = match self.enduring {
+            true => Step::wait(name, limit, endurance::of(look)),
+            false => Step::wait(name, limit, look),
+        };
         if let Body::Wait { every, .. } = &mut step.body {
             *every = pace;
         }

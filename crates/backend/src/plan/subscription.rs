@@ -100,6 +100,7 @@ async fn remove(cx: &Context, read: &Versioned<Cluster>) -> Result<(), StepError
                 error: None,
                 snapshot: None,
                 correlation_id: None,
+                client_request_id: None,
             };
             let wanted = Cluster {
                 provisioning_state: ProvisioningState::Deleting,

@@ -88,6 +88,7 @@ fn level(kind: Kind) -> Level {
         | Kind::VirtualNetwork
         | Kind::Subnet
         | Kind::RouteTable
+        | Kind::NatGateway
         | Kind::PublicIp
         | Kind::LoadBalancer
         | Kind::DnsZone

@@ -12,6 +12,7 @@ use steps::engine::{Look, Outcome, StepContext, StepError};
 use steps::lifecycle::fault::refused;
 use steps::lifecycle::{Ours, resource_id};
 
+use super::identities::issuer;
 use super::names;
 use super::ranges::Range;
 use crate::Context;
@@ -97,9 +98,12 @@ async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result
                 );
                 let id = resource_id(&identity.resource_id)?;
                 let code = "InvalidClusterMSIPermissions";
-                if cx.life.cloud.get(&id).await?.is_none() {
+                let Some(found) = cx.life.cloud.get(&id).await? else {
                     let message = format!("The identity {id} of operator {operator} was not found.");
                     return Ok(Some(Wrong::new("InvalidWorkloadIdentityPermissions", &target, message)));
+                };
+                if let Some(wrong) = wrong_federation(&found, operator, &issuer(cx), &target) {
+                    return Ok(Some(wrong));
                 }
                 let actions = [
                     "Microsoft.ManagedIdentity/userAssignedIdentities/read",
@@ -114,6 +118,19 @@ async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result
             Ok(None)
         }
     }
+}
+
+/// An operator's identity must speak for this cluster alone: whoever else it lets in could act as the operator.
+fn wrong_federation(identity: &Resource, operator: &str, issuer: &str, target: &str) -> Option<Wrong> {
+    let Shape::Identity { federated, .. } = &identity.shape else { return None };
+    let own = format!("{issuer}|");
+    let foreign = federated.keys().find(|name| !name.starts_with(&own))?;
+    let message = format!(
+        "The identity {} of operator {operator} has the federated credential {foreign}, which is not of this cluster; remove \
+         it.",
+        identity.id
+    );
+    Some(Wrong::new("PlatformWorkloadIdentityContainsInvalidCredential", target, message))
 }
 
 fn wrong_principal(principal: &Principal) -> Option<Wrong> {
@@ -156,7 +173,48 @@ struct Subnets {
     /// By the field.
     subnets: Vec<(String, ResourceId, Option<Resource>)>,
     networks: BTreeMap<String, (ResourceId, Option<Resource>)>,
-    route_tables: BTreeMap<String, (ResourceId, bool)>,
+    /// Route tables and gateways that are on one of them, and whether they are there.
+    attached: BTreeMap<String, Attached>,
+}
+
+/// What is on a subnet.
+struct Attached {
+    id: ResourceId,
+    /// Whose field names the subnet.
+    field: String,
+    kind: Attachment,
+    is_there: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Attachment {
+    RouteTable,
+    NatGateway,
+}
+
+impl Attachment {
+    /// The code and the words when it is missing.
+    fn missing(self) -> (&'static str, &'static str) {
+        match self {
+            Attachment::RouteTable => ("InvalidLinkedRouteTable", "route table"),
+            Attachment::NatGateway => ("InvalidLinkedNatGateway", "NAT gateway"),
+        }
+    }
+
+    fn actions(self) -> Vec<&'static str> {
+        match self {
+            Attachment::RouteTable => vec![
+                "Microsoft.Network/routeTables/join/action",
+                "Microsoft.Network/routeTables/read",
+                "Microsoft.Network/routeTables/write",
+            ],
+            Attachment::NatGateway => vec![
+                "Microsoft.Network/natGateways/join/action",
+                "Microsoft.Network/natGateways/read",
+                "Microsoft.Network/natGateways/write",
+            ],
+        }
+    }
 }
 
 impl Subnets {
@@ -169,8 +227,7 @@ impl Subnets {
             }
         }
         let cloud = &cx.life.cloud;
-        let mut all =
-            Subnets { subnets: Vec::new(), networks: BTreeMap::new(), route_tables: BTreeMap::new() };
+        let mut all = Subnets { subnets: Vec::new(), networks: BTreeMap::new(), attached: BTreeMap::new() };
         for (field, id) in named {
             let found = cloud.get(&id).await?;
             if let Some(network) = id.parent()
@@ -179,9 +236,13 @@ impl Subnets {
                 let found = cloud.get(&network).await?;
                 all.networks.insert(network.key(), (network, found));
             }
-            if let Some(Resource { shape: Shape::Subnet { route_table: Some(table), .. }, .. }) = &found {
-                let there = cloud.get(table).await?.is_some();
-                all.route_tables.insert(table.key(), (table.clone(), there));
+            if let Some(Resource { shape: Shape::Subnet { route_table, nat_gateway, .. }, .. }) = &found {
+                let table = route_table.iter().map(|id| (Attachment::RouteTable, id));
+                let gateway = nat_gateway.iter().map(|id| (Attachment::NatGateway, id));
+                for (kind, id) in table.chain(gateway) {
+                    let (is_there, id, field) = (cloud.get(id).await?.is_some(), id.clone(), field.clone());
+                    all.attached.entry(id.key()).or_insert(Attached { id, field, kind, is_there });
+                }
             }
             all.subnets.push((field, id, found));
         }
@@ -214,10 +275,10 @@ impl Subnets {
                 return Some(Wrong::new("InvalidLinkedVNet", field, message));
             }
         }
-        let missing = self.route_tables.values().find(|(_, there)| !there);
-        missing.map(|(id, _)| {
-            let message = format!("The route table {id} was not found.");
-            Wrong::new("InvalidLinkedRouteTable", MASTER_SUBNET, message)
+        let missing = self.attached.values().find(|it| !it.is_there);
+        missing.map(|it| {
+            let (code, what) = it.kind.missing();
+            Wrong::new(code, &it.field, format!("The {what} {} was not found.", it.id))
         })
     }
 
@@ -252,16 +313,8 @@ impl Subnets {
                 wanted.push((group.clone(), field.clone(), vec![action]));
             }
         }
-        for (id, _) in self.route_tables.values() {
-            wanted.push((
-                id.clone(),
-                MASTER_SUBNET.to_owned(),
-                vec![
-                    "Microsoft.Network/routeTables/join/action",
-                    "Microsoft.Network/routeTables/read",
-                    "Microsoft.Network/routeTables/write",
-                ],
-            ));
+        for Attached { id, field, kind, .. } in self.attached.values() {
+            wanted.push((id.clone(), field.clone(), kind.actions()));
         }
         wanted
     }

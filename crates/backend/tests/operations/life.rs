@@ -1,9 +1,10 @@
 //! Clusters from order to removal.
 
-use api::doc::{Document as _, ProvisioningState, Verb, secrets};
+use api::doc::{Document as _, Identity, ProvisioningState, Verb, secrets};
 use backend::installer::FAIL_AT_TAG;
-use cloud::sim::{FaultRule, Moment, Trouble};
-use cloud::{Cloud as _, Kind, ResourceId};
+use backend::trial;
+use cloud::sim::{Denial, FaultRule, Moment, Trouble};
+use cloud::{Cloud as _, Kind, Put, ResourceId, Shape};
 use steps::engine::{Journal, progress};
 
 use crate::site::{SUBSCRIPTION, Site, eventually};
@@ -66,7 +67,11 @@ async fn a_failed_installation_is_told_truthfully_and_can_be_deleted() {
         .await;
     let ended = site.ended(made).await;
     assert_eq!(ended.status, ProvisioningState::Failed);
-    assert_eq!(ended.error.unwrap().code, "ZonalAllocationFailed");
+    let error = ended.error.unwrap();
+    assert_eq!(
+        (error.code.as_str(), error.details[0].code.as_str()),
+        ("DeploymentFailed", "ZonalAllocationFailed")
+    );
     let cluster = site.cluster(id).await.unwrap().document;
     assert_eq!(cluster.provisioning_state, ProvisioningState::Failed);
     assert_eq!(cluster.failed_provisioning_state, Some(ProvisioningState::Creating));
@@ -94,6 +99,51 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
         let error = site.ended(operation).await.error.unwrap();
         assert_eq!((error.code.as_str(), error.target.as_deref()), (code, Some(target)));
     };
+    // A gateway that the service may not use.
+    let network =
+        ResourceId::group(SUBSCRIPTION, "natted-rg").sibling("Microsoft.Network", "virtualNetworks", "vnet");
+    let gateway = network.sibling("Microsoft.Network", "natGateways", "way-out");
+    let (natted, secrets) =
+        trial::bring(&site.cloud, SUBSCRIPTION, "natted", site.clock.now()).await.unwrap();
+    let put = async |id: &ResourceId, shape| {
+        let (location, id) = (trial::LOCATION.to_owned(), id.clone());
+        site.cloud.put(Put { id, location, tags: [].into(), shape, token: None }).await.unwrap();
+    };
+    put(&gateway, Shape::NatGateway {}).await;
+    let worker = network.child("subnets", "worker");
+    let mut shape = site.cloud.get(&worker).await.unwrap().unwrap().shape;
+    if let Shape::Subnet { nat_gateway, .. } = &mut shape {
+        *nat_gateway = Some(gateway.clone());
+    }
+    put(&worker, shape).await;
+    let action = "Microsoft.Network/natGateways/join/action".to_owned();
+    site.cloud.deny(Denial { who: "service".to_owned(), action, scope: gateway, until: None }).await.unwrap();
+    let (_, natted) = trial::create(&site.store, &natted, &secrets, &*site.clock).await.unwrap();
+    // An identity of the cluster that is not there, and one of an operator that lets others in.
+    let now = site.clock.now();
+    let (mut nobody, none) = trial::bring_workload(&site.cloud, SUBSCRIPTION, "nobody", now).await.unwrap();
+    if let Identity::Workload { resource_id, .. } = &mut nobody.provisioned.as_mut().unwrap().spec.identity {
+        resource_id.push_str("-gone");
+    }
+    let (_, lost) = trial::create(&site.store, &nobody, &none, &*site.clock).await.unwrap();
+    let (open, none) = trial::bring_workload(&site.cloud, SUBSCRIPTION, "open", now).await.unwrap();
+    let identity = ResourceId::group(SUBSCRIPTION, "open-rg").sibling(
+        "Microsoft.ManagedIdentity",
+        "userAssignedIdentities",
+        "image-registry",
+    );
+    let federated = [("https://oidc.elsewhere/them|image-registry".to_owned(), "subject".to_owned())].into();
+    put(&identity, Shape::Identity { client_id: None, principal_id: None, tenant_id: None, federated }).await;
+    let (_, shared) = trial::create(&site.store, &open, &none, &*site.clock).await.unwrap();
+    let operators = "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities";
+    check(lost, "InvalidClusterMSICount", "identity").await;
+    check(
+        shared,
+        "PlatformWorkloadIdentityContainsInvalidCredential",
+        &format!("{operators}.image-registry"),
+    )
+    .await;
+    check(natted, "InvalidResourceProviderPermissions", "properties.workerProfiles[0].subnetId").await;
     check(missing, "InvalidLinkedSubnet", "properties.masterProfile.subnetId").await;
     check(overlapping, "InvalidLinkedVNet", "properties.masterProfile.subnetId").await;
 }

@@ -9,5 +9,7 @@
 mod chaos;
 mod life;
 mod mishaps;
+mod preemption;
+mod removals;
 mod site;
 mod subscriptions;

@@ -1,11 +1,15 @@
-//! Every mishap at every step of every plan, on the simulated cloud.
+//! Every mishap at every step of every plan, on the simulated cloud, for both forms of identity.
+//!
+//! What the work survives strikes at every step in turn on the way through one world. What ends the work ends it at each step
+//! in turn, and the plan is begun again from its first step in what the last failure left: so that it also stands what was half
+//! done before.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use api::clock::Clock as _;
-use api::clock::{ManualClock, SystemClock};
-use api::doc::{ProvisioningState, Verb};
+use api::clock::{Clock as _, ManualClock, SystemClock};
+use api::doc::{Identity, ProvisioningState, Verb, secrets};
 use backend::{Context, Installer, Tempo, plan, trial};
 use futures_util::future::BoxFuture;
 use steps::engine::trial::{Mishap, Trial};
@@ -15,12 +19,31 @@ use uuid::Uuid;
 
 use crate::site::{SUBSCRIPTION, Site};
 
-/// A step in so many is tried in a quick run; all of them in a long one.
-const QUICK_EVERY: usize = 6;
+/// What a work survives.
+const SURVIVED: [Mishap; 8] = [
+    Mishap::None,
+    Mishap::Twice,
+    Mishap::CrashBefore,
+    Mishap::CrashAfter,
+    Mishap::Transient,
+    Mishap::Unreachable,
+    Mishap::Preempt,
+    Mishap::Halt,
+];
+/// What ends it.
+const FATAL: [Mishap; 3] = [Mishap::Terminal, Mishap::Panic, Mishap::Cancel];
 
-#[expect(clippy::disallowed_methods, reason = "a test's switch, not a setting of the product")]
-fn soak() -> bool {
-    std::env::var_os("SHIPSHAPE_SOAK").is_some()
+/// Nothing takes time in this cloud: who looks often waits little.
+fn hasty() -> Tempo {
+    let instant = Duration::from_millis(3);
+    Tempo { look: instant, pause: instant, rights_look: instant, ..Tempo::quick() }
+}
+
+/// As whom the clusters work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Principal,
+    Workload,
 }
 
 struct World {
@@ -29,120 +52,174 @@ struct World {
     name: String,
 }
 
-/// Tries one plan: `first` brings a fresh world to where the plan begins.
-async fn stands(verb: Verb) {
-    let site = Arc::new(Site::new().await);
-    let (_stop, _backend) = site.backend();
-    // The queue of the trial is its own: the site's backend brings worlds to where the plan begins and must not meet it.
-    let directory = tempfile::tempdir().unwrap();
-    let clock = ManualClock::at(SystemClock.now());
-    let location = Location::Sqlite(directory.path().join("trial.db"));
-    let store =
-        Store::open(Options::new(location, Keyring::ephemeral().unwrap(), clock.clone())).await.unwrap();
-    let world: Arc<Mutex<Option<World>>> = Arc::default();
-    let count = Arc::new(AtomicUsize::new(0));
-    let fresh = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let (making, wanted, theirs) = (world.clone(), fresh.clone(), store.clone());
-    let base = site.clone();
-    let make = move || -> BoxFuture<'static, _> {
-        let (world, fresh, store) = (making.clone(), wanted.clone(), theirs.clone());
-        let (site, count) = (base.clone(), count.clone());
-        Box::pin(async move {
-            let mut world = world.lock().await;
-            if fresh.swap(false, Ordering::SeqCst) {
-                let nth = count.fetch_add(1, Ordering::SeqCst);
-                *world = Some(begin(&site, &store, verb, nth).await);
+/// One plan in its trial.
+struct Ordeal {
+    trial: Trial<Context>,
+    /// Whether the next plan is to begin in a fresh world.
+    fresh: Arc<AtomicBool>,
+    // What the trial stands on.
+    _directory: tempfile::TempDir,
+}
+
+impl Ordeal {
+    async fn of(verb: Verb, form: Form) -> Ordeal {
+        let site = Arc::new(Site::new().await);
+        // The queue of the trial is its own: the site's backend brings worlds to where the plan begins and must not meet it.
+        let directory = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(SystemClock.now());
+        let location = Location::Sqlite(directory.path().join("trial.db"));
+        let store =
+            Store::open(Options::new(location, Keyring::ephemeral().unwrap(), clock.clone())).await.unwrap();
+        let world: Arc<Mutex<Option<World>>> = Arc::default();
+        let count = Arc::new(AtomicUsize::new(0));
+        let fresh = Arc::new(AtomicBool::new(true));
+        let (making, wanted, theirs) = (world.clone(), fresh.clone(), store.clone());
+        let base = site.clone();
+        let make = move || -> BoxFuture<'static, _> {
+            let (world, fresh, store) = (making.clone(), wanted.clone(), theirs.clone());
+            let (site, count) = (base.clone(), count.clone());
+            Box::pin(async move {
+                let mut world = world.lock().await;
+                if fresh.swap(false, Ordering::SeqCst) {
+                    let nth = count.fetch_add(1, Ordering::SeqCst);
+                    *world = Some(begin(&site, &store, verb, form, nth).await);
+                }
+                let world = world.as_ref().unwrap();
+                let cluster = store.clusters().get(world.cluster).await.unwrap().unwrap().document;
+                (plan::of(verb, &cluster, hasty()), world.context.clone())
+            })
+        };
+        let done = move |_: Arc<Context>| -> BoxFuture<'static, Result<(), String>> {
+            let (world, site) = (world.clone(), site.clone());
+            Box::pin(async move {
+                let world = world.lock().await;
+                let world = world.as_ref().unwrap();
+                let left = site.left_of(&world.name, world.cluster, SUBSCRIPTION).await;
+                match verb {
+                    Verb::Delete if left.is_empty() => Ok(()),
+                    Verb::Delete => Err(format!("left behind: {left:?}")),
+                    _ if left.is_empty() => Err("nothing was made".to_owned()),
+                    _ => Ok(()),
+                }
+            })
+        };
+        let undone =
+            |_: Arc<Context>| -> BoxFuture<'static, Result<(), String>> { Box::pin(async { Ok(()) }) };
+        let (make, done, undone) = (Box::new(make), Box::new(done), Box::new(undone));
+        Ordeal { trial: Trial { store, clock, make, done, undone }, fresh, _directory: directory }
+    }
+
+    /// Each mishap at every step, and then to the end.
+    async fn survives(self, mishaps: &[Mishap]) {
+        for mishap in mishaps {
+            self.fresh.store(true, Ordering::SeqCst);
+            let account = self.trial.along(*mishap).await;
+            assert!(account.ran.len() > 10, "{mishap:?}: {:?}", account.ran.keys());
+        }
+    }
+
+    /// The mishap at each step in turn, each time from the first step on.
+    async fn falls_at_each(self, mishap: Mishap) {
+        let steps: Vec<String> =
+            (self.trial.make)().await.0.steps.into_iter().map(|step| step.name).collect();
+        for step in &steps {
+            let planned = (self.trial.make)().await.0;
+            if !planned.steps.iter().any(|it| it.name == *step) {
+                // What was done before makes the step needless here.
+                self.fresh.store(true, Ordering::SeqCst);
             }
-            let world = world.as_ref().unwrap();
-            let cluster = store.clusters().get(world.cluster).await.unwrap().unwrap().document;
-            (plan::of(verb, &cluster, Tempo::quick()), world.context.clone())
-        })
-    };
-    let (seen, looking) = (world.clone(), site.clone());
-    let done = move |_: Arc<Context>| -> BoxFuture<'static, Result<(), String>> {
-        let (world, site) = (seen.clone(), looking.clone());
-        Box::pin(async move {
-            let world = world.lock().await;
-            let world = world.as_ref().unwrap();
-            let left = site.left_of(&world.name, world.cluster, SUBSCRIPTION).await;
-            match verb {
-                Verb::Delete if left.is_empty() => Ok(()),
-                Verb::Delete => Err(format!("left behind: {left:?}")),
-                _ if left.is_empty() => Err("nothing was made".to_owned()),
-                _ => Ok(()),
-            }
-        })
-    };
-    let undone = |_: Arc<Context>| -> BoxFuture<'static, Result<(), String>> { Box::pin(async { Ok(()) }) };
-    let trial = Trial { store, clock, make: Box::new(make), done: Box::new(done), undone: Box::new(undone) };
-    let steps: Vec<String> = (trial.make)().await.0.steps.into_iter().map(|step| step.name).collect();
-    for (nth, mishap) in Mishap::ALL.into_iter().enumerate() {
-        for (index, step) in steps.iter().enumerate() {
-            if !soak() && (index + nth) % QUICK_EVERY != 0 {
-                continue;
-            }
-            fresh.store(true, Ordering::SeqCst);
-            trial.one(step, mishap).await;
+            self.trial.one(step, mishap).await;
         }
     }
 }
 
 /// A cluster that is about to go through the plan, in the trial's own store.
-async fn begin(site: &Site, store: &Store, verb: Verb, nth: usize) -> World {
+async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -> World {
     let name = format!("t{nth}");
     let by = store::By::service("trial");
-    let (cluster, document) = match verb {
-        Verb::Create => {
-            let (cluster, secrets) =
-                trial::bring(&site.cloud, SUBSCRIPTION, &name, site.clock.now()).await.unwrap();
-            let id = Uuid::now_v7();
-            let mut write = store::Transaction::new().create(id, &cluster, &by).unwrap();
-            for (name, secret) in &secrets {
-                write = write.put_secret(store.seal(id, name, secret.expose()).unwrap());
-            }
-            store.commit(write).await.unwrap();
-            (id, cluster)
-        }
-        _ => {
-            let (id, made) = site.create(&name).await;
-            site.succeeds(made).await;
-            let mut made = site.cluster(id).await.unwrap().document;
-            made.provisioning_state = ProvisioningState::Updating;
-            if let Some(provisioned) = &mut made.provisioned {
-                provisioned.spec.network.managed_outbound_ips = Some(2);
-            }
-            let mut write = store::Transaction::new().create(id, &made, &by).unwrap();
-            use api::doc::secrets::{CLIENT_SECRET, KUBECONFIG, REGISTRY_PASSWORD};
-            for name in [CLIENT_SECRET, KUBECONFIG, REGISTRY_PASSWORD] {
-                let secret = site.store.secret(id, name).await.unwrap().unwrap();
-                write = write.put_secret(store.seal(id, name, secret.expose()).unwrap());
-            }
-            store.commit(write).await.unwrap();
-            (id, made)
-        }
+    let now = site.clock.now();
+    let (mut document, brought) = match form {
+        Form::Principal => trial::bring(&site.cloud, SUBSCRIPTION, &name, now).await.unwrap(),
+        Form::Workload => trial::bring_workload(&site.cloud, SUBSCRIPTION, &name, now).await.unwrap(),
     };
-    drop(document);
-    let mut life = site.life(cluster);
+    // Smaller than any that customers may have: fewer machines, the same steps.
+    document.provisioned.as_mut().unwrap().spec.workers[0].count = 2;
+    let mut id = Uuid::now_v7();
+    let mut sealed: Vec<(&str, Vec<u8>)> =
+        brought.iter().map(|(name, secret)| (*name, secret.expose().clone())).collect();
+    if verb != Verb::Create {
+        let mut deps = site.deps();
+        deps.config.tempo = hasty();
+        let (stop, backend) = site.backend_of(deps);
+        let (made, operation) = trial::create(&site.store, &document, &brought, &*site.clock).await.unwrap();
+        site.succeeds(operation).await;
+        stop.cancel();
+        backend.await.unwrap();
+        (id, document) = (made, site.cluster(made).await.unwrap().document);
+        document.provisioning_state = ProvisioningState::Updating;
+        document.provisioned.as_mut().unwrap().spec.network.managed_outbound_ips = Some(2);
+        for name in [secrets::KUBECONFIG, secrets::REGISTRY_PASSWORD] {
+            let secret = site.store.secret(id, name).await.unwrap().unwrap();
+            sealed.push((name, secret.expose().clone()));
+        }
+    }
+    let is_workload =
+        matches!(document.provisioned.as_ref().unwrap().spec.identity, Identity::Workload { .. });
+    assert_eq!(is_workload, form == Form::Workload);
+    let mut write = store::Transaction::new().create(id, &document, &by).unwrap();
+    for (name, secret) in &sealed {
+        write = write.put_secret(store.seal(id, name, secret).unwrap());
+    }
+    store.commit(write).await.unwrap();
+    let mut life = site.life(id);
     life.store = store.clone();
     let limits = kubelink::LinksLimits::default();
     let allow = kubelink::kubeconfig::Allow::default();
     life.ways = Arc::new(steps::lifecycle::Ways::new(store.reader(), limits, allow, site.clock.clone()));
     let installer = Installer::Simulated(site.cloud.installer());
-    let context = Arc::new(Context::new(life, installer, Tempo::quick(), "trial", 1));
-    World { context, cluster, name }
+    let context = Arc::new(Context::new(life, installer, hasty(), "trial", 1));
+    World { context, cluster: id, name }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_create_stands_every_mishap_at_every_step() {
-    stands(Verb::Create).await;
+/// A module of trials for each plan, so that they run beside each other.
+macro_rules! ordeals {
+    ($($module:ident: $verb:ident $form:ident;)*) => {
+        $(mod $module {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn survives_crashes() {
+                Ordeal::of(Verb::$verb, Form::$form).await.survives(&SURVIVED[..4]).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn survives_hiccups() {
+                Ordeal::of(Verb::$verb, Form::$form).await.survives(&SURVIVED[4..]).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn can_be_begun_again_after_a_failure_at_each_step() {
+                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(FATAL[0]).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn can_be_begun_again_after_a_panic_at_each_step() {
+                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(FATAL[1]).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn can_be_begun_again_after_a_cancel_at_each_step() {
+                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(FATAL[2]).await;
+            }
+        })*
+    };
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_update_stands_every_mishap_at_every_step() {
-    stands(Verb::Update).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_delete_stands_every_mishap_at_every_step() {
-    stands(Verb::Delete).await;
+ordeals! {
+    a_create: Create Principal;
+    a_create_with_identities: Create Workload;
+    an_update: Update Principal;
+    an_update_with_identities: Update Workload;
+    a_delete: Delete Principal;
+    a_delete_with_identities: Delete Workload;
 }

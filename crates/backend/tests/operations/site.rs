@@ -1,12 +1,14 @@
 //! What a test stands on: a store, a simulated cloud in this process, and backends.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::clock::{SharedClock, SystemClock};
+use api::clock::{Clock, SharedClock, SystemClock};
 use api::doc::{Cluster, Operation, ProvisioningState, Verb};
+use api::work::WorkState;
 use backend::{Config, Deps, Installer, Metrics, Tempo, trial};
 use cloud::{Cloud as _, ResourceId, Simulated};
+use jiff::{SignedDuration, Timestamp};
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::Allow;
 use steps::crew::Timing;
@@ -20,6 +22,22 @@ use uuid::Uuid;
 pub(crate) const SUBSCRIPTION: &str = "11111111-1111-1111-1111-111111111111";
 /// Nothing in these tests takes longer, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A clock that goes as this machine's does, and leaps ahead when it is told to: a rest of half an hour is over at once.
+#[derive(Debug, Default)]
+pub(crate) struct LeapingClock(Mutex<SignedDuration>);
+
+impl LeapingClock {
+    pub(crate) fn leap(&self, span: SignedDuration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += span;
+    }
+}
+
+impl Clock for LeapingClock {
+    fn now(&self) -> Timestamp {
+        SystemClock.now().saturating_add(*self.0.lock().unwrap_or_else(PoisonError::into_inner)).unwrap()
+    }
+}
 
 pub(crate) struct Site {
     _directory: Option<tempfile::TempDir>,
@@ -58,8 +76,12 @@ async fn cloud(ends: &CancellationToken) -> (Simulated, String, String, JoinHand
 impl Site {
     /// On SQLite.
     pub(crate) async fn new() -> Site {
+        Site::by(Arc::new(SystemClock)).await
+    }
+
+    /// On SQLite, by that clock. The cloud goes by this machine's.
+    pub(crate) async fn by(clock: SharedClock) -> Site {
         let directory = tempfile::tempdir().unwrap();
-        let clock: SharedClock = Arc::new(SystemClock);
         let location = Location::Sqlite(directory.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
         Site::on(Store::open(options).await.unwrap(), Some(directory), clock).await
@@ -108,14 +130,53 @@ impl Site {
 
     /// A backend in this process, until the token is cancelled.
     pub(crate) fn backend(&self) -> (CancellationToken, JoinHandle<()>) {
+        self.backend_of(self.deps())
+    }
+
+    /// The same, made of these.
+    pub(crate) fn backend_of(&self, deps: Deps) -> (CancellationToken, JoinHandle<()>) {
         let shutdown = self.ends.child_token();
-        let (deps, ends) = (self.deps(), shutdown.clone());
+        let ends = shutdown.clone();
         #[expect(
             clippy::disallowed_methods,
             reason = "the handle is given to the test, and ends with its runtime"
         )]
         let running = tokio::spawn(async move { backend::run(deps, ends).await.unwrap() });
         (shutdown, running)
+    }
+
+    /// Lets backends that try each step once work until a piece of work has been attempted so often, leaping over every rest; how
+    /// long it rested after each attempt. Sooner when it came to its end before.
+    pub(crate) async fn attempted(
+        &self,
+        work: Uuid,
+        attempts: i32,
+        clock: &LeapingClock,
+    ) -> Vec<SignedDuration> {
+        let mut rests = Vec::new();
+        loop {
+            let mut deps = self.deps();
+            deps.config.tempo.tries = 1;
+            let (stop, backend) = self.backend_of(deps);
+            let so_far = i32::try_from(rests.len()).unwrap();
+            let seen = eventually("another attempt was made", async || {
+                let seen = self.store.work(work).await.ok()??;
+                let rests = seen.state == WorkState::Pending && seen.attempt > so_far;
+                (rests || seen.state.is_terminal()).then_some(seen)
+            })
+            .await;
+            stop.cancel();
+            backend.await.unwrap();
+            if seen.state.is_terminal() {
+                return rests;
+            }
+            let rest = seen.due_at.duration_since(self.clock.now());
+            rests.push(rest);
+            clock.leap(rest);
+            if seen.attempt >= attempts {
+                return rests;
+            }
+        }
     }
 
     /// Asks for a cluster, changed by `edit` before it is written.
@@ -133,6 +194,13 @@ impl Site {
 
     pub(crate) async fn create(&self, name: &str) -> (Uuid, Uuid) {
         self.create_as(SUBSCRIPTION, name, |_| ()).await
+    }
+
+    /// Asks for a cluster that works as managed identities.
+    pub(crate) async fn create_workload(&self, name: &str) -> (Uuid, Uuid) {
+        let now = self.clock.now();
+        let (cluster, secrets) = trial::bring_workload(&self.cloud, SUBSCRIPTION, name, now).await.unwrap();
+        trial::create(&self.store, &cluster, &secrets, &*self.clock).await.unwrap()
     }
 
     pub(crate) async fn cluster(&self, id: Uuid) -> Option<Versioned<Cluster>> {
@@ -179,7 +247,7 @@ impl Site {
         let managed = ResourceId::group(subscription, &format!("aro-{name}"));
         left.extend(self.cloud.get(&managed).await.unwrap().map(|it| it.id.to_string()));
         let service = trial::service();
-        let holds = |it: &str| it.contains(&id.to_string()) || it.contains(&format!(".{name}"));
+        let holds = |it: &str| it.contains(&id.to_string()) || it.ends_with(&format!(".{name}"));
         let own = self.cloud.list(&service.group_id()).await.unwrap_or_default();
         left.extend(own.into_iter().map(|it| it.id.to_string()).filter(|it| holds(it)));
         let certificates = self.cloud.certificates().await.unwrap();

@@ -328,7 +328,7 @@ pub(crate) fn delete(room: &Room<'_>, id: &ResourceId) -> Result<(), Failure> {
 fn usual_span(kind: Kind) -> Duration {
     Duration::from_secs(match kind {
         Kind::ResourceGroup | Kind::DnsZone | Kind::DnsRecord | Kind::Identity => 2,
-        Kind::VirtualNetwork | Kind::Subnet | Kind::SecurityGroup | Kind::RouteTable => 5,
+        Kind::VirtualNetwork | Kind::Subnet | Kind::SecurityGroup | Kind::RouteTable | Kind::NatGateway => 5,
         Kind::PublicIp | Kind::Disk | Kind::DiskEncryptionSet => 8,
         Kind::LoadBalancer => 10,
         Kind::StorageAccount | Kind::PrivateEndpoint => 25,

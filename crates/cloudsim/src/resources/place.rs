@@ -60,8 +60,12 @@ pub(super) fn check(
             _ => Ok(()),
         },
         Shape::VirtualNetwork { address_space } => check_network(room, id, address_space),
-        Shape::Subnet { address_prefix, security_group, route_table, .. } => {
-            for (used, kind) in [(security_group, Kind::SecurityGroup), (route_table, Kind::RouteTable)] {
+        Shape::Subnet { address_prefix, security_group, route_table, nat_gateway, .. } => {
+            for (used, kind) in [
+                (security_group, Kind::SecurityGroup),
+                (route_table, Kind::RouteTable),
+                (nat_gateway, Kind::NatGateway),
+            ] {
                 if let Some(used) = used {
                     expect_kind(room, used, kind)?;
                 }
@@ -143,6 +147,7 @@ pub(super) fn check(
             }
         }
         Shape::PublicIp { .. }
+        | Shape::NatGateway {}
         | Shape::DnsZone {}
         | Shape::Disk { .. }
         | Shape::DiskEncryptionSet {}

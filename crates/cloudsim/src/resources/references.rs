@@ -5,8 +5,8 @@ use cloud::{ResourceId, Shape};
 /// The resources that one of this shape uses. Machines behind a load balancer are not among them: they come and go.
 pub(crate) fn of(shape: &Shape) -> Vec<&ResourceId> {
     match shape {
-        Shape::Subnet { security_group, route_table, .. } => {
-            security_group.iter().chain(route_table).collect()
+        Shape::Subnet { security_group, route_table, nat_gateway, .. } => {
+            security_group.iter().chain(route_table).chain(nat_gateway).collect()
         }
         Shape::LoadBalancer { frontends, outbound, .. } => {
             frontends.iter().flat_map(|it| it.public_ip.iter().chain(&it.subnet)).chain(outbound).collect()
@@ -17,6 +17,7 @@ pub(crate) fn of(shape: &Shape) -> Vec<&ResourceId> {
         | Shape::VirtualNetwork { .. }
         | Shape::SecurityGroup { .. }
         | Shape::RouteTable { .. }
+        | Shape::NatGateway {}
         | Shape::PublicIp { .. }
         | Shape::DnsZone {}
         | Shape::DnsRecord { .. }

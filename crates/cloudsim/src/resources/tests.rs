@@ -53,6 +53,7 @@ impl Thing {
                 address_prefix: format!("10.0.{number}.0/29"),
                 security_group: guard.map(|it| Thing::Guard(it).id()),
                 route_table: None,
+                nat_gateway: None,
                 service_endpoints: Vec::new(),
                 private_link_policies: false,
             },

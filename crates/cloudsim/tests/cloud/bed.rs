@@ -154,6 +154,7 @@ pub(crate) fn subnet(prefix: &str) -> Shape {
         address_prefix: prefix.to_owned(),
         security_group: None,
         route_table: None,
+        nat_gateway: None,
         service_endpoints: Vec::new(),
         private_link_policies: true,
     }

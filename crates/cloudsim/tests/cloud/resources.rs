@@ -114,15 +114,21 @@ async fn what_is_in_use_stays_until_it_is_not() {
         Rule { name: "api".to_owned(), priority: 100, allow: true, source: "*".to_owned(), port: 6443 };
     bed.put(guard.clone(), Shape::SecurityGroup { rules: vec![rule] }).await;
     let guarded = |guard: Option<ResourceId>| match subnet("10.0.0.0/23") {
-        Shape::Subnet { address_prefix, route_table, service_endpoints, private_link_policies, .. } => {
-            Shape::Subnet {
-                address_prefix,
-                security_group: guard,
-                route_table,
-                service_endpoints,
-                private_link_policies,
-            }
-        }
+        Shape::Subnet {
+            address_prefix,
+            route_table,
+            nat_gateway,
+            service_endpoints,
+            private_link_policies,
+            ..
+        } => Shape::Subnet {
+            address_prefix,
+            security_group: guard,
+            route_table,
+            nat_gateway,
+            service_endpoints,
+            private_link_policies,
+        },
         other => other,
     };
     bed.put(master.clone(), guarded(Some(guard.clone()))).await;

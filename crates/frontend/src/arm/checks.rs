@@ -1,14 +1,17 @@
 //! What is asked of the cloud before a cluster is accepted: that its sizes can be had, its quotas suffice and the providers are
-//! registered, and quickly whether its subnets are there. Whatever takes longer is the backend's first step.
+//! registered, and quickly whether its subnets are there and may be used. Whatever takes longer is the backend's first step.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use api::rest::{Draft, find_size};
-use cloud::{Availability, Cloud, CloudError, SharedCloud, Size, Usage};
+use api::rest::{Draft, HiddenText, find_size};
+use api::secret::Secret;
+use cloud::{Availability, Cloud, CloudError, Credential, ResourceId, SharedCloud, Size, Usage};
 use http::StatusCode;
+use tokio::time::Instant;
 
 use super::write::CLOUD_TIME_MAX;
-use crate::wire::{Code, Refusal};
+use crate::wire::{Code, Refusal, sentence};
 
 /// The control plane, and the machine that brings it up.
 const MASTERS: u64 = 3;
@@ -20,6 +23,25 @@ const PROVIDERS: [&str; 4] =
     ["Microsoft.Authorization", "Microsoft.Compute", "Microsoft.Network", "Microsoft.Storage"];
 
 const ENCRYPTION_FEATURE: &str = "Microsoft.Compute/EncryptionAtHost";
+
+/// Rights that were just given are not seen at once: missing ones are looked for again for a moment before they are refused. The
+/// backend has more patience, but a customer who is told now need not delete what could not be made.
+const RIGHTS_TIME: Duration = Duration::from_secs(3);
+const RIGHTS_LOOK: Duration = Duration::from_millis(500);
+
+/// What is needed of the network and of each subnet.
+const NETWORK_RIGHTS: [&str; 3] = [
+    "Microsoft.Network/virtualNetworks/join/action",
+    "Microsoft.Network/virtualNetworks/read",
+    "Microsoft.Network/virtualNetworks/write",
+];
+const SUBNET_RIGHTS: [&str; 3] = [
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+    "Microsoft.Network/virtualNetworks/subnets/read",
+    "Microsoft.Network/virtualNetworks/subnets/write",
+];
+
+const PRINCIPAL: &str = "properties.servicePrincipalProfile";
 
 /// One pool of machines.
 struct Pool<'a> {
@@ -105,7 +127,8 @@ async fn ask(
             return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::ResourceProviderNotRegistered, message));
         }
     }
-    check_subnets(cloud, draft).await
+    check_subnets(cloud, draft).await?;
+    check_rights(cloud, draft).await
 }
 
 /// An answer; a failure of the cloud's own is noted, and what it was for is left to the backend.
@@ -167,23 +190,98 @@ fn check_quotas(usages: &[Usage], pools: &[Pool<'_>]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A quick look whether the subnets are there at all.
-async fn check_subnets(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), Refusal> {
-    let Some(properties) = &draft.properties else { return Ok(()) };
+/// The subnets that a draft names, each with the field that does.
+fn subnets(draft: &Draft<'_>) -> Vec<(ResourceId, String)> {
+    let Some(properties) = &draft.properties else { return Vec::new() };
     let master = properties.master.and_then(|it| it.subnet_id.as_deref());
+    let master = master.map(|id| (id, "properties.masterProfile.subnetId".to_owned()));
     let workers = properties.workers.into_iter().flatten().filter_map(|it| {
         let target =
             format!("properties.workerProfiles['{}'].subnetId", it.name.as_deref().unwrap_or_default());
         Some((it.subnet_id.as_deref()?, target))
     });
-    let all =
-        master.map(|id| (id, "properties.masterProfile.subnetId".to_owned())).into_iter().chain(workers);
-    for (id, target) in all {
-        let Ok(parsed) = id.parse() else { continue };
-        if let Some(None) = answered("a subnet", cloud.get(&parsed).await) {
+    let all = master.into_iter().chain(workers);
+    all.filter_map(|(id, target)| Some((id.parse().ok()?, target))).collect()
+}
+
+/// A quick look whether the subnets are there at all.
+async fn check_subnets(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), Refusal> {
+    for (id, target) in subnets(draft) {
+        if let Some(None) = answered("a subnet", cloud.get(&id).await) {
             let message = format!("The provided subnet '{id}' could not be found.");
             return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidLinkedVNet, message).at(target));
         }
     }
     Ok(())
+}
+
+/// As whom the cluster will work, and the code for what it may not do. None where the draft does not tell: what is missing of
+/// it was refused before.
+fn worker(draft: &Draft<'_>) -> Option<(Credential, Code)> {
+    let properties = draft.properties.as_ref()?;
+    if properties.platform.is_some() {
+        let id = draft.identity?.user_assigned_identities.as_ref()?.keys().next()?;
+        return Some((Credential::Identity(id.parse().ok()?), Code::InvalidWorkloadIdentityPermissions));
+    }
+    let principal = properties.service_principal?;
+    let secret = Secret::new(principal.client_secret.as_ref().map(HiddenText::expose)?.to_owned());
+    let client_id = principal.client_id.clone()?;
+    Some((Credential::Client { client_id, secret }, Code::InvalidServicePrincipalPermissions))
+}
+
+/// A quick look whether the cluster's principal is who it says, and whether it and this service may use the network.
+async fn check_rights(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), Refusal> {
+    let refused = |code, message: String| Refusal::new(StatusCode::BAD_REQUEST, code, message);
+    let Some((credential, code)) = worker(draft) else { return Ok(()) };
+    if let Err(error @ CloudError::Credential { .. }) = cloud.principal(&credential).await {
+        let (code, target) = match &credential {
+            Credential::Identity(_) => (Code::InvalidWorkloadIdentityPermissions, "identity"),
+            Credential::Service | Credential::Client { .. } => {
+                (Code::InvalidServicePrincipalCredentials, PRINCIPAL)
+            }
+        };
+        return Err(refused(code, sentence(&error)).at(target));
+    }
+    let subnets = subnets(draft);
+    let master = subnets.first();
+    let network = master.and_then(|(id, target)| Some((id.parent()?, target.clone(), &NETWORK_RIGHTS)));
+    let each = subnets.iter().map(|(id, target)| (id.clone(), target.clone(), &SUBNET_RIGHTS));
+    let wanted: Vec<(ResourceId, String, &[&str; 3])> = network.into_iter().chain(each).collect();
+    let until = Instant::now() + RIGHTS_TIME;
+    for (credential, code) in
+        [(credential, code), (Credential::Service, Code::InvalidResourceProviderPermissions)]
+    {
+        for (id, target, actions) in &wanted {
+            let missing = missing(cloud, &credential, id, *actions, until).await;
+            if !missing.is_empty() {
+                let message = format!("Missing on '{id}': {}.", missing.join(", "));
+                return Err(refused(code, message).at(target.clone()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Which of these actions somebody may not do, looked at again until then.
+async fn missing(
+    cloud: &dyn Cloud,
+    credential: &Credential,
+    id: &ResourceId,
+    actions: &[&str],
+    until: Instant,
+) -> Vec<String> {
+    loop {
+        let missing: Vec<String> = match cloud.permissions(credential, id, actions).await {
+            Ok(answers) => answers.into_iter().filter(|it| !it.allowed).map(|it| it.action).collect(),
+            Err(CloudError::Denied { action, .. }) => vec![action],
+            other => {
+                answered("the rights", other);
+                return Vec::new();
+            }
+        };
+        if missing.is_empty() || Instant::now() + RIGHTS_LOOK > until {
+            return missing;
+        }
+        tokio::time::sleep(RIGHTS_LOOK).await;
+    }
 }

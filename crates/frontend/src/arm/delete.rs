@@ -50,6 +50,7 @@ pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Respons
             error: None,
             snapshot: None,
             correlation_id: Some(ask.correlation()),
+            client_request_id: ask.client_request_id().map(str::to_owned),
         };
         let wanted = Cluster {
             provisioning_state: ProvisioningState::Deleting,

@@ -337,6 +337,7 @@ fn begin(
         error: None,
         snapshot: None,
         correlation_id: Some(ask.correlation()),
+        client_request_id: ask.client_request_id().map(str::to_owned),
     };
     if verb != Verb::Create {
         cluster.last_provisioning_state = Some(cluster.provisioning_state);

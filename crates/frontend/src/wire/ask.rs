@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
 use http::request::Parts;
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, HeaderName, Method, header};
 use serde::de::DeserializeOwned;
 use store::{By, Etag};
 use uuid::Uuid;
@@ -12,6 +12,10 @@ use super::body::{self, Media};
 use super::{Query, Refusal, ResourceId, Spelled};
 use crate::auth::Identity;
 
+/// How callers name their requests.
+pub(crate) const CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
+/// A name is a uuid, or not much longer.
+const CLIENT_ID_BYTES_MAX: usize = 100;
 /// A reason is a sentence or two.
 const REASON_BYTES_MAX: usize = 2000;
 
@@ -75,6 +79,12 @@ impl<S: Send + Sync> FromRequest<S> for Ask {
     }
 }
 
+/// What a caller named its request: a word, for whatever is longer or has anything but printed characters is none.
+pub(crate) fn client_request_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get(&CLIENT_ID)?.to_str().ok()?.trim();
+    Some(id).filter(|id| !id.is_empty() && id.len() <= CLIENT_ID_BYTES_MAX)
+}
+
 async fn read(parts: &Parts, body: Body) -> Result<bytes::Bytes, Refusal> {
     body::read(&parts.headers, body).await
 }
@@ -130,6 +140,11 @@ impl Ask {
     /// The id by which requests that belong together are found.
     pub(crate) fn correlation(&self) -> Uuid {
         self.ids.correlation
+    }
+
+    /// What the caller named the request, in words that may be kept.
+    pub(crate) fn client_request_id(&self) -> Option<&str> {
+        client_request_id(self.headers())
     }
 
     /// Refuses a body of a type that is not accepted.

@@ -9,9 +9,9 @@ mod query;
 mod refusal;
 
 pub(crate) use answer::Answer;
-pub(crate) use ask::{Ask, Ids, Scheme};
+pub(crate) use ask::{Ask, CLIENT_ID, Ids, Scheme, client_request_id};
 pub(crate) use body::Media;
 pub(crate) use page::{LIMIT_DEFAULT, PageAsk};
 pub(crate) use path::{ResourceId, Spelled, check_segments, clean};
 pub(crate) use query::Query;
-pub(crate) use refusal::{Code, Refusal, sentence};
+pub(crate) use refusal::{Code, Refusal, Told, sentence};

@@ -28,9 +28,13 @@ pub(crate) enum Code {
     InvalidRequestContent,
     InvalidResource,
     InvalidResourceNamespace,
+    InvalidResourceProviderPermissions,
     InvalidResourceType,
+    InvalidServicePrincipalCredentials,
+    InvalidServicePrincipalPermissions,
     InvalidSubscriptionID,
     InvalidSubscriptionState,
+    InvalidWorkloadIdentityPermissions,
     MethodNotAllowed,
     MismatchingResourceID,
     MismatchingResourceName,
@@ -66,9 +70,13 @@ impl Code {
             Code::InvalidRequestContent => "InvalidRequestContent",
             Code::InvalidResource => "InvalidResource",
             Code::InvalidResourceNamespace => "InvalidResourceNamespace",
+            Code::InvalidResourceProviderPermissions => "InvalidResourceProviderPermissions",
             Code::InvalidResourceType => "InvalidResourceType",
+            Code::InvalidServicePrincipalCredentials => "InvalidServicePrincipalCredentials",
+            Code::InvalidServicePrincipalPermissions => "InvalidServicePrincipalPermissions",
             Code::InvalidSubscriptionID => "InvalidSubscriptionID",
             Code::InvalidSubscriptionState => "InvalidSubscriptionState",
+            Code::InvalidWorkloadIdentityPermissions => "InvalidWorkloadIdentityPermissions",
             Code::MethodNotAllowed => "MethodNotAllowed",
             Code::MismatchingResourceID => "MismatchingResourceID",
             Code::MismatchingResourceName => "MismatchingResourceName",
@@ -86,6 +94,13 @@ impl Code {
             Code::UnsupportedMediaType => "UnsupportedMediaType",
         }
     }
+}
+
+/// What the sender of a refused request was told; it goes with the answer for the log.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
 }
 
 /// A request that was not done.
@@ -215,9 +230,11 @@ impl IntoResponse for Refusal {
         if let Some(cause) = &self.cause {
             tracing::error!(error = &**cause as &dyn Error, "A request could not be answered: {cause}");
         }
+        let told = Told { code: self.code.as_str(), message: self.message.clone() };
         let body =
             ErrorBody { code: self.code.as_str().to_owned(), message: self.message, target: self.target };
         let mut response = Answer::of(self.status, &ErrorEnvelope { error: body }).into_response();
+        response.extensions_mut().insert(told);
         if self.status == StatusCode::SERVICE_UNAVAILABLE || self.status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         }

@@ -69,6 +69,7 @@ async fn fill(store: &Store) -> (Uuid, Uuid) {
         error: None,
         snapshot: None,
         correlation_id: None,
+        client_request_id: None,
     };
     store.clusters().begin_create(&created, &operation, &Default::default(), &by).await.unwrap();
     let claimed = store.claim(WorkKind::Operation, 1, Uuid::new_v4()).await.unwrap();

@@ -4,7 +4,7 @@
 //! The store that is handed in goes by the trial's clock (SQLite with a [`ManualClock`]). With tokio's paused clock it must
 //! write inline, for a paused clock leaps while another thread writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -146,10 +146,10 @@ pub struct Account {
     pub work: WorkView,
 }
 
-/// Which step, and what befalls it.
+/// Which step (none: every one), and what befalls it.
 #[derive(Clone)]
 struct Fate {
-    step: String,
+    step: Option<String>,
     mishap: Mishap,
     seen: Arc<Mutex<Seen>>,
     control: Control,
@@ -158,7 +158,7 @@ struct Fate {
 
 #[derive(Default)]
 struct Seen {
-    struck: bool,
+    struck: BTreeSet<String>,
     begun: Vec<String>,
     ran: BTreeMap<String, u32>,
     undone: Vec<String>,
@@ -166,7 +166,7 @@ struct Seen {
 
 impl fmt::Debug for Fate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at step {}", self.mishap, self.step)
+        write!(f, "{:?} at step {}", self.mishap, self.step.as_deref().unwrap_or("after step"))
     }
 }
 
@@ -183,11 +183,22 @@ impl<C: Send + Sync + 'static> Trial<C> {
 
     /// One mishap at one step; panics when the plan does not stand it.
     pub async fn one(&self, step: &str, mishap: Mishap) -> Account {
+        self.meets(Some(step), mishap).await
+    }
+
+    /// One mishap at every step, one after the other, on the way to the plan's end; for plans whose worlds are too costly to be
+    /// made anew for each step. The mishap must be one that the work survives.
+    pub async fn along(&self, mishap: Mishap) -> Account {
+        assert_eq!(mishap.ends(), WorkState::Completed, "{mishap:?} ends the work at the first step");
+        self.meets(None, mishap).await
+    }
+
+    async fn meets(&self, step: Option<&str>, mishap: Mishap) -> Account {
         let (plan, context) = (self.make)().await;
         let undoable: Vec<String> =
             plan.steps.iter().filter(|it| it.undo.is_some()).map(|it| it.name.clone()).collect();
         let mut fate = Fate {
-            step: step.to_owned(),
+            step: step.map(str::to_owned),
             mishap,
             seen: Arc::default(),
             control: Control::new(),
@@ -207,7 +218,8 @@ impl<C: Send + Sync + 'static> Trial<C> {
     async fn to_its_end(&self, plan: Plan<C>, context: &Arc<C>, fate: &mut Fate, id: Uuid) -> WorkView {
         let mut plan = plan;
         let mut stale: Vec<Claimed> = Vec::new();
-        for _ in 0..CLAIMS_MAX {
+        let steps = if fate.step.is_none() { plan.steps.len() } else { 0 };
+        for _ in 0..CLAIMS_MAX + steps {
             let claimed = self.next_claim(id).await;
             fate.control = Control::new();
             let tried = afflicted(plan, fate);
@@ -220,7 +232,7 @@ impl<C: Send + Sync + 'static> Trial<C> {
                 control: fate.control.clone(),
                 clock: self.clock.clone(),
                 actor: "service:trial",
-                attempts_max: ATTEMPTS_MAX,
+                attempts_max: ATTEMPTS_MAX + i32::try_from(steps).unwrap_or(i32::MAX),
             };
             let ended = tokio::select! {
                 ended = run(order) => Some(ended),
@@ -282,9 +294,12 @@ impl<C: Send + Sync + 'static> Trial<C> {
         let work = &account.work;
         let ends = fate.mishap.ends();
         assert_eq!(work.state, ends, "{fate:?}: {:?}", work.result);
-        assert!(work.attempt <= fate.mishap.attempts(), "{fate:?}: took {} attempts", work.attempt);
+        let struck =
+            i32::try_from(if fate.step.is_none() { account.ran.len() } else { 1 }).unwrap_or(i32::MAX);
+        let attempts_max = 1 + (fate.mishap.attempts() - 1) * struck;
+        assert!(work.attempt <= attempts_max, "{fate:?}: took {} attempts", work.attempt);
         for (step, ran) in &account.ran {
-            let twice = *step == fate.step
+            let twice = fate.is_at(step)
                 && matches!(
                     fate.mishap,
                     Mishap::Twice
@@ -328,12 +343,14 @@ impl Fate {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the mishap strikes now; it strikes once.
+    fn is_at(&self, step: &str) -> bool {
+        self.step.as_deref().is_none_or(|it| it == step)
+    }
+
+    /// Whether the mishap strikes now; it strikes once at a step.
     fn strikes(&self, step: &str, mishaps: &[Mishap]) -> bool {
-        let mut seen = self.seen();
-        let strikes = !seen.struck && step == self.step && mishaps.contains(&self.mishap);
-        seen.struck |= strikes;
-        strikes
+        let strikes = self.is_at(step) && mishaps.contains(&self.mishap);
+        strikes && self.seen().struck.insert(step.to_owned())
     }
 
     /// What befalls a body before it takes effect.

@@ -18,7 +18,7 @@ pub const INTERNAL: &str = "InternalServerError";
 struct Pattern {
     /// Found in the code or the words of the fault.
     word: &'static str,
-    /// The customer's code.
+    /// The customer's code: one of the contract's. For a deployment that failed, the cloud's own word is among the details.
     code: &'static str,
     kind: StepErrorKind,
     /// For the customer; the cloud's own words when none.
@@ -28,7 +28,7 @@ struct Pattern {
 const PATTERNS: &[Pattern] = &[
     Pattern {
         word: "KeyBasedAuthenticationNotPermitted",
-        code: "KeyBasedAuthenticationNotPermitted",
+        code: DEPLOYMENT_FAILED,
         kind: StepErrorKind::Terminal,
         message: Some(
             "Key-based authentication is not permitted on the cluster's storage account by a policy of the subscription.",
@@ -42,13 +42,13 @@ const PATTERNS: &[Pattern] = &[
     },
     Pattern {
         word: "InvalidTemplateDeployment",
-        code: "InvalidTemplateDeployment",
+        code: DEPLOYMENT_FAILED,
         kind: StepErrorKind::Terminal,
         message: None,
     },
     Pattern {
         word: "ZonalAllocationFailed",
-        code: "ZonalAllocationFailed",
+        code: DEPLOYMENT_FAILED,
         kind: StepErrorKind::Terminal,
         message: Some(
             "The location has no room for this size of machine in one of the zones. Choose another size or location, or try again later.",
@@ -56,7 +56,7 @@ const PATTERNS: &[Pattern] = &[
     },
     Pattern {
         word: "OSProvisioningTimedOut",
-        code: "OSProvisioningTimedOut",
+        code: DEPLOYMENT_FAILED,
         kind: StepErrorKind::Terminal,
         message: Some(
             "A machine of the cluster did not come up in time. Delete the cluster and create it again.",
@@ -86,6 +86,17 @@ pub fn told(code: &str, message: impl Into<String>, target: Option<&str>) -> Ope
     }
 }
 
+impl Pattern {
+    /// What a customer is told of a fault that it fits, in the cloud's words or in ours.
+    fn told(&self, said: &str) -> OperationError {
+        let mut error = told(self.code, self.message.unwrap_or(said), None);
+        if self.code == DEPLOYMENT_FAILED {
+            error.details.push(told(self.word, said, None));
+        }
+        error
+    }
+}
+
 /// An error that the customer can mend, with its code and the field at fault; it ends the operation.
 pub fn refused(code: &str, message: impl Into<String>, target: Option<&str>) -> StepError {
     let message = message.into();
@@ -97,8 +108,7 @@ pub fn of(fault: &Fault, what: impl Into<String>) -> StepError {
     let what = format!("{}: {}: {}", what.into(), fault.code, fault.message);
     match pattern(&fault.code, &fault.message) {
         Some(pattern) => {
-            let message = pattern.message.map_or_else(|| fault.message.clone(), str::to_owned);
-            StepError::new(pattern.kind, pattern.code, what).for_customer(told(pattern.code, message, None))
+            StepError::new(pattern.kind, pattern.code, what).for_customer(pattern.told(&fault.message))
         }
         None => StepError::transient(DEPLOYMENT_FAILED, what).for_customer(told(
             DEPLOYMENT_FAILED,
@@ -131,10 +141,7 @@ impl From<CloudError> for StepError {
             }
             CloudError::Locked { .. } => ("ScopeLocked", Some(told("ScopeLocked", said.clone(), None))),
             CloudError::Invalid { code, why } => match pattern(code, why) {
-                Some(pattern) => {
-                    let message = pattern.message.map_or_else(|| why.clone(), str::to_owned);
-                    (pattern.code, Some(told(pattern.code, message, None)))
-                }
+                Some(pattern) => (pattern.code, Some(pattern.told(why))),
                 None => ("Invalid", None),
             },
             CloudError::NotFound { .. } => ("NotFound", None),
@@ -175,7 +182,11 @@ mod tests {
             "RequestDisallowedByPolicy",
             Terminal,
         );
-        check("ZonalAllocationFailed", "", "ZonalAllocationFailed", Terminal);
+        check("ZonalAllocationFailed", "no room", DEPLOYMENT_FAILED, Terminal);
+        let full = of(&fault("ZonalAllocationFailed", "no room"), "it failed");
+        let details: Vec<(&str, &str)> =
+            full.customer().iter().flat_map(|it| &it.details).map(|it| (&*it.code, &*it.message)).collect();
+        assert_eq!(details, [("ZonalAllocationFailed", "no room")]);
         check("Odd", "something", DEPLOYMENT_FAILED, Transient);
         let odd = of(&fault("Odd", "with our innards"), "it failed");
         assert_eq!(odd.customer().map(|it| it.message.as_str()), Some("Deployment failed."));

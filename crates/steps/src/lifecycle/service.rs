@@ -78,6 +78,7 @@ impl Service {
             address_prefix: self.address_space.clone(),
             security_group: None,
             route_table: None,
+            nat_gateway: None,
             service_endpoints: Vec::new(),
             private_link_policies: false,
         };

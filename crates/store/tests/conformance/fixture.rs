@@ -111,6 +111,7 @@ pub(crate) fn operation(cluster: Uuid, verb: Verb) -> Operation {
         error: None,
         snapshot: None,
         correlation_id: None,
+        client_request_id: None,
     }
 }
 

@@ -34,6 +34,7 @@ fn subnet(prefix: &str, group: Option<&str>, state: State) -> (ResourceId, Resou
         address_prefix: prefix.to_owned(),
         security_group: group,
         route_table: None,
+        nat_gateway: None,
         service_endpoints: Vec::new(),
         private_link_policies: false,
     };
@@ -66,6 +67,24 @@ fn spec(own_groups: Switch) -> Spec {
         api_visibility: Visibility::Public,
         ingress: Vec::new(),
     }
+}
+
+#[test]
+fn an_operators_identity_lets_in_nobody_but_this_cluster() {
+    let id = ResourceId::group("s", "g").sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", "i");
+    let identity = |names: &[&str]| {
+        let federated = names.iter().map(|it| ((*it).to_owned(), "subject".to_owned())).collect();
+        let shape = Shape::Identity { client_id: None, principal_id: None, tenant_id: None, federated };
+        Resource { id: id.clone(), location: String::new(), tags: [].into(), shape, state: State::Succeeded }
+    };
+    let code = |names: &[&str]| {
+        wrong_federation(&identity(names), "image-registry", "https://oidc/us", "t").map(|it| it.code)
+    };
+    assert_eq!(code(&[]), None);
+    assert_eq!(code(&["https://oidc/us|image-registry"]), None);
+    let foreign = Some("PlatformWorkloadIdentityContainsInvalidCredential");
+    assert_eq!(code(&["https://oidc/us|image-registry", "https://oidc/them|image-registry"]), foreign);
+    assert_eq!(code(&["https://oidc/us2|image-registry"]), foreign);
 }
 
 #[test]

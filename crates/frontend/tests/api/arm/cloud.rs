@@ -1,9 +1,10 @@
 //! What the cloud is asked before a cluster is accepted.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cloud::{Put, ResourceId, Shape};
+use cloud::sim::{Denial, FaultRule, Moment, NewPrincipal, Rights, Setting, Trouble};
+use cloud::{Cloud as _, Put, ResourceId, RoleAssignment, Shape};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,7 @@ async fn furnish(cloud: &dyn cloud::Cloud) {
             address_prefix: prefix.to_owned(),
             security_group: None,
             route_table: None,
+            nat_gateway: None,
             service_endpoints: Vec::new(),
             private_link_policies: true,
         };
@@ -39,7 +41,7 @@ async fn furnish(cloud: &dyn cloud::Cloud) {
 }
 
 #[tokio::test]
-async fn sizes_quotas_providers_and_subnets_are_looked_at_before_a_cluster_is_accepted() {
+async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluster_is_accepted() {
     let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
     let client = Arc::new(service.client().unwrap());
     let shutdown = CancellationToken::new();
@@ -61,7 +63,52 @@ async fn sizes_quotas_providers_and_subnets_are_looked_at_before_a_cluster_is_ac
         reply.refusal(),
         (400, "InvalidParameter".to_owned(), "properties.workerProfiles[0].VMSize".to_owned())
     );
-    house.put(&at("one", NEW), &body("one")).await.expect(201);
+    // Whose credential is no good, and who may not use the network, is told at once.
+    let stranger = house.put(&at("one", NEW), &body("one")).await;
+    let profile = "properties.servicePrincipalProfile";
+    assert_eq!(
+        stranger.refusal(),
+        (400, "InvalidServicePrincipalCredentials".to_owned(), profile.to_owned())
+    );
+    let network =
+        ResourceId::group(SUBSCRIPTION, "Net").sibling("Microsoft.Network", "virtualNetworks", "Vnet");
+    let as_principal = |principal: &NewPrincipal| {
+        let id = json!(principal.principal.client_id);
+        let with_id = with(body("one"), "/properties/servicePrincipalProfile/clientId", id);
+        with(with_id, "/properties/servicePrincipalProfile/clientSecret", json!(principal.secret.expose()))
+    };
+    let new = client.create_principal("new", Rights::ByRoles).await.unwrap();
+    let reply = house.put(&at("one", NEW), &as_principal(&new)).await;
+    let subnet = "properties.masterProfile.subnetId";
+    assert_eq!(reply.refusal(), (400, "InvalidServicePrincipalPermissions".to_owned(), subnet.to_owned()));
+    let role = RoleAssignment {
+        name: "a".to_owned(),
+        principal: new.principal.object_id.clone(),
+        role: "Network Contributor".to_owned(),
+        scope: network.clone(),
+    };
+    // A right that spreads while the request is being looked at is waited for.
+    client.inject(FaultRule::of(Trouble::SpreadsLate { millis: 1000 }).on("assignRole")).await.unwrap();
+    client.assign_role(&role).await.unwrap();
+    client.clear_faults().await.unwrap();
+    let action = "Microsoft.Network/virtualNetworks/subnets/join/action".to_owned();
+    let worker = network.child("subnets", "worker");
+    let denial = Denial { who: "service".to_owned(), action, scope: worker.clone(), until: None };
+    client.deny(denial).await.unwrap();
+    let reply = house.put(&at("one", NEW), &as_principal(&new)).await;
+    let target = "properties.workerProfiles['worker'].subnetId".to_owned();
+    assert_eq!(reply.refusal(), (400, "InvalidResourceProviderPermissions".to_owned(), target));
+    client.arrange(Setting::Allow { scope: worker }).await.unwrap();
+
+    // A cloud that gives no answer is not the customer's fault: within ten seconds they are served.
+    client
+        .inject(FaultRule::of(Trouble::Hangs { millis: 60_000, when: Moment::Before }).on("permissions"))
+        .await
+        .unwrap();
+    let begun = Instant::now();
+    house.put(&at("one", NEW), &as_principal(&new)).await.expect(201);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    client.clear_faults().await.unwrap();
     house.close().await;
     shutdown.cancel();
     tokio::time::timeout(Duration::from_secs(20), serving).await.unwrap().unwrap();

@@ -401,6 +401,7 @@ async fn subnet(command: &SubnetCommand, desk: &Desk<'_>) -> anyhow::Result<()> 
                 address_prefix: prefix.clone(),
                 security_group: None,
                 route_table: None,
+                nat_gateway: None,
                 service_endpoints: Vec::new(),
                 private_link_policies: false,
             };

@@ -89,6 +89,7 @@ pub(crate) async fn prepare(bench: &Bench, place: &Place) -> anyhow::Result<Prep
         address_prefix: prefix.to_owned(),
         security_group: None,
         route_table: None,
+        nat_gateway: None,
         service_endpoints: Vec::new(),
         private_link_policies: false,
     };

@@ -44,7 +44,7 @@ fn detail(shape: &Shape) -> String {
         Shape::SecurityGroup { rules } => format!("{} rules", rules.len()),
         Shape::RouteTable { routes } => format!("{} routes", routes.len()),
         Shape::Identity { client_id, .. } => client_id.clone().unwrap_or_default(),
-        Shape::DnsZone {} | Shape::DiskEncryptionSet {} => String::new(),
+        Shape::DnsZone {} | Shape::NatGateway {} | Shape::DiskEncryptionSet {} => String::new(),
     }
 }
 

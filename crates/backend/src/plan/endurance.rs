@@ -1,0 +1,93 @@
+//! What keeps a removal going: nobody wants to keep what was to be removed, so it is attempted until it is done, with rests that
+//! grow to half an hour.
+//!
+//! It comes to a bad end for one reason only: its customer is in the way (a lock, a right that was taken from us), and has not
+//! made way for a while. Then they are told, and ask again when they have. Of a subscription that is deleted nobody could ask
+//! again, so that its removals go on even then.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use api::doc::SubscriptionState;
+use futures_util::future::BoxFuture;
+use steps::engine::{ATTEMPTS_MAX, StepContext, StepError, StepErrorKind};
+
+use crate::Context;
+
+/// A body whose failures are judged as those of a removal.
+pub(crate) fn of<F, Fut, T: Send + 'static>(
+    body: F,
+) -> impl Fn(Arc<Context>, StepContext) -> BoxFuture<'static, Result<T, StepError>> + Send + Sync + 'static
+where
+    F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<T, StepError>> + Send + 'static,
+{
+    move |cx, step| {
+        let attempt = step.attempt;
+        let ran = body(cx.clone(), step);
+        Box::pin(async move {
+            match ran.await {
+                Ok(done) => Ok(done),
+                Err(error) => {
+                    let abandoned = error.customer().is_some() && is_abandoned(&cx).await;
+                    Err(judged(error, attempt, abandoned))
+                }
+            }
+        })
+    }
+}
+
+/// Whether nobody is left who could ask again. A store that gives no answer says no: the next attempt asks it anew.
+async fn is_abandoned(cx: &Context) -> bool {
+    let Ok(ours) = cx.life.ours().await else { return false };
+    let path = format!("/subscriptions/{}", ours.document().subscription_id.to_lowercase());
+    let found = cx.life.store.subscriptions().find(&path).await;
+    matches!(found, Ok(Some(it)) if it.document.state == SubscriptionState::Deleted)
+}
+
+/// What an error means for a removal at that attempt.
+fn judged(error: StepError, attempt: i32, abandoned: bool) -> StepError {
+    let is_theirs = error.customer().is_some() && !abandoned;
+    let kind = match error.kind() {
+        StepErrorKind::Terminal if !is_theirs => StepErrorKind::Transient,
+        StepErrorKind::Transient if is_theirs && attempt >= ATTEMPTS_MAX => StepErrorKind::Terminal,
+        StepErrorKind::Terminal
+        | StepErrorKind::Transient
+        | StepErrorKind::Unreachable
+        | StepErrorKind::Precondition => return error,
+    };
+    let customer = error.customer().cloned();
+    let judged = StepError::new(kind, error.code().to_owned(), error.to_string()).after(error.retry_after());
+    customer.into_iter().fold(judged, StepError::for_customer).because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use steps::lifecycle::fault::{refused, told};
+
+    use super::*;
+
+    #[test]
+    fn a_removal_ends_badly_only_when_its_customer_stands_in_the_way() {
+        use StepErrorKind::{Terminal, Transient};
+        let ours = |kind| StepError::new(kind, "Strange", "an answer that nobody understands");
+        let theirs = || StepError::transient("Forbidden", "no").for_customer(told("Forbidden", "no", None));
+        let locked = || refused("ScopeLocked", "it is locked", None);
+        let check = |error: StepError, attempt: i32, abandoned: bool, expect: StepErrorKind| {
+            let said = (error.code().to_owned(), error.whole(), error.customer().cloned());
+            let judged = judged(error, attempt, abandoned);
+            assert_eq!(judged.kind(), expect, "{said:?} at attempt {attempt}");
+            assert_eq!((judged.code().to_owned(), judged.whole(), judged.customer().cloned()), said);
+        };
+        for attempt in [1, ATTEMPTS_MAX, 1000] {
+            check(ours(Terminal), attempt, false, Transient);
+            check(ours(Transient), attempt, false, Transient);
+            check(ours(StepErrorKind::Unreachable), attempt, false, StepErrorKind::Unreachable);
+            check(locked(), attempt, false, Terminal);
+            check(locked(), attempt, true, Transient);
+            check(theirs(), attempt, true, Transient);
+        }
+        check(theirs(), ATTEMPTS_MAX - 1, false, Transient);
+        check(theirs(), ATTEMPTS_MAX, false, Terminal);
+    }
+}

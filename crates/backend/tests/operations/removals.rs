@@ -1,0 +1,101 @@
+//! Removals, which go on until they are done.
+
+use std::sync::Arc;
+
+use api::doc::{ProvisioningState, Subscription, SubscriptionState, Verb};
+use cloud::ResourceId;
+use cloud::sim::{FaultRule, Moment, Setting, Trouble};
+use jiff::SignedDuration;
+use store::By;
+use uuid::Uuid;
+
+use crate::site::{LeapingClock, SUBSCRIPTION, Site};
+
+/// A cluster that is made, on a site whose rests can be leapt over.
+async fn made(name: &str) -> (Site, Arc<LeapingClock>, Uuid) {
+    let clock = Arc::new(LeapingClock::default());
+    let site = Site::by(clock.clone()).await;
+    let (stop, backend) = site.backend();
+    let (id, made) = site.create(name).await;
+    site.succeeds(made).await;
+    stop.cancel();
+    backend.await.unwrap();
+    (site, clock, id)
+}
+
+async fn lock(site: &Site, name: &str, locked: bool) {
+    let id = ResourceId::group(SUBSCRIPTION, &format!("aro-{name}"));
+    site.cloud.arrange(Setting::Lock { id, locked }).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_goes_on_for_as_long_as_the_cloud_refuses() {
+    let (site, clock, id) = made("stuck").await;
+    let refuses = FaultRule::of(Trouble::Unavailable { when: Moment::Before }).on("delete");
+    site.cloud.inject(refuses).await.unwrap();
+    let removed = site.change(id, Verb::Delete, |_| ()).await;
+    let rests = site.attempted(removed, 30, &clock).await;
+    assert_eq!(rests.len(), 30, "it was given up");
+    assert!(rests[0] < SignedDuration::from_mins(1), "{rests:?}");
+    let longest = SignedDuration::from_mins(30);
+    assert!(rests.iter().all(|rest| *rest <= longest), "{rests:?}");
+    assert!(rests[10..].iter().all(|rest| *rest > SignedDuration::from_mins(20)), "{rests:?}");
+    let operation = site.store.operations().get(removed).await.unwrap().unwrap().document;
+    assert_eq!((operation.status, operation.end_time), (ProvisioningState::Deleting, None));
+    let cluster = site.cluster(id).await.unwrap().document;
+    assert_eq!(cluster.provisioning_state, ProvisioningState::Deleting);
+
+    site.cloud.clear_faults().await.unwrap();
+    let (_stop, _backend) = site.backend();
+    site.succeeds(removed).await;
+    assert!(site.cluster(id).await.is_none());
+    assert_eq!(site.left_of("stuck", id, SUBSCRIPTION).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_customer_in_the_way_of_a_removal_is_told_and_asks_again() {
+    let (site, clock, id) = made("locked").await;
+    lock(&site, "locked", true).await;
+    let first = site.change(id, Verb::Delete, |_| ()).await;
+    assert_eq!(site.attempted(first, 5, &clock).await, [], "a lock does not go by itself");
+    let ended = site.ended(first).await;
+    assert_eq!(
+        (ended.status, ended.error.unwrap().code.as_str()),
+        (ProvisioningState::Failed, "ScopeLocked")
+    );
+    let cluster = site.cluster(id).await.unwrap().document;
+    assert_eq!(cluster.failed_provisioning_state, Some(ProvisioningState::Deleting));
+    lock(&site, "locked", false).await;
+
+    // Rights that are missing may be on their way; after five attempts they are not.
+    site.cloud.inject(FaultRule::of(Trouble::Denied {}).on("delete")).await.unwrap();
+    let second = site.change(id, Verb::Delete, |_| ()).await;
+    assert_eq!(site.attempted(second, 100, &clock).await.len(), 4);
+    assert_eq!(site.ended(second).await.error.unwrap().code, "Forbidden");
+    site.cloud.clear_faults().await.unwrap();
+
+    let third = site.change(id, Verb::Delete, |_| ()).await;
+    let (_stop, _backend) = site.backend();
+    site.succeeds(third).await;
+    assert_eq!(site.left_of("locked", id, SUBSCRIPTION).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_deleted_subscription_even_what_is_locked_is_waited_for() {
+    let (site, clock, id) = made("orphan").await;
+    lock(&site, "orphan", true).await;
+    let subscription = Subscription {
+        subscription_id: SUBSCRIPTION.to_owned(),
+        state: SubscriptionState::Deleted,
+        tenant_id: None,
+        registered_features: Vec::new(),
+        body: serde_json::Value::Null,
+    };
+    let removed = site.change(id, Verb::Delete, |_| ()).await;
+    site.store.subscriptions().put(&subscription, None, &By::service("test")).await.unwrap();
+    assert_eq!(site.attempted(removed, 8, &clock).await.len(), 8, "nobody could ask again");
+    lock(&site, "orphan", false).await;
+    let (_stop, _backend) = site.backend();
+    site.succeeds(removed).await;
+    assert_eq!(site.left_of("orphan", id, SUBSCRIPTION).await, Vec::<String>::new());
+}
