@@ -16,7 +16,8 @@ use serde_json::json;
 use steps::engine::trial::VirtualClock;
 use steps::engine::{Journal, Look, Outcome, Plan, Step, StepError, StepErrorKind, WaitingCode};
 use store::{
-    By, Disturbance, Keyring, Location, NewWork, Options, Store, StoreError, Transaction, WorkView, Writing,
+    By, Disturbance, Keyring, Location, Moment, NewWork, Options, Store, StoreError, Transaction, WorkView,
+    Writing,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -31,6 +32,7 @@ struct Bed {
     cluster: Uuid,
     metrics: Metrics,
     away: Arc<AtomicBool>,
+    writes: Arc<AtomicU32>,
     workers: JoinSet<()>,
     shutdown: CancellationToken,
 }
@@ -43,10 +45,14 @@ impl Bed {
         let options =
             Options::new(Location::Sqlite(":memory:".into()), Keyring::ephemeral().unwrap(), clock.clone());
         let away = Arc::new(AtomicBool::new(false));
-        let gone = away.clone();
-        let disturbance = Disturbance::new(move |_| match gone.load(Ordering::SeqCst) {
-            true => Err(StoreError::Unavailable { what: "away".to_owned(), source: None }),
-            false => Ok(()),
+        let writes = Arc::new(AtomicU32::new(0));
+        let (gone, counted) = (away.clone(), writes.clone());
+        let disturbance = Disturbance::new(move |moment| {
+            counted.fetch_add(u32::from(moment == Moment::Before), Ordering::SeqCst);
+            match gone.load(Ordering::SeqCst) {
+                true => Err(StoreError::Unavailable { what: "away".to_owned(), source: None }),
+                false => Ok(()),
+            }
         });
         let options = Options { writing: Writing::Inline, disturbance: Some(disturbance), ..options };
         let store = Store::open(options).await.unwrap();
@@ -60,6 +66,7 @@ impl Bed {
             cluster,
             metrics: Metrics::default(),
             away,
+            writes,
             workers: JoinSet::new(),
             shutdown: CancellationToken::new(),
         }
@@ -162,6 +169,32 @@ async fn a_manifest_is_begun_the_moment_it_is_asked_for() {
     assert!(asked.elapsed() <= Duration::from_millis(20), "{:?}", asked.elapsed());
     assert_eq!((work.state, work.attempt), (WorkState::Completed, 1));
     assert_eq!(work.result.unwrap()["message"], "nothing to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn manifests_that_are_quickly_done_are_claimed_and_ended_together() {
+    let mut bed = Bed::new().await;
+    let (by, slots) = (By::service("test"), Config::default().slots);
+    let (mut write, mut asked) = (Transaction::new(), Vec::new());
+    for index in 0..2 * slots {
+        let cluster = Uuid::now_v7();
+        // Not imported, so that nobody asks whether it answers.
+        let document = Cluster { imported: false, ..trial::cluster(&format!("c{index}")) };
+        write = write.create::<Cluster>(cluster, &document, &by).unwrap();
+        asked.push((trial::manifest(Uuid::now_v7(), cluster, TASK, bed.clock.now()), Vec::new()));
+    }
+    bed.store.commit(write).await.unwrap();
+    bed.store.manifests().create(&asked, &by).await.unwrap();
+    let before = bed.writes.load(Ordering::SeqCst);
+    bed.start(noop);
+    for (manifest, _) in &asked {
+        assert_eq!(bed.until_ended(manifest.id).await.state, WorkState::Completed);
+        let log = bed.store.entries(manifest.id, None, 100).await.unwrap();
+        assert_eq!(log.last().map(|(_, entry)| entry.event), Some(EntryEvent::Finished));
+    }
+    // Two claims and the ends of two batches; a look at the queue when it is empty, the leases, the look at the first cluster.
+    let writes = bed.writes.load(Ordering::SeqCst) - before;
+    assert!(writes <= 12, "{writes} writes for {} manifests", asked.len());
 }
 
 #[tokio::test(start_paused = true)]
