@@ -258,9 +258,7 @@ where
 
 /// How another server of ours speaks TLS, without asking who comes; its certificate is read again when its file changes.
 pub fn server_tls(certificate: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, ServerError> {
-    let mut config = tls::server(certificate, key, None)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Arc::new(tls::server(certificate, key, None)?))
 }
 
 fn reason(error: &io::Error) -> &'static str {

@@ -1,0 +1,118 @@
+//! What stands round every page.
+
+use axum::response::Html;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::assets;
+use crate::session::{Told, Visitor};
+use crate::view::{Section, View, command, digest};
+
+fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta name="robots" content="noindex";
+            title { (title) " · Shipshape" }
+            link rel="icon" type="image/svg+xml" href=(assets::path("icon.svg"));
+            link rel="stylesheet" href=(assets::path("portal.css"));
+            script src=(assets::path("portal.js")) defer {}
+        }
+    }
+}
+
+fn brand() -> Markup {
+    html! {
+        a class="brand" href="/fleet" {
+            img src=(assets::path("icon.svg")) alt="" width="22" height="22";
+            span { "Shipshape" }
+        }
+    }
+}
+
+/// A whole page. `address` is its path and query, by which it listens for changes.
+pub(crate) fn page(view: &View, visitor: &Visitor, told: Option<&Told>, address: &str, mark: &str) -> Markup {
+    let seen: Vec<String> = view
+        .panels
+        .iter()
+        .filter(|panel| panel.is_live)
+        .map(|panel| format!("{}.{}", panel.id, digest(&panel.body)))
+        .collect();
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(&view.title))
+            body data-at=(address) data-seen=(seen.join(",")) {
+                a class="skip" href="#main" { "Skip to the content" }
+                header class="bar" {
+                    (brand())
+                    nav aria-label="Sections" {
+                        @for section in Section::ALL {
+                            @if section == view.section {
+                                a href=(section.path()) aria-current="page" { (section.name()) }
+                            } @else {
+                                a href=(section.path()) { (section.name()) }
+                            }
+                        }
+                    }
+                    div class="who" {
+                        span class="user" title={ "Signed in as " (visitor.role) } {
+                            bdi { (visitor.user) } " " span class="quiet" { (visitor.role) }
+                        }
+                        form method="post" action="/logout" {
+                            input type="hidden" name="csrf" value=(mark);
+                            button type="submit" class="plain" { "Sign out" }
+                        }
+                    }
+                }
+                div class="lost" id="lost" role="status" hidden {}
+                main id="main" tabindex="-1" {
+                    @if !view.above.is_empty() {
+                        nav class="above" aria-label="Where this is" {
+                            @for (name, path) in &view.above { a href=(path) { bdi { (name) } } span aria-hidden="true" { " / " } }
+                        }
+                    }
+                    h1 { bdi { (view.title) } }
+                    @if let Some(told) = told {
+                        div class={ "note " (if told.is_bad { "bad" } else { "good" }) } role="status" { p { (told.text) } }
+                    }
+                    @for panel in &view.panels {
+                        @if panel.is_live {
+                            section id=(panel.id) data-live { (panel.body) }
+                        } @else {
+                            section id=(panel.id) { (panel.body) }
+                        }
+                    }
+                }
+                footer {
+                    p { a href={ "/json" (view.json) } { "This page as JSON" } " " span class="quiet" { "GET " (view.json) } }
+                    (command(&view.command))
+                }
+            }
+        }
+    }
+}
+
+/// A page for those who are not signed in.
+pub(crate) fn alone(title: &str, body: &Markup) -> Html<String> {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title))
+            body class="alone" {
+                main id="main" {
+                    (brand())
+                    h1 { (title) }
+                    (body)
+                }
+            }
+        }
+    };
+    Html(page.into_string())
+}
+
+/// A page with one sentence.
+pub(crate) fn bare(title: &str, message: &str) -> Html<String> {
+    alone(title, &html! { p { (message) } p { a class="button" href="/fleet" { "To the fleet" } } })
+}

@@ -1,0 +1,368 @@
+//! Pages that live. One stream of events is read from the Admin API for all open pages. A page that an event concerns is rendered
+//! again, at most four times a second and once for all browsers that show it to the same role; what changed of it is sent to
+//! each. Whoever comes (back) is sent what they have not seen, so that a lost connection loses nothing.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use client::{Change, Client, Topic};
+use futures_util::{StreamExt as _, stream};
+use http::{HeaderMap, StatusCode};
+use serde_json::json;
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+
+use crate::House;
+use crate::fields::Fields;
+use crate::pages;
+use crate::session::{Role, Visitor};
+use crate::view::{Listens, Section, digest};
+
+/// A page is rendered again at most this often; one that needs the plan of the fleet, which is work, less.
+const RENDER_PAUSE: Duration = Duration::from_millis(250);
+const PLAN_PAUSE: Duration = Duration::from_secs(5);
+
+/// News are gathered for this long before pages hear of them.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// A page is looked at again this often though nobody told anything: health is no news, and time passes.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+/// A stream that has nothing to tell says so this often.
+const COMMENT_PAUSE: Duration = Duration::from_secs(15);
+
+/// More open pages than this are refused.
+const PAGES_MAX: usize = 1_000;
+
+/// So many batches of news may wait for a page that is slow; one that missed some looks at everything.
+const BATCHES: usize = 64;
+
+/// The pauses between attempts to hear of anything.
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Something happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum News {
+    /// To a thing of this kind: its id, and the cluster that it concerns, in lower case.
+    Of { kind: String, id: String, cluster: String },
+    /// Nobody knows what was missed.
+    Anything,
+}
+
+type Batch = Arc<Vec<News>>;
+
+/// A page as it was rendered last.
+#[derive(Debug, Clone)]
+struct Rendered {
+    /// Of each live panel: its place, a mark of what is in it, and what is in it.
+    panels: Arc<Vec<(&'static str, String, String)>>,
+    listens: Listens,
+    pause: Duration,
+    at: Instant,
+    /// How many batches had been told when the rendering began.
+    told: u64,
+}
+
+/// A page that somebody has open.
+#[derive(Debug, Default)]
+struct Open {
+    rendered: tokio::sync::Mutex<Option<Rendered>>,
+}
+
+/// Brings news to open pages.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    news: broadcast::Sender<Batch>,
+    told: watch::Sender<u64>,
+    closed: watch::Sender<bool>,
+    open: Mutex<HashMap<(String, Role), Weak<Open>>>,
+}
+
+impl Default for Hub {
+    fn default() -> Hub {
+        Hub {
+            news: broadcast::Sender::new(BATCHES),
+            told: watch::Sender::new(0),
+            closed: watch::Sender::new(false),
+            open: Mutex::default(),
+        }
+    }
+}
+
+impl Hub {
+    /// Reads events and tells open pages of them; for ever.
+    pub(crate) async fn follow(&self, admin: &Client) {
+        let mut pause = PAUSE_FIRST;
+        loop {
+            let mut events = admin.events(&Topic::ALL, None);
+            while let Some(first) = events.next().await {
+                let mut batch = match first {
+                    Ok(event) => vec![news(event.change, &event.data)],
+                    Err(error) => {
+                        tracing::warn!("The portal hears of no changes: {error}");
+                        break;
+                    }
+                };
+                pause = PAUSE_FIRST;
+                let until = Instant::now() + GATHER;
+                while let Ok(Some(Ok(event))) = tokio::time::timeout_at(until, events.next()).await {
+                    let next = news(event.change, &event.data);
+                    if !batch.contains(&next) {
+                        batch.push(next);
+                    }
+                }
+                self.tell(batch);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            self.tell(vec![News::Anything]);
+        }
+    }
+
+    /// Ends the streams of all open pages.
+    pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    fn tell(&self, batch: Vec<News>) {
+        self.told.send_modify(|told| *told += 1);
+        // Nobody listens when no page is open.
+        let _ = self.news.send(Arc::new(batch));
+    }
+
+    /// The page that others may have open too.
+    fn open(&self, address: &str, role: Role) -> Option<Arc<Open>> {
+        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (address.to_owned(), role);
+        if let Some(open) = all.get(&key).and_then(Weak::upgrade) {
+            return Some(open);
+        }
+        all.retain(|_, open| open.strong_count() > 0);
+        if all.len() >= PAGES_MAX {
+            return None;
+        }
+        let open = Arc::new(Open::default());
+        all.insert(key, Arc::downgrade(&open));
+        Some(open)
+    }
+}
+
+fn news(change: Change, data: &serde_json::Value) -> News {
+    let lower = |text: &str| text.to_lowercase();
+    match change {
+        Change::Manifest(form) => News::Of {
+            kind: "manifest".to_owned(),
+            id: form.id.to_string(),
+            cluster: lower(form.cluster_resource_id.as_deref().unwrap_or_default()),
+        },
+        Change::Schedule(form) => {
+            News::Of { kind: "schedule".to_owned(), id: form.id.clone(), cluster: String::new() }
+        }
+        Change::Task(form) => {
+            News::Of { kind: "task".to_owned(), id: form.name.clone(), cluster: String::new() }
+        }
+        Change::Cluster(form) => {
+            News::Of { kind: "cluster".to_owned(), id: lower(&form.id), cluster: lower(&form.id) }
+        }
+        Change::Other(kind) => {
+            let cluster = lower(data["clusterResourceID"].as_str().unwrap_or_default());
+            News::Of { kind, id: data["id"].as_str().unwrap_or_default().to_owned(), cluster }
+        }
+        Change::Deleted { topic, id } => {
+            let cluster = if topic == "cluster" { lower(&id) } else { String::new() };
+            News::Of { kind: topic, id: lower(&id), cluster }
+        }
+        Change::Relist | Change::Interrupted { .. } => News::Anything,
+    }
+}
+
+impl Listens {
+    fn wants(&self, news: &News) -> bool {
+        let News::Of { kind, id, cluster } = news else { return *self != Listens::Nothing };
+        match self {
+            Listens::Nothing => false,
+            Listens::Kinds(kinds) => kinds.contains(&kind.as_str()),
+            Listens::Cluster(wanted) => cluster.eq_ignore_ascii_case(wanted),
+            // What happens to others decides whether this one may go: a budget, a place in the cluster's queue.
+            Listens::Manifest(wanted) => kind == "manifest" && *id == wanted.to_string(),
+            Listens::Schedule(wanted) => kind == "schedule" && id.eq_ignore_ascii_case(wanted),
+        }
+    }
+}
+
+impl Open {
+    /// The page as it is now: rendered after the batch `told`, by whoever comes first, and not more often than pages are.
+    async fn now(&self, house: &House, address: &str, role: Role, told: u64) -> Option<Rendered> {
+        let mut last = self.rendered.lock().await;
+        if let Some(rendered) = last.as_ref() {
+            if rendered.told >= told && rendered.at.elapsed() < LOOK_AGAIN {
+                return Some(rendered.clone());
+            }
+            tokio::time::sleep_until(rendered.at + rendered.pause).await;
+        }
+        let (at, told) = (Instant::now(), *house.hub.told.borrow());
+        let view = pages::view(house, address, role).await.ok()?;
+        let pause = match view.section {
+            Section::Plan | Section::Timeline => PLAN_PAUSE,
+            _ => RENDER_PAUSE,
+        };
+        let live = view.panels.into_iter().filter(|panel| panel.is_live);
+        let panels = live.map(|panel| (panel.id, digest(&panel.body), panel.body.into_string())).collect();
+        let rendered = Rendered { panels: Arc::new(panels), listens: view.listens, pause, at, told };
+        *last = Some(rendered.clone());
+        Some(rendered)
+    }
+}
+
+/// What changes of a page, as server-sent events.
+pub(crate) async fn live(
+    State(house): State<Arc<House>>,
+    Extension(visitor): Extension<Visitor>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let query = Fields::parse(&query.unwrap_or_default());
+    let address = query.text("at").to_owned();
+    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let seen = last.unwrap_or(query.text("seen"));
+    let seen: HashMap<String, String> = seen
+        .split(',')
+        .filter_map(|pair| pair.split_once('.'))
+        .map(|(id, mark)| (id.to_owned(), mark.to_owned()))
+        .collect();
+    let Some(open) = house.hub.open(&address, visitor.role) else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "Too many pages are open.").into_response();
+    };
+    // From before the first look: what happens meanwhile is looked at again.
+    let batches = house.hub.news.subscribe();
+    let listening = Listening {
+        closed: house.hub.closed.subscribe(),
+        listens: Listens::Nothing,
+        house,
+        visitor,
+        address,
+        open,
+        batches,
+        seen,
+        due: Some(0),
+    };
+    let events = stream::unfold(listening, |mut listening| async move {
+        let event = listening.next().await?;
+        Some((Ok::<_, Infallible>(event), listening))
+    });
+    let comments = KeepAlive::new().interval(COMMENT_PAUSE).text("still here");
+    Sse::new(events).keep_alive(comments).into_response()
+}
+
+/// One browser that listens.
+struct Listening {
+    house: Arc<House>,
+    visitor: Visitor,
+    address: String,
+    open: Arc<Open>,
+    listens: Listens,
+    batches: broadcast::Receiver<Batch>,
+    closed: watch::Receiver<bool>,
+    /// What the browser shows, by panel.
+    seen: HashMap<String, String>,
+    /// A look is due, at what was told so far.
+    due: Option<u64>,
+}
+
+impl Listening {
+    /// The next event; none when the stream ends.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if *self.closed.borrow() || !self.house.sessions.is_there(&self.visitor, self.house.clock.now()) {
+                return None;
+            }
+            if let Some(told) = self.due.take() {
+                let looking = self.open.now(&self.house, &self.address, self.visitor.role, told);
+                if let Some(rendered) = looking.await {
+                    self.listens = rendered.listens.clone();
+                    if let Some(event) = self.changed(&rendered) {
+                        return Some(event);
+                    }
+                }
+            }
+            self.due = Some(self.wait().await?);
+        }
+    }
+
+    /// Waits until a look is worth while; none at the end.
+    async fn wait(&mut self) -> Option<u64> {
+        let again = tokio::time::sleep(LOOK_AGAIN);
+        tokio::pin!(again);
+        loop {
+            tokio::select! {
+                _ = self.closed.changed() => return None,
+                () = &mut again => return Some(*self.house.hub.told.borrow()),
+                batch = self.batches.recv() => match batch {
+                    Ok(batch) if batch.iter().any(|news| self.listens.wants(news)) => {
+                        return Some(*self.house.hub.told.borrow());
+                    }
+                    Ok(_) => {}
+                    Err(broadcast::error::RecvError::Lagged(_)) => return Some(*self.house.hub.told.borrow()),
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                },
+            }
+        }
+    }
+
+    /// What the browser has not seen yet.
+    fn changed(&mut self, rendered: &Rendered) -> Option<Event> {
+        let fresh: Vec<_> = rendered
+            .panels
+            .iter()
+            .filter(|(id, mark, _)| self.seen.get(*id).is_none_or(|seen| seen != mark))
+            .collect();
+        if fresh.is_empty() {
+            return None;
+        }
+        let panels: Vec<_> = fresh
+            .iter()
+            .map(
+                |(id, _, html)| json!({"id": id, "html": html.replace(&self.house.mark, &self.visitor.csrf)}),
+            )
+            .collect();
+        for (id, mark, _) in fresh {
+            self.seen.insert((*id).to_owned(), mark.clone());
+        }
+        let seen: Vec<String> = rendered.panels.iter().map(|(id, mark, _)| format!("{id}.{mark}")).collect();
+        Some(Event::default().event("panels").id(seen.join(",")).data(json!(panels).to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(kind: &str, id: &str, cluster: &str) -> News {
+        News::Of { kind: kind.to_owned(), id: id.to_owned(), cluster: cluster.to_owned() }
+    }
+
+    #[test]
+    fn a_page_hears_only_what_concerns_it_and_of_whatever_was_missed() {
+        let id = uuid::Uuid::from_u128(7);
+        let check = |listens: &Listens, news: &News, expect: bool| {
+            assert_eq!(listens.wants(news), expect, "{listens:?} {news:?}");
+        };
+        let manifest = Listens::Manifest(id);
+        check(&manifest, &of("manifest", &id.to_string(), "/c"), true);
+        check(&manifest, &of("manifest", "another", "/c"), false);
+        check(&Listens::Cluster("/C".to_owned()), &of("manifest", "x", "/c"), true);
+        check(&Listens::Cluster("/C".to_owned()), &of("manifest", "x", "/d"), false);
+        check(&Listens::Kinds(&["cluster"]), &of("cluster", "/c", "/c"), true);
+        check(&Listens::Kinds(&["cluster"]), &of("task", "t", ""), false);
+        check(&Listens::Schedule("Weekly".to_owned()), &of("schedule", "weekly", ""), true);
+        check(&manifest, &News::Anything, true);
+        check(&Listens::Nothing, &News::Anything, false);
+    }
+}

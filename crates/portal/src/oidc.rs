@@ -1,0 +1,367 @@
+//! Signing in at an OpenID Connect provider: the authorization code flow with PKCE, state and nonce. What the provider offers and
+//! its keys are asked for at each login, so that a changed key needs nothing from us.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use api::secret::Secret;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use openidconnect::core::{CoreAuthenticationFlow, CoreClient, CoreProviderMetadata};
+use openidconnect::{
+    AsyncHttpClient, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest, HttpResponse,
+    IssuerUrl, Nonce, OAuth2TokenResponse as _, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, Scope,
+    TokenResponse as _,
+};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::PortalError;
+use crate::session::Role;
+
+/// A provider that has not answered by then is away.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// No answer of a provider is longer.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// The provider, and who may come in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OidcConfig {
+    /// The issuer's URL, as its tokens spell it.
+    pub issuer: String,
+    /// How the portal is called there.
+    pub client_id: String,
+    /// The file with the portal's secret there; none for a public client.
+    pub client_secret_file: Option<PathBuf>,
+    /// What is asked for besides `openid`.
+    pub scopes: Vec<String>,
+    /// The claim that names the person in histories and the audit log.
+    pub user_claim: String,
+    /// The claim that lists the person's groups.
+    pub group_claim: String,
+    /// Groups that may look and act.
+    pub operator_groups: Vec<String>,
+    /// Groups that may only look.
+    pub reader_groups: Vec<String>,
+    /// Certificates (PEM) that the provider is checked against, instead of the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for OidcConfig {
+    fn default() -> OidcConfig {
+        OidcConfig {
+            issuer: String::new(),
+            client_id: String::new(),
+            client_secret_file: None,
+            scopes: vec!["profile".to_owned()],
+            user_claim: "preferred_username".to_owned(),
+            group_claim: "groups".to_owned(),
+            operator_groups: Vec::new(),
+            reader_groups: Vec::new(),
+            ca_file: None,
+        }
+    }
+}
+
+/// Why somebody did not get in; for the log, and in part for them.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoginError {
+    #[error("the provider could not be asked: {0}")]
+    Provider(String),
+    #[error("the provider's answer is not accepted: {0}")]
+    Refused(String),
+    #[error("none of {user}'s groups may come in")]
+    NoGroup { user: String },
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct HttpError(String);
+
+type Http = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// The provider.
+#[derive(Debug)]
+pub(crate) struct Provider {
+    config: OidcConfig,
+    secret: Option<Secret<String>>,
+    issuer: IssuerUrl,
+    redirect: RedirectUrl,
+    wire: Wire,
+}
+
+/// How the provider is asked.
+#[derive(Debug)]
+struct Wire(Http);
+
+impl<'c> AsyncHttpClient<'c> for Wire {
+    type Error = HttpError;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'c>>;
+
+    fn call(&'c self, request: HttpRequest) -> Self::Future {
+        Box::pin(self.send(request))
+    }
+}
+
+impl Wire {
+    /// One request; a redirection is an answer like any other.
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let request = request.map(|body| Full::new(Bytes::from(body)));
+        let exchange = async {
+            let answer = self.0.request(request).await.map_err(|error| HttpError(told(&error)))?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| HttpError(error.to_string()))?.to_bytes();
+            Ok(http::Response::from_parts(head, body.to_vec()))
+        };
+        let timed = tokio::time::timeout(ANSWER_TIME_MAX, exchange).await;
+        timed.map_err(|_| HttpError(format!("no answer within {} s", ANSWER_TIME_MAX.as_secs())))?
+    }
+}
+
+/// Somebody leaves for the provider.
+pub(crate) struct Departure {
+    pub(crate) url: String,
+    pub(crate) state: String,
+    pub(crate) verifier: String,
+    pub(crate) nonce: String,
+}
+
+impl Provider {
+    pub(crate) fn new(config: OidcConfig, origin: &str) -> Result<Provider, PortalError> {
+        let wrong = |message: String| PortalError::Setting(message);
+        let issuer = IssuerUrl::new(config.issuer.clone())
+            .map_err(|error| wrong(format!("the issuer {:?} is no URL: {error}", config.issuer)))?;
+        let is_local = matches!(issuer.url().host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+        if issuer.url().scheme() != "https" && !is_local {
+            let message = format!("the issuer {:?} must be an https:// URL", config.issuer);
+            return Err(wrong(message));
+        }
+        if config.client_id.is_empty() {
+            return Err(wrong("the portal needs a client id at its provider".to_owned()));
+        }
+        if config.operator_groups.is_empty() && config.reader_groups.is_empty() {
+            return Err(wrong("nobody could come in: name operator groups or reader groups".to_owned()));
+        }
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path)
+                .map_err(|error| wrong(format!("{} cannot be read: {error}", path.display())))
+        };
+        let secret = config.client_secret_file.as_ref().map(read).transpose()?;
+        let secret = secret.map(|text| Secret::new(text.trim().to_owned()));
+        let redirect = RedirectUrl::new(format!("{origin}/login/callback"))
+            .map_err(|error| wrong(format!("the portal's address is no URL: {error}")))?;
+        let wire = Wire(http(config.ca_file.as_ref())?);
+        Ok(Provider { config, secret, issuer, redirect, wire })
+    }
+
+    /// Where to send somebody who wants to sign in, and what must come back.
+    pub(crate) async fn depart(&self) -> Result<Departure, LoginError> {
+        let metadata = self.metadata().await?;
+        let client = CoreClient::from_provider_metadata(metadata, self.client_id(), self.client_secret())
+            .set_redirect_uri(self.redirect.clone());
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let mut ask = client.authorize_url(
+            CoreAuthenticationFlow::AuthorizationCode,
+            CsrfToken::new_random,
+            Nonce::new_random,
+        );
+        for scope in &self.config.scopes {
+            ask = ask.add_scope(Scope::new(scope.clone()));
+        }
+        let (url, state, nonce) = ask.set_pkce_challenge(challenge).url();
+        Ok(Departure {
+            url: url.to_string(),
+            state: state.into_secret(),
+            verifier: verifier.into_secret(),
+            nonce: nonce.secret().clone(),
+        })
+    }
+
+    /// Who came back with a code.
+    pub(crate) async fn arrive(
+        &self,
+        code: &str,
+        verifier: String,
+        nonce: String,
+    ) -> Result<(String, Role), LoginError> {
+        let metadata = self.metadata().await?;
+        let user_info = metadata.userinfo_endpoint().map(|url| url.to_string());
+        let client = CoreClient::from_provider_metadata(metadata, self.client_id(), self.client_secret())
+            .set_redirect_uri(self.redirect.clone());
+        let exchange = client
+            .exchange_code(AuthorizationCode::new(code.to_owned()))
+            .map_err(|error| LoginError::Provider(error.to_string()))?
+            .set_pkce_verifier(PkceCodeVerifier::new(verifier));
+        let tokens =
+            exchange.request_async(&self.wire).await.map_err(|error| LoginError::Refused(told(&error)))?;
+        let token = tokens.id_token().ok_or_else(|| LoginError::Refused("it has no ID token".to_owned()))?;
+        // Signature, issuer, audience, times and nonce.
+        token
+            .claims(&client.id_token_verifier(), &Nonce::new(nonce))
+            .map_err(|error| LoginError::Refused(told(&error)))?;
+        let mut claims = claims(&token.to_string())
+            .ok_or_else(|| LoginError::Refused("the claims of its ID token cannot be read".to_owned()))?;
+        // Where a person has too many groups for a token, a provider says only where they are.
+        let is_elsewhere = claims["_claim_names"].get(&self.config.group_claim).is_some();
+        if let (true, Some(url)) = (is_elsewhere, user_info) {
+            let more = self.user_info(&url, tokens.access_token().secret()).await?;
+            if more["sub"] == claims["sub"] {
+                claims[&self.config.group_claim] = more[&self.config.group_claim].clone();
+            }
+        }
+        self.admit(&claims)
+    }
+
+    /// Who it is by these claims, and what they may do.
+    fn admit(&self, claims: &Value) -> Result<(String, Role), LoginError> {
+        let word = |name: &str| claims[name].as_str().filter(|word| !word.is_empty());
+        let user = word(&self.config.user_claim).or(word("email")).or(word("sub")).unwrap_or("?").to_owned();
+        let groups: Vec<&str> = match &claims[&self.config.group_claim] {
+            Value::Array(groups) => groups.iter().filter_map(Value::as_str).collect(),
+            Value::String(group) => vec![group],
+            _ => Vec::new(),
+        };
+        let is_in = |wanted: &[String]| wanted.iter().any(|wanted| groups.contains(&wanted.as_str()));
+        if is_in(&self.config.operator_groups) {
+            Ok((user, Role::Operator))
+        } else if is_in(&self.config.reader_groups) {
+            Ok((user, Role::Reader))
+        } else {
+            Err(LoginError::NoGroup { user })
+        }
+    }
+
+    fn client_id(&self) -> ClientId {
+        ClientId::new(self.config.client_id.clone())
+    }
+
+    fn client_secret(&self) -> Option<ClientSecret> {
+        self.secret.as_ref().map(|secret| ClientSecret::new(secret.expose().clone()))
+    }
+
+    async fn metadata(&self) -> Result<CoreProviderMetadata, LoginError> {
+        CoreProviderMetadata::discover_async(self.issuer.clone(), &self.wire)
+            .await
+            .map_err(|error| LoginError::Provider(told(&error)))
+    }
+
+    async fn user_info(&self, url: &str, token: &str) -> Result<Value, LoginError> {
+        let request = http::Request::get(url)
+            .header(http::header::AUTHORIZATION, format!("Bearer {token}"))
+            .body(Vec::new())
+            .map_err(|error| LoginError::Provider(error.to_string()))?;
+        let answer =
+            self.wire.send(request).await.map_err(|error| LoginError::Provider(error.to_string()))?;
+        serde_json::from_slice(answer.body()).map_err(|error| LoginError::Provider(error.to_string()))
+    }
+}
+
+/// What a token that was verified says.
+fn claims(token: &str) -> Option<Value> {
+    let payload = token.split('.').nth(1)?;
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+}
+
+fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+fn http(ca_file: Option<&PathBuf>) -> Result<Http, PortalError> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        Some(path) => {
+            let wrong = |why: String| PortalError::Setting(format!("{}: {why}", path.display()));
+            let found = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
+            for certificate in found {
+                let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+                roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+            }
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| PortalError::Setting(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .build();
+    Ok(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn provider() -> Provider {
+        let config = OidcConfig {
+            issuer: "https://login.example".to_owned(),
+            client_id: "portal".to_owned(),
+            operator_groups: vec!["sre".to_owned()],
+            reader_groups: vec!["staff".to_owned()],
+            ..OidcConfig::default()
+        };
+        Provider::new(config, "https://portal.example").unwrap()
+    }
+
+    #[test]
+    fn groups_decide_what_somebody_may_do() {
+        let check = |claims: Value, expect: Option<(&str, Role)>| {
+            let admitted = provider().admit(&claims).ok();
+            assert_eq!(admitted, expect.map(|(user, role)| (user.to_owned(), role)), "{claims}");
+        };
+        check(json!({"preferred_username": "jo", "groups": ["staff", "sre"]}), Some(("jo", Role::Operator)));
+        check(json!({"email": "jo@x", "groups": ["staff"]}), Some(("jo@x", Role::Reader)));
+        check(json!({"sub": "1", "groups": "staff"}), Some(("1", Role::Reader)));
+        check(json!({"preferred_username": "jo", "groups": ["others"]}), None);
+        check(json!({"preferred_username": "jo"}), None);
+        check(json!({"preferred_username": "jo", "groups": {"sre": true}}), None);
+    }
+
+    #[test]
+    fn settings_that_let_nobody_or_anybody_in_are_refused() {
+        let check = |adjust: &dyn Fn(&mut OidcConfig), word: &str| {
+            let mut config = provider().config;
+            adjust(&mut config);
+            let error = Provider::new(config, "https://portal.example").unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        };
+        check(&|config| config.issuer = "http://login.example".to_owned(), "https://");
+        check(&|config| config.issuer = "login".to_owned(), "no URL");
+        check(&|config| config.client_id.clear(), "client id");
+        check(
+            &|config| {
+                config.operator_groups.clear();
+                config.reader_groups.clear();
+            },
+            "nobody",
+        );
+        check(&|config| config.client_secret_file = Some("/nowhere/secret".into()), "cannot be read");
+    }
+}

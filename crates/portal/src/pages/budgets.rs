@@ -1,0 +1,119 @@
+//! Limits on how much runs at once, their use, and the button that stops all new starts.
+
+use api::admin::BudgetForm;
+use maud::{Markup, html};
+
+use super::Desk;
+use crate::shell;
+use crate::view::{Fault, Listens, Panel, Section, Tone, View, badge, command, nothing};
+
+pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
+    let mut budgets = desk.admin.budgets().all().await?;
+    budgets.sort_by(|a, b| (a.key != "fleet", &a.key).cmp(&(b.key != "fleet", &b.key)));
+    let fleet = budgets.iter().find(|budget| budget.key == "fleet");
+    let mut panels =
+        vec![Panel::live("stop", stop(desk, fleet)), Panel::live("budgets", table(desk, &budgets))];
+    if desk.eyes.may_act() {
+        panels.push(Panel::still("set", set(desk)));
+    }
+    Ok(View {
+        title: "Budgets".to_owned(),
+        section: Section::Budgets,
+        above: Vec::new(),
+        json: "/admin/maintenancebudgets".to_owned(),
+        command: "shipshape budget list".to_owned(),
+        listens: Listens::Kinds(&["manifest", "operation"]),
+        panels,
+    })
+}
+
+fn stop(desk: Desk<'_>, fleet: Option<&BudgetForm>) -> Markup {
+    let is_stopped = fleet.is_some_and(|budget| budget.limit == Some(0));
+    html! {
+        @if is_stopped {
+            div class="note bad" {
+                p class="headline" { "All new starts are stopped" }
+                p { "What runs goes on to its end; nothing else begins until the fleet's limit is raised or removed." }
+            }
+        }
+        @if desk.eyes.may_act() {
+            div class="acts" {
+                @if is_stopped {
+                    div {
+                        (desk.eyes.form("budget", "inline", &html! {
+                            input type="hidden" name="key" value="fleet";
+                            input type="hidden" name="limit" value="none";
+                            label { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off" placeholder="Why it may go on"; }
+                            button type="submit" class="primary" { "Let maintenance go on" }
+                        }))
+                        (command("shipshape budget clear fleet --reason WHY"))
+                    }
+                } @else {
+                    div {
+                        (desk.eyes.form("budget", "inline", &html! {
+                            input type="hidden" name="key" value="fleet";
+                            input type="hidden" name="limit" value="0";
+                            label { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off" placeholder="Why everything should stop"; }
+                            button type="submit" class="danger stop" { "Stop all new starts" }
+                        }))
+                        (command("shipshape budget set fleet 0 --reason WHY"))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn table(desk: Desk<'_>, budgets: &[BudgetForm]) -> Markup {
+    if budgets.is_empty() {
+        let next = html! { p { "As much runs at once as there are workers for. Set a limit for the fleet, a region, a subscription or a task:" } (command("shipshape budget set region/westeurope 5")) };
+        return nothing("No limits are set", &next);
+    }
+    html! {
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "Limits and their use" }
+                thead { tr { th scope="col" { "Budget" } th scope="col" { "In use" } th scope="col" { "Limit" } th scope="col" { "Use" } th scope="col" { "Clusters that wait for it" } @if desk.eyes.may_act() { th scope="col" { "Act" } } } }
+                tbody { @for budget in budgets { (row(desk, budget)) } }
+            }
+        }
+    }
+}
+
+fn row(desk: Desk<'_>, budget: &BudgetForm) -> Markup {
+    let limit = budget.limit;
+    html! {
+        tr {
+            th scope="row" data-label="Budget" { bdi { (budget.key) } }
+            td data-label="In use" class="figure" { (budget.used) }
+            td data-label="Limit" class="figure" { @match limit { Some(0) => { (badge(Tone::Bad, "0: stopped")) }, Some(limit) => { (limit) }, None => { "none" } } }
+            td data-label="Use" { @if let Some(limit) = limit { meter min="0" max=(limit.max(1)) value=(budget.used.min(limit.max(1))) aria-label={ "Use of " (budget.key) } {} @if budget.used >= limit && limit > 0 { " " (badge(Tone::Waiting, "full")) } } }
+            td data-label="Clusters that wait for it" class="figure" { (budget.parked) }
+            @if desk.eyes.may_act() {
+                td data-label="Act" {
+                    (desk.eyes.form("budget", "inline", &html! {
+                        input type="hidden" name="key" value=(budget.key);
+                        input type="hidden" name="limit" value="none";
+                        input type="hidden" name="reason" value="removed on the budgets page";
+                        button type="submit" aria-label={ "Remove the limit of " (budget.key) } { "Remove" }
+                    }))
+                }
+            }
+        }
+    }
+}
+
+fn set(desk: Desk<'_>) -> Markup {
+    let body = html! {
+        label { span { "Budget" } input type="text" name="key" required list="budgets" placeholder="fleet, region/westeurope, task/ID…" autocomplete="off"; }
+        datalist id="budgets" { option value="fleet" {} option value="region/" {} option value="subscription/" {} option value="task/" {} }
+        label { span { "At most at once; 0 stops new starts" } input type="number" name="limit" required min="0" max="2147483647"; }
+        label class="wide" { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off"; }
+        div class="buttons" { button type="submit" class="primary" { "Set the limit" } }
+    };
+    html! {
+        h2 { "Set a limit" }
+        (desk.eyes.form("budget", "filter", &body))
+        (command(&shell::line(["shipshape", "budget", "set", "KEY", "LIMIT", "--reason", "WHY"])))
+    }
+}

@@ -1,0 +1,540 @@
+//! One cluster, in tabs. What is read from the cluster itself may fail by itself: then that panel says so, and the rest stands.
+
+use api::admin::{AdminCluster, ManifestForm, OperationForm};
+use api::doc::ProvisioningState;
+use client::{ClientError, ObjectQuery};
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::Desk;
+use super::fleet::state;
+use super::manifest::{past, state_badge};
+use crate::fields::escaped;
+use crate::shell;
+use crate::view::{
+    Fault, Listens, Panel, Section, Tone, View, badge, cluster_path, command, manifest_link, maybe_moment,
+    moment, nothing, raw, resource_id, second, trouble,
+};
+
+/// So much of lists is shown; the rest is in the JSON.
+const SHOWN_MAX: usize = 200;
+
+/// The tabs, as the address calls them and as people read them.
+const TABS: [(&str, &str); 8] = [
+    ("", "Overview"),
+    ("nodes", "Nodes"),
+    ("operators", "ClusterOperators"),
+    ("operations", "Operations"),
+    ("manifests", "Manifests"),
+    ("labels", "Labels"),
+    ("events", "Events"),
+    ("objects", "Objects"),
+];
+
+pub(super) async fn view(desk: Desk<'_>, subscription: &str, group: &str, name: &str) -> Result<View, Fault> {
+    let id = resource_id(subscription, group, name);
+    let cluster = desk.admin.cluster(&id).await?.value;
+    let tab = desk.query.text("tab");
+    let mut panels = vec![Panel::still("tabs", tabs(&cluster.id, tab))];
+    let mut json = format!("/admin{}", cluster.id);
+    let mut line = shell::line(["shipshape", "cluster", "show", &cluster.name]);
+    match tab {
+        "" => overview(desk, &cluster, &mut panels).await,
+        "nodes" => {
+            let found = objects(desk, &cluster.id, "Node", None, true).await;
+            panels.push(Panel::live("nodes", list("The nodes cannot be read now", found, nodes)));
+            json = format!("{json}/kubernetesobjects?kind=Node");
+        }
+        "operators" => {
+            let found = objects(desk, &cluster.id, "ClusterOperator", None, true).await;
+            let shown = match found {
+                // A cluster that is no OpenShift has none.
+                Err(error) if error.status() == Some(http::StatusCode::BAD_REQUEST) => nothing(
+                    "This cluster has no ClusterOperators",
+                    &html! { p { "Only OpenShift has them." } },
+                ),
+                found => list("The ClusterOperators cannot be read now", found, operators),
+            };
+            panels.push(Panel::live("operators", shown));
+            json = format!("{json}/kubernetesobjects?kind=ClusterOperator");
+        }
+        "operations" => {
+            operations(desk, &cluster.id, &mut panels).await;
+            json = format!("{json}/operations");
+        }
+        "manifests" => {
+            let found = desk.admin.manifests(&cluster.id).all().await;
+            panels.push(Panel::live("manifests", manifests(desk, &cluster, found)));
+            json = format!("{json}/maintenancemanifests");
+            line = shell::line(["shipshape", "manifest", "list", "--cluster", &cluster.name]);
+        }
+        "labels" => {
+            panels.push(Panel::still("labels", labels(desk, &cluster)));
+            let selectors = desk.admin.selectors(&cluster.id).await;
+            panels.push(Panel::live("selectors", attributes(&selectors)));
+            json = format!("{json}/selectors");
+        }
+        "events" => {
+            let found = objects(desk, &cluster.id, "Event", None, true).await;
+            panels.push(Panel::live("events", list("The events cannot be read now", found, events)));
+            json = format!("{json}/kubernetesobjects?kind=Event&unrestricted=true");
+        }
+        "objects" => {
+            let shown = raw_objects(desk, &cluster.id).await;
+            panels.push(Panel::still("choose", choose(desk, &cluster.id)));
+            panels.push(Panel::live("objects", shown));
+            let query = desk.query.with("tab", "").query();
+            json = format!("{json}/kubernetesobjects{query}");
+        }
+        _ => return Err(Fault::not_found("A cluster has no such tab.")),
+    }
+    Ok(View {
+        title: cluster.name.clone(),
+        section: Section::Fleet,
+        above: vec![("Fleet".to_owned(), "/fleet".to_owned())],
+        json,
+        command: line,
+        listens: Listens::Cluster(cluster.id.to_lowercase()),
+        panels,
+    })
+}
+
+fn tabs(id: &str, chosen: &str) -> Markup {
+    let path = cluster_path(id);
+    html! {
+        nav class="tabs" aria-label="Of this cluster" {
+            @for (tab, name) in TABS {
+                @let href = if tab.is_empty() { path.clone() } else { format!("{path}?tab={tab}") };
+                @if tab == chosen { a href=(href) aria-current="page" { (name) } } @else { a href=(href) { (name) } }
+            }
+        }
+    }
+}
+
+async fn overview(desk: Desk<'_>, cluster: &AdminCluster, panels: &mut Vec<Panel>) {
+    panels.push(Panel::live("facts", facts(cluster)));
+    let open = desk.admin.manifests(&cluster.id).all().await;
+    let body = match open {
+        Ok(all) => {
+            let mut open: Vec<&ManifestForm> = all.iter().filter(|form| !form.state.is_terminal()).collect();
+            open.sort_by_key(|form| (form.state.as_str(), form.run_after));
+            html! {
+                h2 { "Open work " span class="quiet figure" { (open.len()) } }
+                @if open.is_empty() {
+                    p class="quiet" { "Nothing runs and nothing waits on this cluster. " a href={ "/tasks?cluster=" (escaped(&cluster.id)) } { "Run a task" } }
+                } @else { (manifest_table(&open)) }
+            }
+        }
+        Err(error) => trouble("The work on this cluster cannot be told now", &error),
+    };
+    panels.push(Panel::live("open", body));
+}
+
+fn facts(cluster: &AdminCluster) -> Markup {
+    let properties = &cluster.properties;
+    let more = |pointer: &str| {
+        let (name, rest) = pointer.split_once('/').unwrap_or((pointer, ""));
+        let value = properties.more.get(name)?;
+        let value = if rest.is_empty() { value } else { value.pointer(&format!("/{rest}"))? };
+        value.as_str().map(str::to_owned).filter(|text| !text.is_empty())
+    };
+    html! {
+        div class="lead" {
+            (state(properties.provisioning_state, properties.failed_provisioning_state))
+            @match &properties.reachability {
+                None => { (badge(Tone::Quiet, "API server not asked yet")) },
+                Some(it) if it.reachable => { (badge(Tone::Good, "API server answers")) },
+                Some(_) => { (badge(Tone::Bad, "API server does not answer")) },
+            }
+        }
+        @if let Some(it) = properties.reachability.as_ref().filter(|it| !it.reachable) {
+            div class="note bad" { p { "It does not answer since " (moment(it.since)) @if let Some(message) = &it.message { ": " (message) } "." } }
+        }
+        dl class="facts" {
+            dt { "Kubernetes" } dd class="figure" { (properties.version.as_deref().unwrap_or("not seen yet")) }
+            @if let Some(version) = more("clusterProfile/version") { dt { "OpenShift" } dd class="figure" { (version) } }
+            dt { "Location" } dd { (cluster.location) }
+            dt { "Made" } dd { (moment(properties.created_at)) @if properties.imported { " " span class="quiet" { "imported" } } }
+            @if let Some(it) = &properties.reachability { dt { "Last asked" } dd { (moment(it.checked_at)) } }
+            @if let Some(server) = properties.api_server.clone().or_else(|| more("apiserverProfile/url")) { dt { "API server" } dd { code { (server) } } }
+            @if let Some(console) = more("consoleProfile/url") { dt { "Console" } dd { code { (console) } } }
+            @if let Some(infra) = more("infraId") { dt { "Infrastructure" } dd { code { (infra) } } }
+            @if let Some(error) = more("lastAdminUpdateError") { dt { "Last admin update" } dd { (error) } }
+            dt { "Labels" } dd {
+                @if properties.labels.is_empty() { span class="quiet" { "none" } }
+                @else { span class="labels" { @for (name, value) in &properties.labels { span { bdi { (name) "=" (value) } } } } }
+            }
+            dt { "Id" } dd { code { (cluster.id) } }
+            dt { "UUID" } dd { code { (properties.uuid) } }
+        }
+    }
+}
+
+async fn objects(
+    desk: Desk<'_>,
+    id: &str,
+    kind: &str,
+    namespace: Option<&str>,
+    unrestricted: bool,
+) -> Result<Value, ClientError> {
+    let namespace = namespace.map(str::to_owned);
+    desk.admin.objects(id, &ObjectQuery { kind: kind.to_owned(), namespace, name: None, unrestricted }).await
+}
+
+fn list(title: &str, found: Result<Value, ClientError>, show: fn(&[Value]) -> Markup) -> Markup {
+    match found {
+        Ok(found) => show(found["items"].as_array().map(Vec::as_slice).unwrap_or_default()),
+        Err(error) => trouble(title, &error),
+    }
+}
+
+/// A member by its path, as text.
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == kind)
+}
+
+fn nodes(nodes: &[Value]) -> Markup {
+    if nodes.is_empty() {
+        return nothing(
+            "This cluster has no nodes",
+            &html! { p { "They appear here when their kubelets register." } },
+        );
+    }
+    html! {
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "Nodes" }
+                thead { tr { th scope="col" { "Node" } th scope="col" { "State" } th scope="col" { "Roles" } th scope="col" { "Kubelet" } th scope="col" { "CPU" } th scope="col" { "Memory" } th scope="col" { "Conditions" } th scope="col" { "Made" } } }
+                tbody { @for node in nodes { (node_row(node)) } }
+            }
+        }
+    }
+}
+
+fn node_row(node: &Value) -> Markup {
+    let is_ready = condition(node, "Ready").is_some_and(|it| it["status"] == "True");
+    let is_cordoned = node["spec"]["unschedulable"] == true;
+    let roles: Vec<&str> = node["metadata"]["labels"]
+        .as_object()
+        .into_iter()
+        .flat_map(|labels| labels.keys())
+        .filter_map(|label| label.strip_prefix("node-role.kubernetes.io/"))
+        .collect();
+    let by = text(node, "/metadata/annotations/shipshape.dev~1cordoned-by");
+    let odd: Vec<String> = node["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|it| it["type"] != "Ready" && it["status"] != "False")
+        .map(|it| format!("{}: {}", text(it, "/type"), text(it, "/reason")))
+        .collect();
+    html! {
+        tr {
+            th scope="row" data-label="Node" { bdi { (text(node, "/metadata/name")) } }
+            td data-label="State" {
+                @if is_ready { (badge(Tone::Good, "Ready")) } @else { (badge(Tone::Bad, "Not ready")) }
+                @if is_cordoned { " " (badge(Tone::Odd, "Cordoned")) @if !by.is_empty() { div class="quiet small" { "by " (by) } } }
+                @if !is_ready { @if let Some(ready) = condition(node, "Ready") { div class="quiet small" { (text(ready, "/message")) } } }
+            }
+            td data-label="Roles" { (roles.join(", ")) }
+            td data-label="Kubelet" class="figure" { (text(node, "/status/nodeInfo/kubeletVersion")) }
+            td data-label="CPU" class="figure" { (text(node, "/status/capacity/cpu")) }
+            td data-label="Memory" class="figure" { (text(node, "/status/capacity/memory")) }
+            td data-label="Conditions" { @if odd.is_empty() { span class="quiet" { "–" } } @else { (odd.join("; ")) } }
+            td data-label="Made" { (written(text(node, "/metadata/creationTimestamp"))) }
+        }
+    }
+}
+
+/// A time as Kubernetes writes it.
+fn written(text: &str) -> Markup {
+    match text.parse::<Timestamp>() {
+        Ok(at) => moment(at),
+        Err(_) => html! { (text) },
+    }
+}
+
+fn operators(operators: &[Value]) -> Markup {
+    if operators.is_empty() {
+        return nothing(
+            "This cluster has no ClusterOperators",
+            &html! { p { "OpenShift makes them while it is installed." } },
+        );
+    }
+    html! {
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "ClusterOperators" }
+                thead { tr { th scope="col" { "Operator" } th scope="col" { "Version" } th scope="col" { "State" } th scope="col" { "In words" } th scope="col" { "Since" } } }
+                tbody {
+                    @for operator in operators {
+                        @let is = |kind: &str| condition(operator, kind).is_some_and(|it| it["status"] == "True");
+                        @let telling = if is("Degraded") { "Degraded" } else if is("Progressing") { "Progressing" } else { "Available" };
+                        @let told = condition(operator, telling);
+                        tr {
+                            th scope="row" data-label="Operator" { bdi { (text(operator, "/metadata/name")) } }
+                            td data-label="Version" class="figure" {
+                                (operator["status"]["versions"].as_array().into_iter().flatten().find(|it| it["name"] == "operator").map(|it| text(it, "/version")).unwrap_or("–"))
+                            }
+                            td data-label="State" {
+                                @if is("Degraded") { (badge(Tone::Bad, "Degraded")) " " }
+                                @if is("Progressing") { (badge(Tone::Busy, "Progressing")) " " }
+                                @if is("Available") { (badge(Tone::Good, "Available")) } @else { (badge(Tone::Bad, "Not available")) }
+                            }
+                            td data-label="In words" { (told.map(|it| text(it, "/message")).unwrap_or_default()) }
+                            td data-label="Since" { (written(told.map(|it| text(it, "/lastTransitionTime")).unwrap_or_default())) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn events(events: &[Value]) -> Markup {
+    let mut events: Vec<&Value> = events.iter().collect();
+    let time = |event: &Value| {
+        let times = ["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+        times
+            .iter()
+            .map(|pointer| text(event, pointer))
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    events.sort_by_key(|event| std::cmp::Reverse(time(event)));
+    if events.is_empty() {
+        return nothing("No events", &html! { p { "Kubernetes keeps them for an hour." } });
+    }
+    html! {
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "Events of the cluster, newest first" }
+                thead { tr { th scope="col" { "When" } th scope="col" { "Type" } th scope="col" { "Reason" } th scope="col" { "About" } th scope="col" { "In words" } th scope="col" { "Count" } } }
+                tbody {
+                    @for event in events.into_iter().take(SHOWN_MAX) {
+                        tr {
+                            td data-label="When" { (written(&time(event))) }
+                            td data-label="Type" { @if event["type"] == "Warning" { (badge(Tone::Odd, "Warning")) } @else { (badge(Tone::Quiet, text(event, "/type"))) } }
+                            td data-label="Reason" { bdi { (text(event, "/reason")) } }
+                            th scope="row" data-label="About" {
+                                bdi { (text(event, "/involvedObject/kind")) " " (text(event, "/involvedObject/namespace")) @if !text(event, "/involvedObject/namespace").is_empty() { "/" } (text(event, "/involvedObject/name")) }
+                            }
+                            td data-label="In words" { bdi { (text(event, "/message")) } }
+                            td data-label="Count" class="figure" { (event["count"].as_i64().unwrap_or(1)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
+    let mut all: Vec<OperationForm> = match desk.admin.operations(id).all().await {
+        Ok(all) => all,
+        Err(error) => {
+            return panels
+                .push(Panel::live("operations", trouble("The operations cannot be read now", &error)));
+        }
+    };
+    all.sort_by_key(|operation| std::cmp::Reverse(operation.start_time));
+    if all.is_empty() {
+        let next = html! { p { "Create, update and delete are told here. An imported cluster has none." } };
+        return panels.push(Panel::live("operations", nothing("No operations", &next)));
+    }
+    // The newest one is what people come for; of the others only the line.
+    let newest = desk.admin.operation_history(id, all[0].id).first(SHOWN_MAX).await;
+    panels.push(Panel::live("operations", html! {
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "Operations, newest first" }
+                thead { tr { th scope="col" { "Operation" } th scope="col" { "State" } th scope="col" { "Step" } th scope="col" { "Began" } th scope="col" { "Ended" } th scope="col" { "Error" } } }
+                tbody {
+                    @for operation in all.iter().take(SHOWN_MAX) {
+                        tr {
+                            th scope="row" data-label="Operation" { (format!("{:?}", operation.verb)) div class="quiet small" { code { (operation.id) } } }
+                            td data-label="State" {
+                                @match operation.status {
+                                    ProvisioningState::Succeeded => { (badge(Tone::Good, "Succeeded")) },
+                                    ProvisioningState::Failed => { (badge(Tone::Bad, "Failed")) },
+                                    other => { (badge(Tone::Busy, &format!("{other:?}"))) },
+                                }
+                            }
+                            td data-label="Step" {
+                                @match &operation.step {
+                                    Some(step) => { (step.name) " " span class="quiet figure" { (step.index) "/" (step.of) } div class="quiet small" { (step.message) } },
+                                    None => { span class="quiet" { "–" } },
+                                }
+                            }
+                            td data-label="Began" { (moment(operation.start_time)) }
+                            td data-label="Ended" { (maybe_moment(operation.end_time)) }
+                            td data-label="Error" { @if let Some(error) = &operation.error { strong { (error.code) } " " (error.message) } @else { span class="quiet" { "–" } } }
+                        }
+                    }
+                }
+            }
+        }
+        (command(&shell::line(["shipshape", "operation", "show", &all[0].id.to_string()])))
+    }));
+    let body = match newest {
+        Ok(entries) => html! { h2 { "Steps of the newest" } (past(&entries)) },
+        Err(error) => trouble("Its steps cannot be read now", &error),
+    };
+    panels.push(Panel::live("newest", body));
+}
+
+fn manifests(
+    desk: Desk<'_>,
+    cluster: &AdminCluster,
+    found: Result<Vec<ManifestForm>, ClientError>,
+) -> Markup {
+    let all = match found {
+        Ok(all) => all,
+        Err(error) => return trouble("The manifests cannot be read now", &error),
+    };
+    let run = html! { p { a class="button" href={ "/tasks?cluster=" (escaped(&cluster.id)) } { "Run a task on this cluster…" } } };
+    if all.is_empty() {
+        let next = html! { p { "Nothing was done on this cluster yet, and nothing is planned." } @if desk.eyes.may_act() { (run) } };
+        return nothing("No manifests", &next);
+    }
+    let mut all: Vec<&ManifestForm> = all.iter().collect();
+    all.sort_by_key(|form| std::cmp::Reverse((form.finished_at.is_none(), form.created_at)));
+    html! {
+        @if desk.eyes.may_act() { (run) }
+        (manifest_table(&all[..all.len().min(SHOWN_MAX)]))
+    }
+}
+
+fn manifest_table(forms: &[&ManifestForm]) -> Markup {
+    html! {
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "Manifests" }
+                thead { tr { th scope="col" { "Task" } th scope="col" { "State" } th scope="col" { "Step" } th scope="col" { "Not before" } th scope="col" { "Began" } th scope="col" { "Ended" } th scope="col" { "Result, or why it waits" } } }
+                tbody {
+                    @for form in forms {
+                        tr {
+                            th scope="row" data-label="Task" { (manifest_link(form.id, if form.task_name.is_empty() { "a task that is gone" } else { &form.task_name })) }
+                            td data-label="State" { (state_badge(form.state, Some(form.phase))) }
+                            td data-label="Step" {
+                                @match &form.step { Some(step) => { (step.name) " " span class="quiet figure" { (step.index) "/" (step.of) } }, None => { span class="quiet" { "–" } } }
+                            }
+                            td data-label="Not before" { (second(form.run_after)) }
+                            td data-label="Began" { (maybe_moment(form.started_at)) }
+                            td data-label="Ended" { (maybe_moment(form.finished_at)) }
+                            td data-label="Result, or why it waits" { span class="said" { (form.status_text) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn labels(desk: Desk<'_>, cluster: &AdminCluster) -> Markup {
+    let lines: Vec<String> =
+        cluster.properties.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let path = cluster_path(&cluster.id);
+    let form = html! {
+        label class="wide" {
+            span { "Labels, one on each line, as name=value" }
+            textarea name="labels" rows=(lines.len().clamp(3, 12)) spellcheck="false" { (lines.join("\n")) }
+        }
+        label class="wide" { span { "Reason" } input type="text" name="reason" maxlength="500" autocomplete="off"; }
+        div class="buttons" { button type="submit" class="primary" { "Replace the labels" } }
+    };
+    html! {
+        h2 { "Labels" }
+        @if desk.eyes.may_act() {
+            (desk.eyes.form(path.trim_start_matches('/'), "stack", &form))
+            (command(&shell::line(["shipshape", "cluster", "label", &cluster.name, "NAME=VALUE"])))
+        } @else if lines.is_empty() {
+            p class="quiet" { "This cluster has no labels." }
+        } @else {
+            ul { @for line in &lines { li { bdi { (line) } } } }
+        }
+    }
+}
+
+fn attributes(selectors: &Result<std::collections::BTreeMap<String, String>, ClientError>) -> Markup {
+    match selectors {
+        Ok(selectors) => html! {
+            h2 { "As selectors of schedules see it" }
+            dl class="facts" { @for (key, value) in selectors { dt { bdi { (key) } } dd { bdi { (value) } } } }
+        },
+        Err(error) => trouble("What selectors see cannot be told now", error),
+    }
+}
+
+fn choose(desk: Desk<'_>, id: &str) -> Markup {
+    let query = desk.query;
+    let common = [
+        "Node",
+        "ClusterVersion",
+        "ClusterOperator",
+        "Machine",
+        "MachineSet",
+        "Namespace",
+        "Pod",
+        "Deployment.apps",
+        "ConfigMap",
+        "PodDisruptionBudget",
+        "CertificateSigningRequest",
+        "Lease",
+    ];
+    html! {
+        form class="filter" method="get" action=(cluster_path(id)) aria-label="Objects" {
+            input type="hidden" name="tab" value="objects";
+            label { span { "Kind" } input type="text" name="kind" list="kinds" value=(query.text("kind")) required autocomplete="off" placeholder="Node, Deployment.apps…"; }
+            datalist id="kinds" { @for kind in common { option value=(kind) {} } }
+            label { span { "Namespace" } input type="text" name="namespace" value=(query.text("namespace")) autocomplete="off" placeholder="all"; }
+            label { span { "Name" } input type="text" name="name" value=(query.text("name")) autocomplete="off" placeholder="all"; }
+            label class="check" { input type="checkbox" name="unrestricted" value="true" checked[query.one("unrestricted").is_some()]; span { "Also what is not the platform's own" } }
+            div class="buttons" { button type="submit" class="primary" { "Show" } }
+        }
+        p class="quiet" { "Secrets are never shown." }
+    }
+}
+
+async fn raw_objects(desk: Desk<'_>, id: &str) -> Markup {
+    let word = |name: &str| desk.query.one(name).map(str::to_owned);
+    let Some(kind) = word("kind") else {
+        return nothing(
+            "Choose a kind",
+            &html! { p { "Objects are read from the cluster when you ask, and shown as YAML." } },
+        );
+    };
+    let unrestricted = desk.query.one("unrestricted").is_some();
+    let query = ObjectQuery { kind, namespace: word("namespace"), name: word("name"), unrestricted };
+    let found = match desk.admin.objects(id, &query).await {
+        Ok(found) => found,
+        Err(error) => return trouble("The objects cannot be read now", &error),
+    };
+    let Some(items) = found["items"].as_array() else {
+        return html! { (raw(&yaml(&found))) };
+    };
+    if items.is_empty() {
+        return nothing("There are none", &html! { p { "The cluster has no such objects." } });
+    }
+    html! {
+        p class="quiet" { (items.len()) " objects" @if found["metadata"]["continue"] == "cut" { ", and more that are not shown" } }
+        @for item in items.iter().take(SHOWN_MAX) {
+            details class="object" {
+                summary {
+                    bdi { @if !text(item, "/metadata/namespace").is_empty() { (text(item, "/metadata/namespace")) "/" } (text(item, "/metadata/name")) }
+                }
+                (raw(&yaml(item)))
+            }
+        }
+    }
+}
+
+fn yaml(value: &Value) -> String {
+    serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string())
+}

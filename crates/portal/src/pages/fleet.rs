@@ -1,0 +1,238 @@
+//! Every cluster: how it is, and what is done on it now and next. Filtered, sorted and paged by the address, so that what one
+//! person sees can be sent to another.
+
+use std::collections::BTreeMap;
+
+use api::admin::{FleetForm, FleetLine};
+use api::doc::ProvisioningState;
+use maud::{Markup, html};
+
+use super::{Desk, choice};
+use crate::fields::Fields;
+use crate::shell;
+use crate::view::{
+    Fault, Listens, Panel, Section, Tone, View, badge, cluster_link, manifest_link, moment, nothing, pager,
+    sorted_by,
+};
+
+/// So many clusters are on a page.
+const LINES: u64 = 50;
+
+/// What the address may say, as the Admin API calls it.
+const FILTERS: [&str; 7] = ["q", "state", "location", "version", "reachability", "label", "work"];
+
+/// More choices than this are typed rather than chosen.
+const CHOICES_MAX: usize = 60;
+
+pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
+    let query = desk.query;
+    let skip: u64 = query.one("skip").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let mut asked: Vec<(&str, String)> =
+        FILTERS.iter().map(|name| (*name, query.text(name).to_owned())).collect();
+    asked.push(("sort", query.text("sort").to_owned()));
+    asked.push(("skip", if skip == 0 { String::new() } else { skip.to_string() }));
+    asked.push(("limit", LINES.to_string()));
+    let fleet = desk.admin.fleet(&asked).await?;
+    let is_filtered = FILTERS.iter().any(|name| query.one(name).is_some());
+    let json = asked.iter().fold(Fields::default(), |fields, (name, value)| fields.with(name, value));
+    let mut panels = vec![Panel::live("summary", summary(&fleet))];
+    if fleet.of > 0 {
+        panels.push(Panel::still("filter", filter(&fleet, query)));
+    }
+    panels.push(Panel::live("clusters", clusters(desk, &fleet, skip, is_filtered)));
+    Ok(View {
+        title: "Fleet".to_owned(),
+        section: Section::Fleet,
+        above: Vec::new(),
+        json: format!("/admin/fleet{}", json.query()),
+        command: "shipshape cluster list --watch".to_owned(),
+        listens: Listens::Kinds(&["cluster", "manifest", "operation"]),
+        panels,
+    })
+}
+
+/// The whole fleet in a line of numbers, each of which leads to what it counts.
+fn summary(fleet: &FleetForm) -> Markup {
+    let count = |counts: &BTreeMap<String, u64>, key: &str| counts.get(key).copied().unwrap_or(0);
+    let under_way = ["Creating", "Updating", "AdminUpdating", "Deleting"];
+    let busy: u64 = under_way.iter().map(|state| count(&fleet.states, state)).sum();
+    let numbers = [
+        ("Clusters", fleet.of, "/fleet".to_owned(), ""),
+        ("Succeeded", count(&fleet.states, "Succeeded"), "/fleet?state=Succeeded".to_owned(), "good"),
+        ("Under way", busy, "/fleet?sort=state".to_owned(), "busy"),
+        ("Failed", count(&fleet.states, "Failed"), "/fleet?state=Failed".to_owned(), "bad"),
+        (
+            "Unreachable",
+            count(&fleet.reachability, "unreachable"),
+            "/fleet?reachability=unreachable".to_owned(),
+            "bad",
+        ),
+        ("At work", u64::MAX, "/fleet?work=running".to_owned(), "busy"),
+    ];
+    html! {
+        ul class="numbers" aria-label="The fleet in numbers" {
+            @for (name, number, href, class) in numbers {
+                @if number == u64::MAX {
+                    li { a href=(href) { span class="of" { "Show those" } span class="label" { (name) } } }
+                } @else {
+                    li class=(if number == 0 { "" } else { class }) {
+                        a href=(href) { span class="of" { (number) } span class="label" { (name) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn filter(fleet: &FleetForm, query: &Fields) -> Markup {
+    let words = |counts: &BTreeMap<String, u64>| -> Vec<(String, String)> {
+        let named = counts.iter().filter(|(word, _)| !word.is_empty()).take(CHOICES_MAX);
+        named.map(|(word, count)| (word.clone(), format!("{word} ({count})"))).collect()
+    };
+    let works = [("running", "something runs"), ("waiting", "something waits"), ("idle", "nothing to do")];
+    let works: Vec<_> = works.iter().map(|(value, text)| ((*value).to_owned(), (*text).to_owned())).collect();
+    html! {
+        form class="filter" method="get" action="/fleet" role="search" aria-label="Clusters" {
+            label class="wide" {
+                span { "Name, id or label" }
+                input type="search" name="q" value=(query.text("q")) autocomplete="off" placeholder="harbour, env=test…";
+            }
+            (choice("state", "State", "any", &words(&fleet.states), query.text("state")))
+            (choice("reachability", "API server", "any", &words(&fleet.reachability), query.text("reachability")))
+            (choice("version", "Version", "any", &words(&fleet.versions), query.text("version")))
+            (choice("location", "Location", "any", &words(&fleet.locations), query.text("location")))
+            (choice("work", "Work", "any", &works, query.text("work")))
+            @if let Some(sort) = query.one("sort") { input type="hidden" name="sort" value=(sort); }
+            div class="buttons" {
+                button type="submit" class="primary" { "Filter" }
+                a class="button" href="/fleet" { "Clear" }
+            }
+        }
+    }
+}
+
+fn clusters(desk: Desk<'_>, fleet: &FleetForm, skip: u64, is_filtered: bool) -> Markup {
+    if fleet.of == 0 {
+        return nothing(
+            "There is no cluster yet",
+            &html! {
+                p { "Create one on the simulated cloud, or import one by its kubeconfig:" }
+                (crate::view::command("shipshape cluster create harbour --wait"))
+                (crate::view::command("shipshape cluster import harbour --kubeconfig FILE"))
+            },
+        );
+    }
+    if fleet.value.is_empty() && is_filtered {
+        return nothing(
+            "No cluster is like that",
+            &html! { p { "There are " (fleet.of) " clusters, but none that fits. " a href="/fleet" { "Show all" } } },
+        );
+    }
+    let query = desk.query;
+    let may_act = desk.eyes.may_act();
+    let column = |key: &str, title: &str| sorted_by("/fleet", query, key, title);
+    html! {
+        form method="get" action="/tasks" {
+            div class="table" {
+                table class="cards" {
+                    caption class="unseen" { "Clusters" }
+                    thead {
+                        tr {
+                            @if may_act { th scope="col" class="tick" { span class="unseen" { "Choose" } } }
+                            (column("name", "Cluster"))
+                            (column("state", "State"))
+                            (column("reachability", "API server"))
+                            (column("version", "Version"))
+                            (column("location", "Location"))
+                            th scope="col" { "Now" }
+                            (column("next", "Next"))
+                        }
+                    }
+                    tbody {
+                        @for line in &fleet.value { (row(line, may_act)) }
+                    }
+                }
+            }
+            div class="under" {
+                @if may_act {
+                    div class="bulk" {
+                        button type="submit" { "Run a task on the chosen clusters…" }
+                        span class="quiet" { "You choose the task and see what would happen first." }
+                    }
+                }
+                (pager("/fleet", query, skip, fleet.value.len() as u64, fleet.matched, LINES))
+            }
+        }
+        @if may_act {
+            (crate::view::command(&shell::line(["shipshape", "task", "run", "TASK", "--cluster", "NAME", "--dry-run"])))
+        }
+    }
+}
+
+fn row(line: &FleetLine, may_act: bool) -> Markup {
+    html! {
+        tr id={ "c-" (line.uuid) } {
+            @if may_act {
+                td class="tick" { input type="checkbox" name="cluster" value=(line.id) aria-label={ "Choose " (line.name) }; }
+            }
+            th scope="row" data-label="Cluster" {
+                (cluster_link(&line.id))
+                @if !line.labels.is_empty() {
+                    div class="labels" {
+                        @for (name, value) in line.labels.iter().take(4) { span { bdi { (name) "=" (value) } } }
+                        @if line.labels.len() > 4 { span { "+" (line.labels.len() - 4) } }
+                    }
+                }
+            }
+            td data-label="State" { (state(line.provisioning_state, line.failed_provisioning_state)) }
+            td data-label="API server" {
+                @match &line.reachability {
+                    None => { (badge(Tone::Quiet, "Not asked yet")) },
+                    Some(it) if it.reachable => { (badge(Tone::Good, "Answers")) },
+                    Some(it) => {
+                        (badge(Tone::Bad, "Does not answer"))
+                        div class="quiet small" { "since " (moment(it.since)) }
+                    },
+                }
+            }
+            td data-label="Version" class="figure" { (line.version.as_deref().unwrap_or("–")) }
+            td data-label="Location" { (line.location) }
+            td data-label="Now" {
+                @match &line.running {
+                    None => { span class="quiet" { "–" } },
+                    Some(work) => {
+                        @if work.kind == "manifest" { (manifest_link(work.id, &work.title)) } @else { (work.title) }
+                        @if let Some(step) = &work.step {
+                            div class="quiet small" { (step.name) " " span class="figure" { (step.index) "/" (step.of) } }
+                        }
+                    },
+                }
+            }
+            td data-label="Next" {
+                @match &line.next {
+                    None => { span class="quiet" { "–" } },
+                    Some(next) => {
+                        @match next.due { Some(due) => { (moment(due)) }, None => { "as soon as it can" } }
+                        @if let Some(budget) = &next.waits_for { div class="quiet small" { "waits for budget " (budget) } }
+                    },
+                }
+            }
+        }
+    }
+}
+
+/// How a cluster's life stands.
+pub(super) fn state(state: ProvisioningState, failed: Option<ProvisioningState>) -> Markup {
+    match state {
+        ProvisioningState::Succeeded => badge(Tone::Good, "Succeeded"),
+        ProvisioningState::Failed => {
+            let text =
+                failed.map_or_else(|| "Failed".to_owned(), |failed| format!("Failed while {failed:?}"));
+            badge(Tone::Bad, &text)
+        }
+        ProvisioningState::Creating
+        | ProvisioningState::Updating
+        | ProvisioningState::AdminUpdating
+        | ProvisioningState::Deleting => badge(Tone::Busy, &format!("{state:?}")),
+    }
+}

@@ -1,0 +1,375 @@
+//! The catalogue of tasks; and one task, with a form made from the schema of its parameters, to be run on chosen clusters after
+//! a look at what would happen.
+
+use api::admin::{ManifestRequest, StepForm, TaskForm, TaskSource, UndoForm};
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use super::Desk;
+use crate::fields::{Fields, escaped};
+use crate::shell;
+use crate::view::{
+    Fault, Listens, Panel, Section, Tone, View, badge, cluster_link, command, nothing, raw, short_name,
+};
+
+/// The most clusters that a task is run on at once by hand; for more there are schedules.
+pub(crate) const CLUSTERS_MAX: usize = 200;
+
+/// What would happen on a cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) cluster: String,
+    pub(crate) answer: Result<(), String>,
+}
+
+pub(super) async fn list(desk: Desk<'_>) -> Result<View, Fault> {
+    let mut tasks = desk.admin.tasks().all().await?;
+    tasks.sort_by(|a, b| a.name.cmp(&b.name));
+    let chosen: Vec<&str> = desk.query.all("cluster").collect();
+    let mut panels = Vec::new();
+    if !chosen.is_empty() {
+        panels.push(Panel::still("chosen", html! {
+            div class="note" {
+                p { "Choose the task to run on " strong { (chosen.len()) @if chosen.len() == 1 { " cluster" } @else { " clusters" } } ": "
+                    @for (index, id) in chosen.iter().take(12).enumerate() { @if index > 0 { ", " } bdi { (short_name(id)) } }
+                    @if chosen.len() > 12 { " and " (chosen.len() - 12) " more" }
+                }
+            }
+        }));
+    }
+    let with = desk.query.query();
+    panels.push(Panel::live("tasks", html! {
+        @if tasks.is_empty() {
+            (nothing("There are no tasks", &html! { p { "Write one as data and store it:" } (command("shipshape task apply -f FILE")) }))
+        } @else {
+            div class="table" {
+                table class="cards" {
+                    caption class="unseen" { "Tasks" }
+                    thead { tr { th scope="col" { "Task" } th scope="col" { "What it does" } th scope="col" { "From" } th scope="col" { "Steps" } th scope="col" { "Time limit" } } }
+                    tbody {
+                        @for task in &tasks {
+                            tr {
+                                th scope="row" data-label="Task" { a href={ "/task/" (escaped(&task.name)) (with) } { bdi { (task.name) } } }
+                                td data-label="What it does" { bdi { (task.title) } @if task.disruptive { " " (badge(Tone::Odd, "disruptive")) } }
+                                td data-label="From" { @if task.source == Some(TaskSource::Data) { "a team, version " (task.version.unwrap_or(0)) } @else { "Shipshape" } }
+                                td data-label="Steps" class="figure" { (task.steps.len()) }
+                                td data-label="Time limit" class="figure" { (task.time_limit.map_or_else(|| "30m".to_owned(), |limit| limit.to_string())) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }));
+    Ok(View {
+        title: "Tasks".to_owned(),
+        section: Section::Tasks,
+        above: Vec::new(),
+        json: "/admin/maintenancetasks".to_owned(),
+        command: "shipshape task list".to_owned(),
+        listens: Listens::Kinds(&["task"]),
+        panels,
+    })
+}
+
+/// One task; `tried` is what a look ahead found for the fields that were filled in.
+pub(crate) async fn one(
+    desk: Desk<'_>,
+    name: &str,
+    tried: Option<(&Fields, &[Outcome])>,
+) -> Result<View, Fault> {
+    let task = desk.admin.task(name).await?.value;
+    let fields = tried.map_or(desk.query, |(fields, _)| fields);
+    let mut panels = vec![Panel::still("about", about(&task))];
+    if let Some((fields, outcomes)) = tried {
+        panels.push(Panel::still("outcome", outcome(desk, &task, fields, outcomes)));
+    }
+    if desk.eyes.may_act() {
+        panels.push(Panel::still("run", run_form(desk, &task, fields)));
+    } else {
+        panels.push(Panel::still(
+            "run",
+            html! { p class="quiet" { "You may look, but not run it: your role is reader." } },
+        ));
+    }
+    panels.push(Panel::still("definition", definition(&task)));
+    Ok(View {
+        title: task.name.clone(),
+        section: Section::Tasks,
+        above: vec![("Tasks".to_owned(), "/tasks".to_owned())],
+        json: format!("/admin/maintenancetasks/{}", escaped(&task.name)),
+        command: shell::line(["shipshape", "task", "show", &task.name]),
+        listens: Listens::Nothing,
+        panels,
+    })
+}
+
+fn about(task: &TaskForm) -> Markup {
+    html! {
+        p class="said" { bdi { (task.title) } }
+        @if !task.description.is_empty() { p { bdi { (task.description) } } }
+        @if task.disruptive { p { (badge(Tone::Odd, "disruptive")) " It can disturb what runs in the cluster." } }
+    }
+}
+
+fn definition(task: &TaskForm) -> Markup {
+    fn steps(steps: &[StepForm]) -> Markup {
+        html! {
+            ol class="steps" {
+                @for step in steps {
+                    li {
+                        strong { (if step.name.is_empty() { &step.uses } else { &step.name }) }
+                        @if !step.name.is_empty() { " " code { (step.uses) } }
+                        @if let Some(timeout) = step.timeout { " " span class="quiet" { "within " (timeout) } }
+                        @if !step.with.is_null() { details { summary { "with" } (raw(&serde_saphyr::to_string(&step.with).unwrap_or_default())) } }
+                        @match &step.undo {
+                            None => {},
+                            Some(UndoForm::One(undo)) => { div class="quiet small" { "taken back by " code { (undo.uses) } } },
+                            Some(UndoForm::Many(undo)) => { div class="quiet small" { "taken back by " (undo.len()) " steps" } },
+                        }
+                    }
+                }
+            }
+        }
+    }
+    html! { h2 { "Steps" } (steps(&task.steps)) }
+}
+
+/// The parameters of a task's schema: names with their schemas, and which are required.
+fn parameters(task: &TaskForm) -> Vec<(&str, &Value, bool)> {
+    let Some(schema) = &task.parameters else { return Vec::new() };
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
+    properties
+        .iter()
+        .map(|(name, schema)| (name.as_str(), schema, required.contains(&name.as_str())))
+        .collect()
+}
+
+fn is_of(schema: &Value, kind: &str) -> bool {
+    let kinds = &schema["type"];
+    kinds == kind || kinds.as_array().is_some_and(|kinds| kinds.contains(&Value::from(kind)))
+}
+
+fn run_form(desk: Desk<'_>, task: &TaskForm, fields: &Fields) -> Markup {
+    let chosen: Vec<&str> =
+        fields.all("cluster").flat_map(str::lines).map(str::trim).filter(|id| !id.is_empty()).collect();
+    let body = html! {
+        fieldset {
+            legend { "Parameters" }
+            @let parameters = parameters(task);
+            @if parameters.is_empty() { p class="quiet" { "This task takes none." } }
+            @for (name, schema, is_required) in parameters { (field(name, schema, is_required, fields)) }
+        }
+        fieldset {
+            legend { "Clusters" }
+            label class="wide" {
+                span { "Resource ids, one on each line" }
+                textarea name="cluster" rows=(chosen.len().clamp(2, 8)) required spellcheck="false" { (chosen.join("\n")) }
+            }
+            p class="quiet" { "Or choose them on the " a href="/fleet" { "fleet" } " page." }
+        }
+        fieldset {
+            legend { "When and why" }
+            label { span { "Not before (UTC)" } input type="datetime-local" name="run-after" value=(fields.text("run-after")); }
+            label { span { "Priority, lower first" } input type="number" name="priority" value=(fields.text("priority")) placeholder="0"; }
+            label class="wide" { span { "Reason" } input type="text" name="reason" maxlength="500" autocomplete="off" value=(fields.text("reason")); }
+        }
+        div class="buttons" {
+            button type="submit" name="mode" value="preview" class="primary" { "Show what would happen" }
+            button type="submit" name="mode" value="run" { "Run" }
+        }
+    };
+    html! {
+        h2 { "Run it" }
+        (desk.eyes.form(&format!("task/{}/run", escaped(&task.name)), "stack", &body))
+        (command(&line(task, fields, &chosen)))
+    }
+}
+
+/// The command that runs it the same way.
+fn line(task: &TaskForm, fields: &Fields, chosen: &[&str]) -> String {
+    let mut words = vec!["shipshape".to_owned(), "task".to_owned(), "run".to_owned(), task.name.clone()];
+    for cluster in chosen.iter().take(5) {
+        words.extend(["--cluster".to_owned(), short_name(cluster).to_owned()]);
+    }
+    if chosen.is_empty() {
+        words.extend(["--cluster".to_owned(), "NAME".to_owned()]);
+    }
+    for (name, ..) in parameters(task) {
+        if let Some(value) = fields.one(&format!("p.{name}")) {
+            words.extend(["-p".to_owned(), format!("{name}={value}")]);
+        }
+    }
+    words.push("--dry-run".to_owned());
+    shell::line(words.iter().map(String::as_str))
+}
+
+/// A field for a parameter, by its schema.
+fn field(name: &str, schema: &Value, is_required: bool, fields: &Fields) -> Markup {
+    let key = format!("p.{name}");
+    let default = match &schema["default"] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let given = fields.one(&key).unwrap_or_default();
+    let description = schema["description"].as_str().unwrap_or_default();
+    let choices = schema["enum"].as_array();
+    html! {
+        label class="wide" {
+            span { bdi { (name) } @if is_required { " " span class="quiet" { "required" } } @if !description.is_empty() { " " span class="quiet" { "– " bdi { (description) } } } }
+            @if let Some(choices) = choices {
+                select name=(key) required[is_required] {
+                    @if !is_required { option value="" { "as the task says" @if !default.is_empty() { ": " (default) } } }
+                    @for choice in choices {
+                        @let word = match choice { Value::String(text) => text.clone(), other => other.to_string() };
+                        option value=(word) selected[word == given] { (word) }
+                    }
+                }
+            } @else if is_of(schema, "boolean") {
+                select name=(key) required[is_required] {
+                    @if !is_required { option value="" { "as the task says" @if !default.is_empty() { ": " (default) } } }
+                    option value="true" selected[given == "true"] { "true" }
+                    option value="false" selected[given == "false"] { "false" }
+                }
+            } @else if is_of(schema, "integer") || is_of(schema, "number") {
+                input type="number" name=(key) value=(given) placeholder=(default) required[is_required]
+                    step=(if is_of(schema, "integer") { "1" } else { "any" })
+                    min=[schema["minimum"].as_number().map(ToString::to_string)]
+                    max=[schema["maximum"].as_number().map(ToString::to_string)];
+            } @else if is_of(schema, "array") || is_of(schema, "object") {
+                textarea name=(key) rows="3" required[is_required] placeholder=(if default.is_empty() { "as JSON" } else { &default }) spellcheck="false" { (given) }
+            } @else {
+                input type="text" name=(key) value=(given) placeholder=(default) required[is_required] autocomplete="off"
+                    maxlength=[schema["maxLength"].as_u64().map(|length| length.to_string())];
+            }
+        }
+    }
+}
+
+/// What would happen, cluster by cluster, and the button that lets it.
+fn outcome(desk: Desk<'_>, task: &TaskForm, fields: &Fields, outcomes: &[Outcome]) -> Markup {
+    let good = outcomes.iter().filter(|outcome| outcome.answer.is_ok()).count();
+    let again = html! {
+        @for (name, value) in fields.iter() {
+            @if name != "csrf" && name != "mode" { input type="hidden" name=(name) value=(value); }
+        }
+        div class="buttons" {
+            button type="submit" name="mode" value="run" class="primary" { "Run on " (good) @if good == 1 { " cluster" } @else { " clusters" } }
+        }
+    };
+    html! {
+        h2 { "What would happen" }
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "What would happen on each cluster" }
+                thead { tr { th scope="col" { "Cluster" } th scope="col" { "Answer" } th scope="col" { "In words" } } }
+                tbody {
+                    @for outcome in outcomes {
+                        tr {
+                            th scope="row" data-label="Cluster" { (cluster_link(&outcome.cluster)) }
+                            @match &outcome.answer {
+                                Ok(()) => { td data-label="Answer" { (badge(Tone::Good, "would be accepted")) } td data-label="In words" { "A manifest would be made; nothing was written." } },
+                                Err(why) => { td data-label="Answer" { (badge(Tone::Bad, "would be refused")) } td data-label="In words" { bdi { (why) } } },
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @if good > 0 { (desk.eyes.form(&format!("task/{}/run", escaped(&task.name)), "stack", &again)) }
+    }
+}
+
+/// What a filled-in form asks for: the clusters, and the request.
+pub(crate) fn request(task: &TaskForm, fields: &Fields) -> Result<(Vec<String>, ManifestRequest), String> {
+    let mut clusters: Vec<String> = fields
+        .all("cluster")
+        .flat_map(str::lines)
+        .map(|id| id.trim().to_owned())
+        .filter(|id| !id.is_empty())
+        .collect();
+    clusters.sort();
+    clusters.dedup();
+    if clusters.is_empty() {
+        return Err("Choose at least one cluster.".to_owned());
+    }
+    if clusters.len() > CLUSTERS_MAX {
+        return Err(format!("At most {CLUSTERS_MAX} clusters at once; a schedule does for more."));
+    }
+    let mut given = Map::new();
+    for (name, schema, _) in parameters(task) {
+        let Some(text) = fields.one(&format!("p.{name}")) else { continue };
+        let value = if is_of(schema, "string") {
+            Value::from(text)
+        } else {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+        };
+        given.insert(name.to_owned(), value);
+    }
+    let run_after = match fields.one("run-after") {
+        None => None,
+        Some(text) => {
+            let at = text.parse::<jiff::civil::DateTime>().ok();
+            let at = at.and_then(|at| at.to_zoned(jiff::tz::TimeZone::UTC).ok());
+            Some(at.ok_or("The time must be as in 2026-01-31T12:00.")?.timestamp().as_second())
+        }
+    };
+    let priority = match fields.one("priority") {
+        None => None,
+        Some(text) => Some(text.parse::<i32>().map_err(|_| "The priority must be a whole number.")?),
+    };
+    let request = ManifestRequest {
+        maintenance_task_id: task.id.map(|id| id.to_string()).unwrap_or_default(),
+        priority,
+        run_after,
+        run_before: None,
+        parameters: given,
+        reason: fields.one("reason").map(str::to_owned),
+    };
+    Ok((clusters, request))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn task() -> TaskForm {
+        serde_json::from_value(json!({
+            "id": "6f1d0a52-7a53-4a6b-9a0e-3a4f7a3b2c11", "name": "t", "title": "t", "steps": [],
+            "parameters": {"type": "object", "required": ["node"], "properties": {
+                "node": {"type": "string"}, "count": {"type": "integer"}, "deep": {"type": "boolean"}, "list": {"type": "array"},
+            }},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_filled_in_form_is_read_by_the_schema() {
+        let fields = Fields::parse(
+            "p.node=5&p.count=3&p.deep=true&p.list=%5B1%5D&cluster=%2Fb%0A%2Fa&cluster=%2Fa&run-after=2026-01-31T12:00",
+        );
+        let (clusters, request) = request(&task(), &fields).unwrap();
+        assert_eq!(clusters, ["/a", "/b"]);
+        let expect = json!({"node": "5", "count": 3, "deep": true, "list": [1]});
+        assert_eq!(Value::Object(request.parameters), expect);
+        assert_eq!(request.run_after, Some(1_769_860_800));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_told() {
+        let check = |text: &str, word: &str| {
+            let error = request(&task(), &Fields::parse(text)).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        };
+        check("p.node=5", "at least one cluster");
+        check("cluster=/a&run-after=tomorrow", "The time");
+        check("cluster=/a&priority=high", "priority");
+        let many: Vec<String> = (0..=CLUSTERS_MAX).map(|number| format!("cluster=/{number}")).collect();
+        check(&many.join("&"), "At most");
+    }
+}

@@ -1,0 +1,398 @@
+//! Past, present and planned maintenance over time, drawn as bars: a row for each cluster or schedule, planned bars hatched, and a
+//! line for now. The same is there as a table, for those who do not see drawings.
+
+use std::collections::BTreeMap;
+
+use api::admin::{PlanForm, PlanOutcome, TimelineForm};
+use api::work::WorkState;
+use client::{ClientError, PlanQuery};
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::Desk;
+use crate::fields::Fields;
+use crate::shell;
+use crate::view::{
+    Fault, Listens, Panel, Section, Tone, View, badge, cluster_path, manifest_link, maybe_moment, nothing,
+    pager, short_name, trouble,
+};
+
+/// How much time is shown, with the distance between two marks.
+const SPANS: [(&str, &str, i64, i64); 5] = [
+    ("1h", "1 hour", 1, 0),
+    ("6h", "6 hours", 6, 1),
+    ("24h", "1 day", 24, 3),
+    ("7d", "1 week", 7 * 24, 24),
+    ("30d", "30 days", 30 * 24, 5 * 24),
+];
+
+/// So many rows are drawn, and so many runs are asked for.
+const ROWS: usize = 60;
+const RUNS: u32 = 2_000;
+
+/// The measures of the drawing.
+const WIDTH: f64 = 1000.0;
+const NAMES: f64 = 190.0;
+const ROW: f64 = 24.0;
+const TOP: f64 = 28.0;
+
+/// One bar.
+#[derive(Debug, Clone)]
+struct Bar {
+    start: Timestamp,
+    end: Timestamp,
+    class: &'static str,
+    word: &'static str,
+    task: String,
+    cluster: String,
+    schedule: Option<String>,
+    manifest: Option<Uuid>,
+    is_planned: bool,
+}
+
+/// The part of time that is shown.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    from: Timestamp,
+    to: Timestamp,
+    now: Timestamp,
+    mark_hours: i64,
+}
+
+impl Window {
+    /// Where a moment is drawn, from the left; what is outside is at the edge.
+    fn x(&self, at: Timestamp) -> f64 {
+        let whole = self.to.duration_since(self.from).as_secs_f64().max(1.0);
+        let part = at.duration_since(self.from).as_secs_f64() / whole;
+        NAMES + part.clamp(0.0, 1.0) * (WIDTH - NAMES)
+    }
+}
+
+pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
+    let query = desk.query;
+    let chosen = query.one("span").unwrap_or("24h");
+    let (span, _, hours, mark_hours) =
+        SPANS.into_iter().find(|(span, ..)| *span == chosen).unwrap_or(SPANS[2]);
+    let shift: i64 = query.one("shift").and_then(|text| text.parse().ok()).unwrap_or(0).clamp(-1000, 1000);
+    let now = desk.eyes.now;
+    let length = SignedDuration::from_hours(hours);
+    // Now stands a third from the left, until somebody moves on by halves of what is shown.
+    let begin = now
+        .checked_sub(length / 3)
+        .and_then(|at| at.checked_add((length / 2) * i32::try_from(shift).unwrap_or(0)));
+    let from = begin.unwrap_or(now);
+    let to = from.checked_add(length).unwrap_or(now);
+    let window = Window { from, to, now, mark_hours };
+    let ahead = u64::try_from(to.duration_since(now).as_secs()).unwrap_or(0);
+    let asked = PlanQuery {
+        horizon: format!("{}s", ahead.max(1)).parse().ok(),
+        schedule: query.one("schedule").map(str::to_owned),
+        ..PlanQuery::default()
+    };
+    let (past, plan, tasks) = tokio::join!(
+        async { if from < now { Some(desk.admin.timeline(from, to.min(now), RUNS).await) } else { None } },
+        async { if ahead > 0 { Some(desk.admin.plan(&asked).await) } else { None } },
+        desk.admin.tasks().all(),
+    );
+    let names: BTreeMap<Uuid, String> =
+        tasks.unwrap_or_default().into_iter().filter_map(|task| Some((task.id?, task.name))).collect();
+    let by_schedule = query.text("rows") == "schedules";
+    let (bars, troubles) = gather(past, plan, &names, window, query);
+    let body = drawing(&bars, window, by_schedule, query);
+    let filter =
+        query.one("cluster").map(|cluster| format!(" of {}", short_name(cluster))).unwrap_or_default();
+    Ok(View {
+        title: format!("Timeline{filter}"),
+        section: Section::Timeline,
+        above: Vec::new(),
+        json: format!(
+            "/admin/maintenancetimeline{}",
+            Fields::default()
+                .with("from", &from.to_string())
+                .with("to", &to.min(now).max(from).to_string())
+                .query()
+        ),
+        command: shell::line(["shipshape", "plan", "--for", span]),
+        listens: Listens::Kinds(&["manifest", "schedule"]),
+        panels: vec![
+            Panel::still("zoom", zoom(query, span, shift, by_schedule)),
+            Panel::live("drawing", html! { (troubles) (body) }),
+        ],
+    })
+}
+
+fn zoom(query: &Fields, span: &str, shift: i64, by_schedule: bool) -> Markup {
+    let at =
+        |name: &str, value: &str| format!("/timeline{}", query.with(name, value).with("skip", "").query());
+    let moved =
+        |by: i64| at("shift", &if shift + by == 0 { String::new() } else { (shift + by).to_string() });
+    html! {
+        div class="zoom" {
+            nav class="tabs" aria-label="How much time" {
+                @for (value, text, ..) in SPANS {
+                    @if value == span { a href=(at("span", value)) aria-current="true" { (text) } } @else { a href=(at("span", value)) { (text) } }
+                }
+            }
+            nav class="tabs" aria-label="When" {
+                a href=(moved(-1)) { "← Earlier" } a href=(at("shift", "")) { "Now" } a href=(moved(1)) { "Later →" }
+            }
+            nav class="tabs" aria-label="Rows" {
+                @if by_schedule { a href=(at("rows", "")) { "Clusters" } a href=(at("rows", "schedules")) aria-current="true" { "Schedules" } }
+                @else { a href=(at("rows", "")) aria-current="true" { "Clusters" } a href=(at("rows", "schedules")) { "Schedules" } }
+            }
+        }
+        ul class="legend" aria-label="Colours and shapes" {
+            @for (class, word) in [("good", "completed"), ("busy", "running"), ("bad", "failed"), ("odd", "too late"), ("quiet", "cancelled"), ("planned", "planned"), ("planned bad", "planned, too late")] {
+                li { svg width="22" height="12" aria-hidden="true" focusable="false" { rect class={ "bar " (class) } x="0.5" y="0.5" width="21" height="11" rx="2" {} } span { (word) } }
+            }
+        }
+    }
+}
+
+type Asked<T> = Option<Result<T, ClientError>>;
+
+fn gather(
+    past: Asked<TimelineForm>,
+    plan: Asked<PlanForm>,
+    names: &BTreeMap<Uuid, String>,
+    window: Window,
+    query: &Fields,
+) -> (Vec<Bar>, Markup) {
+    let mut bars = Vec::new();
+    let mut troubles = Vec::new();
+    match past {
+        None => {}
+        Some(Err(error)) => troubles.push(trouble("What ran cannot be told now", &error)),
+        Some(Ok(past)) => {
+            for run in past.value {
+                let (class, word) = match run.state {
+                    WorkState::Completed => ("good", "completed"),
+                    WorkState::InProgress | WorkState::Pending => ("busy", "running"),
+                    WorkState::Failed | WorkState::RetriesExceeded => ("bad", "failed"),
+                    WorkState::TimedOut => ("odd", "too late"),
+                    WorkState::Cancelled => ("quiet", "cancelled"),
+                };
+                let end = run.end.unwrap_or(window.now);
+                bars.push(Bar {
+                    start: run.start.unwrap_or(end),
+                    end,
+                    class,
+                    word,
+                    task: run.task_name,
+                    cluster: run.cluster,
+                    schedule: run.schedule,
+                    manifest: Some(run.manifest),
+                    is_planned: false,
+                });
+            }
+        }
+    }
+    match plan {
+        None => {}
+        Some(Err(error)) => troubles.push(trouble("What is planned cannot be told now", &error)),
+        Some(Ok(plan)) => {
+            for entry in plan.entries {
+                let (class, word) = match entry.outcome {
+                    PlanOutcome::Runs => ("planned", "planned"),
+                    PlanOutcome::Misses => ("planned bad", "planned, begins too late"),
+                };
+                bars.push(Bar {
+                    start: entry.start,
+                    end: entry.end,
+                    class,
+                    word,
+                    task: names.get(&entry.task).cloned().unwrap_or_else(|| entry.task.to_string()),
+                    cluster: entry.cluster,
+                    schedule: entry.schedule,
+                    manifest: entry.manifest,
+                    is_planned: true,
+                });
+            }
+        }
+    }
+    let (cluster, schedule) = (query.text("cluster"), query.text("schedule"));
+    bars.retain(|bar| {
+        let in_time = bar.end >= window.from && bar.start < window.to;
+        let of_cluster = cluster.is_empty() || bar.cluster.eq_ignore_ascii_case(cluster);
+        let of_schedule = schedule.is_empty() || bar.schedule.as_deref() == Some(schedule);
+        in_time && of_cluster && of_schedule
+    });
+    // What runs is also the first of the plan; the bar of what is so counts.
+    let running: std::collections::HashSet<Uuid> =
+        bars.iter().filter(|bar| !bar.is_planned).filter_map(|bar| bar.manifest).collect();
+    bars.retain(|bar| !bar.is_planned || bar.manifest.is_none_or(|id| !running.contains(&id)));
+    (bars, html! { @for trouble in troubles { (trouble) } })
+}
+
+fn drawing(bars: &[Bar], window: Window, by_schedule: bool, query: &Fields) -> Markup {
+    let mut rows: BTreeMap<(String, String), Vec<&Bar>> = BTreeMap::new();
+    for bar in bars {
+        let key = if by_schedule {
+            let schedule = bar.schedule.clone().unwrap_or_else(|| "asked for by hand".to_owned());
+            (schedule.to_lowercase(), schedule)
+        } else {
+            (bar.cluster.to_lowercase(), bar.cluster.clone())
+        };
+        rows.entry(key).or_default().push(bar);
+    }
+    if rows.is_empty() {
+        return nothing(
+            "Nothing ran, runs or is planned in this time",
+            &html! { p { "Look at more time, make a " a href="/schedules/new" { "schedule" } ", or run a " a href="/tasks" { "task" } "." } },
+        );
+    }
+    let of = rows.len();
+    let skip: usize = query.one("skip").and_then(|text| text.parse().ok()).unwrap_or(0).min(of);
+    let shown: Vec<(&String, &Vec<&Bar>)> =
+        rows.iter().skip(skip).take(ROWS).map(|((_, name), bars)| (name, bars)).collect();
+    let height = TOP + ROW * shown.len() as f64 + 6.0;
+    html! {
+        div class="drawing" tabindex="0" role="region" aria-label="Maintenance over time" {
+            svg viewBox={ "0 0 " (WIDTH) " " (height) } preserveAspectRatio="xMinYMin meet" class="timeline" role="group" aria-label="Maintenance over time; the table below says the same" {
+                defs {
+                    pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
+                        rect class="hatch-ground" width="6" height="6" {}
+                        rect class="hatch-line" width="2.5" height="6" {}
+                    }
+                    pattern id="hatch-bad" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
+                        rect class="hatch-ground bad" width="6" height="6" {}
+                        rect class="hatch-line bad" width="2.5" height="6" {}
+                    }
+                }
+                @for mark in marks(window) {
+                    line class="mark" x1=(n(window.x(mark))) x2=(n(window.x(mark))) y1=(TOP - 6.0) y2=(height) {}
+                    text class="when" x=(n(window.x(mark) + 3.0)) y="14" { (label(mark, window)) }
+                }
+                @for (index, (name, bars)) in shown.iter().enumerate() {
+                    @let y = TOP + ROW * index as f64;
+                    @if index % 2 == 0 { rect class="ground" x="0" y=(n(y)) width=(WIDTH) height=(ROW) {} }
+                    @let href = if by_schedule { format!("/schedule/{}", crate::fields::escaped(name)) } else { cluster_path(name) };
+                    a href=(href) { text class="name" x="4" y=(n(y + 16.0)) { (shortened(if by_schedule { name } else { short_name(name) })) title { (if by_schedule { name } else { short_name(name) }) } } }
+                    @for bar in *bars { (one(bar, window, y)) }
+                }
+                @if window.now >= window.from && window.now <= window.to {
+                    line class="now" x1=(n(window.x(window.now))) x2=(n(window.x(window.now))) y1="16" y2=(n(height)) {}
+                    text class="now" x=(n(window.x(window.now) + 3.0)) y=(n(TOP - 2.0)) { "now" }
+                }
+            }
+        }
+        (pager("/timeline", query, skip as u64, shown.len() as u64, of as u64, ROWS as u64))
+        details {
+            summary { "The same as a table" }
+            (table(&shown))
+        }
+    }
+}
+
+fn one(bar: &Bar, window: Window, y: f64) -> Markup {
+    let (from, to) = (window.x(bar.start), window.x(bar.end));
+    let said = format!(
+        "{} on {}, {}, {} to {}",
+        bar.task,
+        short_name(&bar.cluster),
+        bar.word,
+        bar.start.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        bar.end.strftime("%H:%M:%S UTC"),
+    );
+    let rect = html! {
+        rect class={ "bar " (bar.class) } x=(n(from)) y=(n(y + 4.0)) width=(n((to - from).max(4.0))) height=(n(ROW - 8.0)) rx="2" { title { (said) } }
+    };
+    html! { @match bar.manifest { Some(id) => { a href={ "/manifest/" (id) } aria-label=(said) { (rect) } }, None => { (rect) } } }
+}
+
+/// A number with as many digits as a screen can show.
+fn n(number: f64) -> String {
+    format!("{number:.1}")
+}
+
+fn shortened(name: &str) -> String {
+    const NAME_MAX: usize = 26; // as many as fit beside the bars
+    match name.char_indices().nth(NAME_MAX) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// Round hours or days within the window.
+fn marks(window: Window) -> Vec<Timestamp> {
+    let step = if window.mark_hours == 0 { 600 } else { window.mark_hours * 3600 };
+    let first = window.from.as_second().div_euclid(step) + 1;
+    (first..first + 64)
+        .map_while(|number| Timestamp::from_second(number * step).ok())
+        .take_while(|at| *at < window.to)
+        .collect()
+}
+
+fn label(at: Timestamp, window: Window) -> String {
+    let is_midnight = at.as_second().rem_euclid(86_400) == 0;
+    let format = if window.mark_hours >= 24 || is_midnight { "%m-%d" } else { "%H:%M" };
+    at.strftime(format).to_string()
+}
+
+fn table(rows: &[(&String, &Vec<&Bar>)]) -> Markup {
+    let mut bars: Vec<&&Bar> = rows.iter().flat_map(|(_, bars)| bars.iter()).collect();
+    bars.sort_by_key(|bar| bar.start);
+    html! {
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "What ran, runs and is planned" }
+                thead { tr { th scope="col" { "Begins" } th scope="col" { "Ends" } th scope="col" { "Task" } th scope="col" { "Cluster" } th scope="col" { "Schedule" } th scope="col" { "State" } } }
+                tbody {
+                    @for bar in bars.into_iter().take(500) {
+                        tr {
+                            td data-label="Begins" { (maybe_moment(Some(bar.start))) }
+                            td data-label="Ends" { (maybe_moment(Some(bar.end))) }
+                            th scope="row" data-label="Task" { @match bar.manifest { Some(id) => { (manifest_link(id, &bar.task)) }, None => { (bar.task) } } }
+                            td data-label="Cluster" { a href=(cluster_path(&bar.cluster)) { bdi { (short_name(&bar.cluster)) } } }
+                            td data-label="Schedule" { (bar.schedule.as_deref().unwrap_or("–")) }
+                            td data-label="State" { (badge(tone(bar), bar.word)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn tone(bar: &Bar) -> Tone {
+    match bar.class {
+        "good" => Tone::Good,
+        "busy" => Tone::Busy,
+        "bad" | "planned bad" => Tone::Bad,
+        "odd" => Tone::Odd,
+        "planned" => Tone::Waiting,
+        _ => Tone::Quiet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window() -> Window {
+        let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
+        Window { from: at(0), to: at(3600), now: at(1200), mark_hours: 0 }
+    }
+
+    #[test]
+    fn moments_are_drawn_in_proportion_and_never_outside() {
+        let window = window();
+        let at = |second: i64| window.x(Timestamp::from_second(1_800_000_000 + second).unwrap());
+        assert_eq!((at(0), at(1800), at(3600)), (NAMES, (NAMES + WIDTH) / 2.0, WIDTH));
+        assert_eq!((at(-500), at(9999)), (NAMES, WIDTH));
+    }
+
+    #[test]
+    fn marks_are_round_and_within_the_window() {
+        let marks = marks(window());
+        assert_eq!(marks.len(), 5);
+        assert!(marks.iter().all(|mark| mark.as_second() % 600 == 0));
+    }
+
+    #[test]
+    fn a_long_name_is_cut_at_a_letter() {
+        assert_eq!(shortened(&"ä".repeat(40)).chars().count(), 27);
+        assert_eq!(shortened("short"), "short");
+    }
+}
