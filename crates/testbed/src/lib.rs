@@ -7,6 +7,7 @@
 //! This crate knows no other crate of the workspace, and nothing but tests and benchmarks may use it.
 
 pub mod azure_sdk;
+pub mod chromium;
 pub mod kube;
 pub mod parts;
 pub mod postgres;

@@ -32,6 +32,8 @@ pub const PROMTOOL: &str = "promtool";
 pub const SCHEMATHESIS: &str = "schemathesis";
 /// The public Python SDK that customers speak with; see [`crate::azure_sdk`].
 pub const AZURE_SDK: &str = "azure-sdk";
+/// Debian's Chromium with its driver and axe-core; see [`crate::chromium`].
+pub const CHROMIUM: &str = "chromium";
 /// The right to mount a small tmpfs; see [`crate::tmpfs`].
 pub const SMALL_DISK: &str = "small-disk";
 /// systemd's own reader of calendar expressions, on PATH; a program by its name, see [`is_there`].
