@@ -129,6 +129,7 @@ impl Client {
             ready: VecDeque::new(),
             pause: PAUSE_FIRST,
             begun: false,
+            broken: false,
             refused: false,
         };
         stream::unfold(listening, |mut listening| async move {
@@ -147,6 +148,7 @@ struct Listening {
     ready: VecDeque<Event>,
     pause: Duration,
     begun: bool,
+    broken: bool,
     refused: bool,
 }
 
@@ -160,6 +162,10 @@ impl Listening {
                 return None;
             }
             let Some((body, parser)) = &mut self.connection else {
+                // A server that ends each stream at once, as one does that is ending, must not be asked without a pause.
+                if std::mem::take(&mut self.broken) {
+                    tokio::time::sleep(self.pause).await;
+                }
                 match self.connect().await {
                     Ok(body) => {
                         self.connection = Some((body, Parser::default()));
@@ -197,6 +203,7 @@ impl Listening {
                 Err(_) => format!("nothing came for {SILENCE_MAX:?}"),
             };
             self.connection = None;
+            self.broken = true;
             let id = self.after.clone().unwrap_or_default();
             return Some(Ok(Event { id, change: Change::Interrupted { why: broken }, data: Value::Null }));
         }

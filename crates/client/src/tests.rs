@@ -249,6 +249,22 @@ async fn a_broken_stream_of_events_goes_on_after_the_last_one() {
     assert!(matches!(seen[2].1, Change::Relist));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_each_stream_at_once_is_not_asked_without_a_pause() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let router = Router::new().fallback(any(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { "" }
+    }));
+    let mut events = Client::in_process(router).events(&[], None);
+    let listening = async { while events.next().await.is_some() {} };
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), listening).await;
+    assert!(ended.is_err(), "whoever listens does not give up");
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((2..=41).contains(&asked), "{asked}");
+}
+
 #[tokio::test]
 async fn customers_routes_are_asked_at_their_place_and_in_their_version() {
     let asked = |request: Request| async move {
