@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use api::clock::{SharedClock, SystemClock};
@@ -84,6 +85,7 @@ pub struct Shared {
     pub logs: Logs,
     pub(crate) seed: u64,
     pub(crate) ended: CancellationToken,
+    shut: AtomicBool,
     state: RwLock<State>,
     address: std::net::SocketAddr,
 }
@@ -102,6 +104,11 @@ impl Shared {
     /// The kinds that are served now.
     pub(crate) fn kinds(&self) -> Arc<Registry> {
         self.read().kinds.clone()
+    }
+
+    /// Whether nobody is let in over the network.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.shut.load(Ordering::Relaxed)
     }
 
     /// Host and port.
@@ -139,6 +146,7 @@ impl Cluster {
             logs: Logs::default(),
             seed: options.seed,
             ended: CancellationToken::new(),
+            shut: AtomicBool::new(false),
             state: RwLock::new(State::new(objects)),
             address: server.address(),
         });
@@ -185,6 +193,15 @@ impl Cluster {
     /// Faults of the API server.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
+    }
+
+    /// Lets callers in over the network, or nobody any longer, as when the machines of a control plane do not run. Whoever is
+    /// inside ([`Cluster::client`]) does not notice.
+    pub fn let_in(&self, open: bool) {
+        let was_shut = self.shared.shut.swap(!open, Ordering::Relaxed);
+        if !open && !was_shut {
+            self.shared.faults.drop_watches();
+        }
     }
 
     /// What containers print.

@@ -17,8 +17,9 @@ use kubesim::life::marks;
 use serde_json::{Value, json};
 
 use super::attend::{place, report, until};
+use super::machines::{self, Planned};
 use super::operators::{self, OPERATORS, Phase};
-use super::update;
+use super::{sim_name, update};
 use crate::desk::Desk;
 use crate::resources;
 use crate::room::Bent;
@@ -174,7 +175,7 @@ async fn versions_of(client: &kube::Client, namespace: &str, names: &[&str]) -> 
     Ok(told.join(","))
 }
 
-/// Nodes are as their machines are: gone, stopped, running.
+/// Nodes are as their machines are: gone, stopped, running. While no machine of the control plane runs, nobody is let in.
 async fn follow_machines(desk: &Arc<Desk>, order: &Order, client: &kube::Client) -> anyhow::Result<()> {
     let bell = desk.bell(&order.group);
     loop {
@@ -184,7 +185,11 @@ async fn follow_machines(desk: &Arc<Desk>, order: &Order, client: &kube::Client)
 }
 
 async fn follow_once(desk: &Desk, order: &Order, client: &kube::Client) -> anyhow::Result<()> {
-    let machines = desk.within(Bent::default(), |room| resources::machines_of(room, &order.group))?;
+    let running = desk.within(Bent::default(), |room| resources::machines_of(room, &order.group))?;
+    let runs = |it: &Planned| running.get(&it.id(order).key()) == Some(&true);
+    if let Some(cluster) = desk.sim.get(&sim_name(order)) {
+        cluster.let_in(machines::masters(order).iter().any(runs));
+    }
     let nodes: Api<Node> = Api::all(client.clone());
     let place = place(client, "machine.openshift.io/v1beta1", "Machine", Some("openshift-machine-api"))?;
     for node in nodes.list(&ListParams::default()).await? {
@@ -194,7 +199,7 @@ async fn follow_once(desk: &Desk, order: &Order, client: &kube::Client) -> anyho
         };
         let (name, annotations) = (node.metadata.name.unwrap_or_default(), node.metadata.annotations);
         let present = annotations.as_ref().and_then(|it| it.get(marks::STATE)).map(String::as_str);
-        let wanted = match machines.get(&id.key()) {
+        let wanted = match running.get(&id.key()) {
             None => "Gone",
             Some(false) => "NotReady",
             Some(true) => "Ready",

@@ -243,6 +243,41 @@ async fn nodes_follow_their_machines() {
 }
 
 #[tokio::test]
+async fn nobody_answers_while_no_machine_of_the_control_plane_runs() {
+    let bed = Bed::new().await;
+    let order = bed.prepared("one").await;
+    bed.installed(&order).await;
+    let handover = bed.cloud.installer().handover(order.cluster).await.unwrap();
+    let client = client(handover.kubeconfig.expose()).await;
+    ready_nodes(&client, 6).await;
+    let nodes: Api<Node> = Api::all(client);
+    let set_running = async |numbers: &[u32], wanted: bool| {
+        for number in numbers {
+            let name = format!("one-x7k2p-master-{number}");
+            let id = order.group.sibling("Microsoft.Compute", "virtualMachines", &name);
+            let mut found = bed.get(&id).await.unwrap();
+            if let Shape::Machine { running, .. } = &mut found.shape {
+                *running = wanted;
+            }
+            let mut put = crate::bed::wish(id, found.shape);
+            put.tags = found.tags;
+            bed.cloud.put(put).await.unwrap();
+        }
+    };
+    let answers = async || nodes.list(&Default::default()).await.is_ok();
+    set_running(&[0, 1], false).await;
+    eventually("two nodes are not ready", async || {
+        let found = nodes.list(&Default::default()).await.unwrap();
+        (found.iter().filter(|it| !is_ready(it)).count() == 2).then_some(())
+    })
+    .await;
+    set_running(&[2], false).await;
+    eventually("nobody answers", async || (!answers().await).then_some(())).await;
+    set_running(&[1], true).await;
+    eventually("somebody answers again", async || answers().await.then_some(())).await;
+}
+
+#[tokio::test]
 async fn an_installation_may_fail_at_any_stage_and_be_removed() {
     let bed = Bed::new().await;
     for (number, stage) in [

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Credentials, handle};
+use super::{Credentials, Reset, handle};
 use crate::cluster::Shared;
 
 /// The name of the file that remembers the port.
@@ -78,7 +78,7 @@ impl Server {
                 () = cluster.ended.cancelled() => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) if !cluster.faults.is_unreachable() => {
+                    Ok((stream, _)) if !cluster.faults.is_unreachable() && !cluster.is_shut() => {
                         connections.spawn(connection(cluster.clone(), acceptor.clone(), stream));
                     }
                     Ok(_) => {}
@@ -105,7 +105,10 @@ async fn connection(cluster: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStre
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let proof = Credentials { certificate: cluster.access.user_of_certificates(chain) };
-    let service = service_fn(move |request| handle(cluster.clone(), proof.clone(), request));
+    let service = service_fn(move |request| {
+        let (cluster, proof) = (cluster.clone(), proof.clone());
+        async move { if cluster.is_shut() { Err(Reset) } else { handle(cluster, proof, request).await } }
+    });
     let builder = auto::Builder::new(TokioExecutor::new());
     if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!(error = &*error, "A connection ended early");
