@@ -1,0 +1,11 @@
+//! The portal, with a real frontend and store behind it: by its router, and in a real browser.
+
+mod browser;
+mod deeds;
+mod door;
+mod fixture;
+mod live;
+mod objects;
+mod oidc;
+mod pages;
+mod webdriver;

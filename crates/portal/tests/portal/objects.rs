@@ -1,0 +1,55 @@
+//! What is read from a real cluster: its nodes, its events, any of its objects, and never a secret.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use api::admin::ImportRequest;
+use portal::Role;
+use testbed::kube;
+
+use super::fixture::{Site, page_of, rid};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
+    let Some(cluster) = kube::shared() else {
+        return testbed::parts::skip(testbed::parts::KUBERNETES, kube::MISSING);
+    };
+    let namespace = cluster.namespace("portal").unwrap();
+    let objects = format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: hush, namespace: {namespace}}}\nstringData: {{word: open-sesame}}\n---\n\
+         apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: note, namespace: {namespace}}}\ndata: {{text: '<script>alert(1)</script>'}}\n---\n\
+         apiVersion: v1\nkind: Node\nmetadata: {{name: {namespace}-node, labels: {{node-role.kubernetes.io/worker: ''}}}}\nspec: {{unschedulable: true}}\n"
+    );
+    let mut apply = cluster.kubectl().args(["apply", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    apply.stdin.take().unwrap().write_all(objects.as_bytes()).unwrap();
+    assert!(apply.wait().unwrap().success());
+    let site = Site::open().await;
+    let request = ImportRequest {
+        kubeconfig: cluster.kubeconfig().to_owned(),
+        context: None,
+        location: None,
+        labels: Default::default(),
+        reason: None,
+    };
+    site.admin.import_cluster(&rid("real"), &request).await.unwrap();
+    let guest = site.guest("jo", Role::Operator).await;
+    let tab = |tab: &str| format!("{}?tab={tab}", page_of("real"));
+    let nodes = guest.get(&tab("nodes")).await.expect(200);
+    nodes.shows(&format!("{namespace}-node")).shows("Not ready").shows("Cordoned").shows("worker");
+    guest.get(&tab("operators")).await.expect(200).shows("This cluster has no ClusterOperators");
+    guest.get(&tab("events")).await.expect(200).shows("Overview");
+    let one = format!("objects&kind=ConfigMap&namespace={namespace}&name=note");
+    guest.get(&tab(&one)).await.expect(200).shows("unrestricted=true shows it all the same");
+    let shown = guest.get(&tab(&format!("{one}&unrestricted=true"))).await.expect(200);
+    shown.shows("kind: ConfigMap").shows("&lt;script&gt;");
+    assert!(!shown.text.contains("managedFields"));
+    guest.get(&tab("objects&kind=namespaces&unrestricted=true")).await.expect(200).shows("kube-system");
+    for secrets in ["Secret", "secrets", "Secret&name=hush"] {
+        let asked = format!("objects&kind={secrets}&namespace={namespace}&unrestricted=true");
+        let refused = guest.get(&tab(&asked)).await.expect(200);
+        refused.shows("Secrets are not shown to anybody");
+        assert!(!refused.text.contains("open-sesame") && !refused.text.contains("b3Blbi1zZXNhbWU"), "{secrets}");
+    }
+    guest.get(&tab("objects&kind=Unicorn&unrestricted=true")).await.expect(200).shows("serves no kind");
+    cluster.kubectl().args(["delete", "node", &format!("{namespace}-node")]).stdout(Stdio::null()).status().unwrap();
+}
