@@ -172,6 +172,11 @@ impl Cluster {
         self.shared.access.kubeconfig(&self.shared.name, &self.url())
     }
 
+    /// A kubeconfig for whoever the cluster was made for, with everything inline.
+    pub fn customer_kubeconfig(&self) -> String {
+        self.shared.access.customer_kubeconfig(&self.shared.name, &self.url())
+    }
+
     /// A client for the administrator that does not go over the network.
     pub fn client(&self) -> kube::Client {
         let shared = self.shared.clone();

@@ -208,10 +208,10 @@ fn ways(process: &Process, store: &Store) -> Ways {
 fn ourselves(process: &Process) -> lifecycle::Service {
     let frontend = &process.config.frontend;
     let location = frontend.locations.first().map_or("local", String::as_str);
-    // Clusters that ask for a single label are named in the zone of our location.
-    let domain = frontend.zone.as_ref().map_or(DOMAIN.to_owned(), |zone| format!("{location}.{zone}"));
     let subscription = process.config.cloud.subscription.to_string();
-    lifecycle::Service::new(&domain, &subscription, "shipshape", location)
+    let service = lifecycle::Service::new(DOMAIN, &subscription, "shipshape", location);
+    // Clusters that ask for a single label are named in the zone of their location.
+    service.with_zones(frontend.zone.as_deref())
 }
 
 /// Works manifests.

@@ -51,7 +51,7 @@ pub(crate) fn storage_account(ours: &Ours, purpose: &str) -> Result<ResourceId, 
 
 /// The names of the API server and of applications, in the service's zone.
 pub(crate) fn records(cx: &Lifecycle, ours: &Ours) -> [ResourceId; 2] {
-    let zone = cx.service.zone_id();
+    let zone = cx.service.zone_id(&ours.document().location);
     let label = &ours.spec().domain;
     [zone.child("A", &format!("api.{label}")), zone.child("A", &format!("*.apps.{label}"))]
 }

@@ -18,10 +18,11 @@ const TTL: u32 = 300;
 
 /// The zone of the service's clusters' names.
 pub(crate) async fn zone(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    if !cx.life.ours().await?.is_domain_managed() {
+    let ours = cx.life.ours().await?;
+    if !ours.is_domain_managed() {
         return Ok(Look::Done(Outcome::said("the customer keeps the cluster's names")));
     }
-    ensure(&*cx.life.cloud, &cx.life.service.zone()).await
+    ensure(&*cx.life.cloud, &cx.life.service.zone_puts(&ours.document().location)).await
 }
 
 /// The customer's subnets, each once.

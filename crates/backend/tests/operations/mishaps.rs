@@ -1,8 +1,8 @@
 //! Every mishap at every step of every plan, on the simulated cloud, for both forms of identity.
 //!
 //! What the work survives strikes at every step in turn on the way through one world. What ends the work ends it at each step
-//! in turn, and the plan is begun again from its first step in what the last failure left: so that it also stands what was half
-//! done before.
+//! in turn, and the plan is begun again in what the last failure left: so that it also stands what was half done before. After
+//! a failure it is begun from its first step; a panic and a cancel leave the same, and there it goes on where it was.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use api::clock::{Clock as _, ManualClock, SystemClock};
 use api::doc::{Identity, ProvisioningState, Verb, secrets};
 use backend::{Context, Installer, Tempo, plan, trial};
 use futures_util::future::BoxFuture;
+use steps::engine::Journal;
 use steps::engine::trial::{Mishap, Trial};
 use store::{Keyring, Location, Options, Store};
 use tokio::sync::Mutex;
@@ -30,13 +31,18 @@ const SURVIVED: [Mishap; 8] = [
     Mishap::Preempt,
     Mishap::Halt,
 ];
-/// What ends it.
-const FATAL: [Mishap; 3] = [Mishap::Terminal, Mishap::Panic, Mishap::Cancel];
 
 /// Nothing takes time in this cloud: who looks often waits little.
 fn hasty() -> Tempo {
     let instant = Duration::from_millis(3);
     Tempo { look: instant, pause: instant, rights_look: instant, ..Tempo::quick() }
+}
+
+/// Where a plan is begun again after it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Again {
+    FromTheFirst,
+    FromThere,
 }
 
 /// As whom the clusters work.
@@ -118,17 +124,23 @@ impl Ordeal {
         }
     }
 
-    /// The mishap at each step in turn, each time from the first step on.
-    async fn falls_at_each(self, mishap: Mishap) {
+    /// The mishap at each step in turn; each time with those behind it that were done before, or again from the first step on.
+    async fn falls_at_each(self, mishap: Mishap, again: Again) {
         let steps: Vec<String> =
             (self.trial.make)().await.0.steps.into_iter().map(|step| step.name).collect();
+        let mut done = Vec::new();
         for step in &steps {
             let planned = (self.trial.make)().await.0;
             if !planned.steps.iter().any(|it| it.name == *step) {
                 // What was done before makes the step needless here.
                 self.fresh.store(true, Ordering::SeqCst);
+                done.clear();
             }
-            self.trial.one(step, mishap).await;
+            let account = self.trial.one_after(done, step, mishap).await;
+            done = match again {
+                Again::FromTheFirst => Vec::new(),
+                Again::FromThere => Journal::read(account.work.checkpoint.as_ref()).done,
+            };
         }
     }
 }
@@ -199,17 +211,17 @@ macro_rules! ordeals {
 
             #[tokio::test(flavor = "multi_thread")]
             async fn can_be_begun_again_after_a_failure_at_each_step() {
-                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(FATAL[0]).await;
+                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(Mishap::Terminal, Again::FromTheFirst).await;
             }
 
             #[tokio::test(flavor = "multi_thread")]
-            async fn can_be_begun_again_after_a_panic_at_each_step() {
-                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(FATAL[1]).await;
+            async fn goes_on_after_a_panic_at_each_step() {
+                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(Mishap::Panic, Again::FromThere).await;
             }
 
             #[tokio::test(flavor = "multi_thread")]
-            async fn can_be_begun_again_after_a_cancel_at_each_step() {
-                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(FATAL[2]).await;
+            async fn goes_on_after_a_cancel_at_each_step() {
+                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(Mishap::Cancel, Again::FromThere).await;
             }
         })*
     };

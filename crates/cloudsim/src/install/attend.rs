@@ -207,9 +207,11 @@ async fn step(desk: &Arc<Desk>, kept: &Kept, up: &mut Option<Up>) -> Result<(), 
             furnish(desk, order, &started.client, &password, &id.to_string()).await?;
             let running = desk.sim.get(&sim_name(order)).ok_or_else(|| anyhow::anyhow!("it is not up"))?;
             let (url, kubeconfig) = (running.url(), running.kubeconfig());
+            let customer_kubeconfig = Some(running.customer_kubeconfig());
             *up = Some(started);
             change(desk, order.cluster, |kept| {
-                kept.access = Some(Access { url, kubeconfig, kubeadmin_password: password });
+                kept.access =
+                    Some(Access { url, kubeconfig, customer_kubeconfig, kubeadmin_password: password });
             })?;
         }
         Stage::Workers => {
@@ -287,9 +289,11 @@ async fn start(desk: &Desk, order: &Order) -> Result<Up, Hitch> {
     };
     // Its port may have been taken meanwhile.
     let (url, kubeconfig) = (cluster.url(), cluster.kubeconfig());
+    let customer_kubeconfig = Some(cluster.customer_kubeconfig());
     change(desk, order.cluster, |kept| {
         if let Some(access) = kept.access.as_mut().filter(|it| it.url != url) {
             (access.url, access.kubeconfig) = (url, kubeconfig);
+            access.customer_kubeconfig = customer_kubeconfig;
         }
     })?;
     Ok(Up { client: cluster.client(), _life: Life::of(&cluster, Vec::new()) })

@@ -53,6 +53,9 @@ pub(crate) struct Kept {
 pub(crate) struct Access {
     pub(crate) url: String,
     pub(crate) kubeconfig: String,
+    /// What its customer comes in with; one of before that was the same.
+    #[serde(default)]
+    pub(crate) customer_kubeconfig: Option<String>,
     pub(crate) kubeadmin_password: String,
 }
 
@@ -292,7 +295,7 @@ pub(crate) fn handover(room: &Room<'_>, cluster: Uuid) -> Result<Handover, Failu
     let access = kept.and_then(|it| it.access);
     let access = access.ok_or_else(|| not_found(format!("the API server of {cluster}")))?;
     Ok(Handover {
-        customer_kubeconfig: access.kubeconfig.clone(),
+        customer_kubeconfig: access.customer_kubeconfig.unwrap_or_else(|| access.kubeconfig.clone()),
         kubeconfig: access.kubeconfig,
         kubeadmin_password: access.kubeadmin_password,
     })

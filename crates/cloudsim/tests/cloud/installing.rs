@@ -91,6 +91,9 @@ async fn an_order_becomes_a_cluster_that_looks_like_openshift() {
 
     let handover = installer.handover(order.cluster).await.unwrap();
     assert_eq!(handover.kubeadmin_password.expose().len(), 23);
+    // Whoever the cluster was made for comes in as somebody else than we do.
+    let (ours, theirs) = (handover.kubeconfig.expose(), handover.customer_kubeconfig.expose());
+    assert!(ours.contains("user: admin\n") && theirs.contains("user: customer-admin\n"), "{theirs}");
     let client = client(handover.customer_kubeconfig.expose()).await;
     ready_nodes(&client, 6).await;
     let nodes: Api<Node> = Api::all(client.clone());

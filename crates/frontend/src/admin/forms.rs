@@ -17,6 +17,7 @@ const CLUSTER_TYPE: &str = "Microsoft.RedHatOpenShift/openShiftClusters";
 /// A cluster in the admin form.
 pub(super) fn cluster(uuid: Uuid, document: &Cluster, health: Option<&HealthSample>) -> AdminCluster {
     let word = |name: &str| health.and_then(|sample| sample.sample.get(name)?.as_str()).map(str::to_owned);
+    let made = document.provisioned.as_deref();
     AdminCluster {
         id: document.id.clone(),
         name: document.name.clone(),
@@ -26,10 +27,14 @@ pub(super) fn cluster(uuid: Uuid, document: &Cluster, health: Option<&HealthSamp
             uuid,
             provisioning_state: document.provisioning_state,
             failed_provisioning_state: document.failed_provisioning_state,
-            version: word("version"),
+            // What runs in a cluster that we made is recorded; what is asked of its API server is Kubernetes' own version.
+            version: made.map_or_else(
+                || word("version"),
+                |it| it.record.running_version.clone().or_else(|| Some(it.spec.version.clone())),
+            ),
             labels: document.labels.clone(),
             imported: document.imported,
-            api_server: None,
+            api_server: made.and_then(|it| it.record.api_url.clone()),
             reachability: health.map(|sample| Reachability {
                 reachable: sample.reachable,
                 since: sample.since,

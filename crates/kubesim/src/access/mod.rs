@@ -1,5 +1,6 @@
 //! Who may come in: each cluster has an authority of its own, a certificate for its server, one for its administrator, and
-//! a token. They are made once and kept beside the journal.
+//! two tokens: the administrator's, and that of whoever the cluster was made for. They are made once and kept beside the
+//! journal.
 
 mod subject;
 mod verify;
@@ -59,10 +60,13 @@ struct Texts {
 #[derive(Debug)]
 pub struct Access {
     texts: Texts,
+    customer: String,
     verifier: Arc<dyn ClientCertVerifier>,
     tls: Arc<ServerConfig>,
 }
 
+/// Beside the others, and made when it is not there: older clusters had none.
+const CUSTOMER_FILE: &str = "customer-token";
 const FILES: [&str; 6] = ["ca.crt", "apiserver.crt", "apiserver.key", "admin.crt", "admin.key", "token"];
 
 impl Access {
@@ -79,7 +83,8 @@ impl Access {
         };
         let verifier = verify::of_authority(&texts.authority)?;
         let tls = Arc::new(texts.server_config(&verifier)?);
-        Ok(Access { texts, verifier, tls })
+        let customer = customer_token(directory)?;
+        Ok(Access { texts, customer, verifier, tls })
     }
 
     /// How the server speaks TLS.
@@ -96,7 +101,11 @@ impl Access {
 
     /// The user that a token names.
     pub fn user_of_token(&self, token: &str) -> Option<User> {
-        (token == self.texts.token).then(User::admin)
+        match token {
+            _ if token == self.texts.token => Some(User::admin()),
+            _ if token == self.customer => Some(User::customer()),
+            _ => None,
+        }
     }
 
     /// The certificate of the authority, in PEM.
@@ -106,16 +115,23 @@ impl Access {
 
     /// A kubeconfig for the administrator, with everything inline.
     pub fn kubeconfig(&self, cluster: &str, url: &str) -> String {
-        let data = |text: &str| STANDARD.encode(text);
-        let texts = &self.texts;
+        let (certificate, key) = (STANDARD.encode(&self.texts.admin), STANDARD.encode(&self.texts.admin_key));
+        let proof = format!("client-certificate-data: {certificate}\n    client-key-data: {key}");
+        self.kubeconfig_of("admin", &proof, cluster, url)
+    }
+
+    /// A kubeconfig for whoever the cluster was made for, with everything inline.
+    pub fn customer_kubeconfig(&self, cluster: &str, url: &str) -> String {
+        self.kubeconfig_of("customer-admin", &format!("token: {}", self.customer), cluster, url)
+    }
+
+    fn kubeconfig_of(&self, user: &str, proof: &str, cluster: &str, url: &str) -> String {
+        let ca = STANDARD.encode(&self.texts.authority);
         format!(
             "apiVersion: v1\nkind: Config\nclusters:\n- name: {cluster}\n  cluster:\n    server: {url}\n    \
-             certificate-authority-data: {ca}\nusers:\n- name: admin\n  user:\n    client-certificate-data: {certificate}\n    \
-             client-key-data: {key}\ncontexts:\n- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: admin\n\
+             certificate-authority-data: {ca}\nusers:\n- name: {user}\n  user:\n    {proof}\n\
+             contexts:\n- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: {user}\n\
              current-context: {cluster}\n",
-            ca = data(&texts.authority),
-            certificate = data(&texts.admin),
-            key = data(&texts.admin_key),
         )
     }
 }
@@ -143,15 +159,14 @@ impl Texts {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let admin = params.signed_by(&admin_key, &authority)?;
 
-        let mut token = [0_u8; 32];
-        getrandom::fill(&mut token).map_err(|error| AccessError::Use(error.to_string()))?;
+        let token = fresh_token()?;
         Ok(Texts {
             authority: authority.pem(),
             server: server.pem(),
             server_key: server_key.serialize_pem(),
             admin: admin.pem(),
             admin_key: admin_key.serialize_pem(),
-            token: URL_SAFE_NO_PAD.encode(token),
+            token,
         })
     }
 
@@ -201,6 +216,27 @@ impl Texts {
             .map_err(|error| wrong(&error))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
+    }
+}
+
+fn fresh_token() -> Result<String, AccessError> {
+    let mut token = [0_u8; 32];
+    getrandom::fill(&mut token).map_err(|error| AccessError::Use(error.to_string()))?;
+    Ok(URL_SAFE_NO_PAD.encode(token))
+}
+
+/// The token that is kept for whoever the cluster was made for.
+fn customer_token(directory: Option<&Path>) -> Result<String, AccessError> {
+    let Some(path) = directory.map(|it| it.join(CUSTOMER_FILE)) else { return fresh_token() };
+    match fs::read_to_string(&path) {
+        Ok(kept) => Ok(kept),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let token = fresh_token()?;
+            let written = write_private(&path, &token);
+            written.map_err(|source| AccessError::Io { path, doing: "written", source })?;
+            Ok(token)
+        }
+        Err(source) => Err(AccessError::Io { path, doing: "read", source }),
     }
 }
 

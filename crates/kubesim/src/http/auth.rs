@@ -22,6 +22,11 @@ impl User {
             groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()].into(),
         }
     }
+
+    /// Whoever the cluster was made for; they may do everything too, under a name of their own.
+    pub fn customer() -> User {
+        User { name: "customer-admin".into(), ..User::admin() }
+    }
 }
 
 /// What a connection or a request proves.

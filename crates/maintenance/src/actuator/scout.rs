@@ -1,10 +1,10 @@
-//! Whether clusters answer: an imported one is asked once when it appears; later it is told by what happens to manifests.
+//! Whether clusters answer: one is asked once when it was imported or made; later it is told by what happens to manifests.
 //! Only changes are written.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::doc::{Cluster, Document as _};
+use api::doc::{Cluster, Document as _, ProvisioningState};
 use serde_json::Value;
 use steps::engine::Journal;
 use store::{
@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_secs(15);
 /// Wake-ups that come closer together than this are served by one look.
 const GAP: Duration = Duration::from_millis(50);
 
-/// Asks every imported cluster that nobody has asked yet, and each that appears or is imported anew.
+/// Asks every cluster that nobody has asked yet, and each that is imported or made from now on.
 pub(super) async fn watch<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken) {
     let mut bell = crew.store.wakeups(Topic::Feed);
     let mut place = None;
@@ -78,8 +78,8 @@ async fn look_through<T: Tasks>(crew: &Crew<T>, over: &CancellationToken) -> Res
     loop {
         let selection = Selection { from, limit: PAGE_MAX, ..Selection::default() };
         let page = crew.store.documents::<Cluster>().list(selection).await?;
-        let imported = page.items.iter().filter(|it| it.document.imported).map(|it| it.uuid).collect();
-        ask(crew, imported, over).await?;
+        let settled = page.items.iter().filter(|it| is_settled(&it.document)).map(|it| it.uuid).collect();
+        ask(crew, settled, over).await?;
         from = page.next;
         if from.is_none() || over.is_cancelled() {
             return Ok(());
@@ -87,7 +87,12 @@ async fn look_through<T: Tasks>(crew: &Crew<T>, over: &CancellationToken) -> Res
     }
 }
 
-/// Asks those imported clusters of which nothing good is known.
+/// Whether a cluster can be asked at all: one that is being made or removed cannot.
+fn is_settled(cluster: &Cluster) -> bool {
+    cluster.imported || cluster.provisioning_state == ProvisioningState::Succeeded
+}
+
+/// Asks those settled clusters of which nothing good is known.
 async fn ask<T: Tasks>(
     crew: &Crew<T>,
     mut clusters: Vec<Uuid>,
@@ -102,7 +107,7 @@ async fn ask<T: Tasks>(
     clusters.retain(|id| !known.iter().any(|it| it.cluster == *id && it.reachable));
     for id in clusters {
         let Some(cluster) = crew.store.documents::<Cluster>().get(id).await? else { continue };
-        if cluster.document.imported
+        if is_settled(&cluster.document)
             && over.run_until_cancelled(look(crew, id, &cluster.document)).await.is_none()
         {
             return Ok(());

@@ -1,15 +1,15 @@
 //! Clusters from nothing, as their customers meet them: by the command line and by the public SDK, on the simulated cloud.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use testbed::{azure_sdk, parts, wait_until};
+use testbed::{azure_sdk, kube, parts, wait_until};
 
 use super::executable::{Answer, Home};
-use super::maintenance::done;
+use super::maintenance::{done, repository};
 
 /// Far longer than a cluster takes on a busy machine at this pace.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -56,7 +56,14 @@ fn a_cluster_is_made_changed_entered_and_removed() {
     let shown = json(&home, &["cluster", "show", "harbour"]);
     assert_eq!(shown["properties"]["provisioningState"], "Succeeded", "{shown:#}");
     assert_eq!(shown["resource"]["tags"]["env"], "test", "{shown:#}");
-    assert!(done(&home, &["cluster", "list"]).contains("harbour"));
+    let listed = done(&home, &["cluster", "list"]);
+    let version = shown["properties"]["clusterProfile"]["version"].as_str().unwrap();
+    assert!(listed.contains("harbour") && listed.contains(version), "{listed}");
+    wait_until("the cluster is known to answer", PATIENCE, || {
+        let shown = json(&home, &["cluster", "show", "harbour"]);
+        (shown["properties"]["reachability"]["reachable"] == true).then_some(())
+    })
+    .unwrap();
     let again = refused(&home, &["cluster", "create", "harbour"]);
     assert!(again.starts_with("cluster harbour is there already, in state Succeeded;"), "{again}");
 
@@ -68,6 +75,11 @@ fn a_cluster_is_made_changed_entered_and_removed() {
     done(&home, &["cluster", "kubeconfig", "harbour", "--merge"]);
     let merged = std::fs::read_to_string(home.directory.path().join(".kube/config")).unwrap();
     assert!(merged.contains("current-context: harbour"), "{merged}");
+
+    // A task for clusters that we made, with the certificates of the cloud's own vault.
+    let rotated = home.run(&["task", "run", "rotate-certificates", "--cluster", "harbour", "--wait"]);
+    assert_eq!(rotated.code, Some(0), "{rotated:?}");
+    assert!(rotated.stderr.contains("step configure-ingress done"), "its steps are told: {rotated:?}");
 
     let updated = home.run(&["cluster", "update", "harbour", "--tag", "env-", "--tag", "tier=web", "--wait"]);
     assert_eq!(
@@ -89,6 +101,61 @@ fn a_cluster_is_made_changed_entered_and_removed() {
     // What was brought stays its owner's; what was made is gone.
     assert!(done(&home, &["cloud", "network", "list"]).contains("harbour-vnet"));
     assert!(!done(&home, &["cloud", "group", "list"]).contains("harbour-managed"));
+}
+
+/// The walk-through of the README, with the programs that it calls on its way; none when one of them is missing here.
+fn walk_through() -> Option<(String, Vec<PathBuf>)> {
+    let Some(python) = azure_sdk::python() else {
+        parts::skip(parts::AZURE_SDK, azure_sdk::MISSING);
+        return None;
+    };
+    let Some(kubectl) = kube::kubectl().unwrap() else {
+        parts::skip(parts::KUBERNETES, kube::MISSING);
+        return None;
+    };
+    let script = std::fs::read_to_string(repository().join("docs/walk-through/a-cluster-from-nothing.sh"));
+    let programs = [python, kubectl].iter().map(|it| it.parent().unwrap().to_owned()).collect();
+    Some((script.unwrap(), programs))
+}
+
+#[test]
+fn the_walk_through_from_nothing_works_as_printed() {
+    let Some((script, programs)) = walk_through() else { return };
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    // What is printed there is what is tried here.
+    if let Some((_, marked)) = readme.split_once("<!-- from nothing begins -->") {
+        assert!(marked.starts_with(&format!("\n```sh\n{script}```\n<!-- from nothing ends -->")), "{marked}");
+    }
+    let home = Home::new();
+    let _up = home.up(&AT_ONCE);
+    // The SDK is installed already, and files are written beside the walker, not into the repository.
+    let script: String =
+        script.lines().filter(|it| !it.starts_with("pip ")).flat_map(|it| [it, "\n"]).collect();
+    let place = home.directory.path().join("walk");
+    std::fs::create_dir(&place).unwrap();
+    std::os::unix::fs::symlink(repository().join("examples"), place.join("examples")).unwrap();
+    let executable = Path::new(env!("CARGO_BIN_EXE_shipshape")).parent().unwrap().to_owned();
+    let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
+    let path = std::env::join_paths([executable].into_iter().chain(programs).chain(system)).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-eu", "-c", &script]).current_dir(&place);
+    shell.env_clear().env("HOME", home.directory.path()).env("PATH", path);
+    let answer = Answer::of(shell.output().unwrap());
+    assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
+    for line in [
+        "cluster/harbour created",
+        "clusterversion.config.openshift.io/version",
+        "clusteroperator.config.openshift.io/console",
+        "cluster/harbour updated",
+        "Completed",
+        "cluster/harbour deleted",
+        "gone True",
+    ] {
+        assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
+    }
+    let told = answer.stdout.split("cluster/harbour deleted").nth(1).unwrap();
+    assert!(!told.split("making quay").next().unwrap().contains("harbour-managed"), "{told}");
+    assert!(answer.stderr.contains("harbour  step "), "its steps are told: {}", answer.stderr);
 }
 
 #[test]

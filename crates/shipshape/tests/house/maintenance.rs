@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A lease of a killed process runs out after a minute; only then is its work taken over.
 const TAKEOVER: Duration = Duration::from_secs(240);
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{
-    ATTEMPTS_MAX, Body, Control, Ended, Journal, Look, Order, Plan, Step, StepContext, StepError,
+    ATTEMPTS_MAX, Body, Control, Done, Ended, Journal, Look, Order, Plan, Step, StepContext, StepError,
     StepErrorKind, Undo, WaitingCode, run,
 };
 
@@ -151,6 +151,8 @@ pub struct Account {
 struct Fate {
     step: Option<String>,
     mishap: Mishap,
+    /// What lies behind the work when it is first claimed.
+    done: Vec<Done>,
     seen: Arc<Mutex<Seen>>,
     control: Control,
     crash: Arc<Notify>,
@@ -183,23 +185,29 @@ impl<C: Send + Sync + 'static> Trial<C> {
 
     /// One mishap at one step; panics when the plan does not stand it.
     pub async fn one(&self, step: &str, mishap: Mishap) -> Account {
-        self.meets(Some(step), mishap).await
+        self.meets(Some(step), mishap, Vec::new()).await
+    }
+
+    /// The same for work that has these steps behind it.
+    pub async fn one_after(&self, done: Vec<Done>, step: &str, mishap: Mishap) -> Account {
+        self.meets(Some(step), mishap, done).await
     }
 
     /// One mishap at every step, one after the other, on the way to the plan's end; for plans whose worlds are too costly to be
     /// made anew for each step. The mishap must be one that the work survives.
     pub async fn along(&self, mishap: Mishap) -> Account {
         assert_eq!(mishap.ends(), WorkState::Completed, "{mishap:?} ends the work at the first step");
-        self.meets(None, mishap).await
+        self.meets(None, mishap, Vec::new()).await
     }
 
-    async fn meets(&self, step: Option<&str>, mishap: Mishap) -> Account {
+    async fn meets(&self, step: Option<&str>, mishap: Mishap, done: Vec<Done>) -> Account {
         let (plan, context) = (self.make)().await;
         let undoable: Vec<String> =
             plan.steps.iter().filter(|it| it.undo.is_some()).map(|it| it.name.clone()).collect();
         let mut fate = Fate {
             step: step.map(str::to_owned),
             mishap,
+            done,
             seen: Arc::default(),
             control: Control::new(),
             crash: Arc::default(),
@@ -223,12 +231,16 @@ impl<C: Send + Sync + 'static> Trial<C> {
             let claimed = self.next_claim(id).await;
             fate.control = Control::new();
             let tried = afflicted(plan, fate);
+            let mut journal = Journal::read(claimed.checkpoint.as_ref());
+            if claimed.checkpoint.is_none() {
+                journal.done.clone_from(&fate.done);
+            }
             let order = Order {
                 store: &self.store,
                 claimed: &claimed,
                 plan: &tried,
                 context: context.clone(),
-                journal: Journal::read(claimed.checkpoint.as_ref()),
+                journal,
                 control: fate.control.clone(),
                 clock: self.clock.clone(),
                 actor: "service:trial",

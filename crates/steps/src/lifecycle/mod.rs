@@ -109,7 +109,7 @@ impl Lifecycle {
         let ours = read.document.provisioned.clone();
         let provisioned =
             ours.ok_or_else(|| StepError::terminal("Imported", "the cluster was imported; it is not ours"))?;
-        let domain = self.service.domain_of(&provisioned.spec.domain);
+        let domain = self.service.domain_of(&provisioned.spec.domain, &read.document.location);
         Ok(Ours { read, provisioned, domain })
     }
 

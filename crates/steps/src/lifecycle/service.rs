@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// The zone under which clusters are reached that name only a label.
+    /// The zone under which clusters are reached that name only a label, where locations have none of their own.
     pub domain: String,
+    /// What the zones of locations have in common: in `eastus`, with `clusters.example`, it is `eastus.clusters.example`.
+    #[serde(default)]
+    pub zone: Option<String>,
     /// The service's own subscription.
     pub subscription: String,
     /// The service's own resource group.
@@ -29,6 +32,7 @@ impl Service {
     pub fn new(domain: &str, subscription: &str, group: &str, location: &str) -> Service {
         Service {
             domain: domain.to_owned(),
+            zone: None,
             subscription: subscription.to_owned(),
             group: group.to_owned(),
             location: location.to_owned(),
@@ -36,9 +40,25 @@ impl Service {
         }
     }
 
-    /// The whole domain name of a cluster that asked for `domain`.
-    pub fn domain_of(&self, domain: &str) -> String {
-        if domain.contains('.') { domain.to_owned() } else { format!("{domain}.{}", self.domain) }
+    /// The same, with a zone for each location below that one.
+    #[must_use]
+    pub fn with_zones(self, zone: Option<&str>) -> Service {
+        Service { zone: zone.map(str::to_owned), ..self }
+    }
+
+    /// The zone of the names of clusters in a location.
+    pub fn domain_in(&self, location: &str) -> String {
+        let of_location = |zone: &String| format!("{}.{zone}", location.to_lowercase());
+        self.zone.as_ref().map_or_else(|| self.domain.clone(), of_location)
+    }
+
+    /// The whole domain name of a cluster in a location that asked for `domain`.
+    pub fn domain_of(&self, domain: &str, location: &str) -> String {
+        if domain.contains('.') {
+            domain.to_owned()
+        } else {
+            format!("{domain}.{}", self.domain_in(location))
+        }
     }
 
     /// The service's own group.
@@ -46,9 +66,9 @@ impl Service {
         ResourceId::group(&self.subscription, &self.group)
     }
 
-    /// The zone of its clusters' names.
-    pub fn zone_id(&self) -> ResourceId {
-        self.group_id().sibling("Microsoft.Network", "dnsZones", &self.domain)
+    /// The zone of the names of its clusters in a location.
+    pub fn zone_id(&self, location: &str) -> ResourceId {
+        self.group_id().sibling("Microsoft.Network", "dnsZones", &self.domain_in(location))
     }
 
     fn network_id(&self) -> ResourceId {
@@ -64,11 +84,11 @@ impl Service {
         Put { id, location: self.location.clone(), tags: [].into(), shape, token: None }
     }
 
-    /// What the zone of its clusters' names needs.
-    pub fn zone(&self) -> Vec<Put> {
+    /// What the zone of the names of its clusters in a location needs.
+    pub fn zone_puts(&self, location: &str) -> Vec<Put> {
         vec![
             self.put(self.group_id(), Shape::ResourceGroup { managed_by: None }),
-            self.put(self.zone_id(), Shape::DnsZone {}),
+            self.put(self.zone_id(location), Shape::DnsZone {}),
         ]
     }
 
@@ -88,5 +108,21 @@ impl Service {
             self.put(self.network_id(), network),
             self.put(self.subnet_id(), subnet),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_named_in_the_zone_of_its_location() {
+        let one = Service::new("clusters.test", "s", "g", "eastus");
+        assert_eq!(one.domain_of("harbour", "westus"), "harbour.clusters.test");
+        let many = one.with_zones(Some("clusters.example"));
+        assert_eq!(many.domain_of("harbour", "WestUS"), "harbour.westus.clusters.example");
+        assert_eq!(many.domain_of("harbour", "eastus"), "harbour.eastus.clusters.example");
+        assert_eq!(many.domain_of("harbour.customer.test", "eastus"), "harbour.customer.test");
+        assert_ne!(many.zone_id("eastus"), many.zone_id("westus"));
     }
 }

@@ -37,6 +37,7 @@ mod feed;
 mod manifests;
 mod retention;
 mod secrets;
+mod spine;
 mod transfer;
 mod typed;
 mod upgrade;

@@ -18,6 +18,7 @@
 //! The programs are built by `make kube`, or named by `KUBEBUILDER_ASSETS`. Other people's builds often lack
 //! the controllers; a test that needs them asks [`Cluster::has_controllers`].
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use anyhow::Context;
@@ -114,6 +115,11 @@ pub fn own(options: Options) -> Option<OwnCluster> {
         Ok(cluster) => cluster,
         Err(error) => panic!("the Kubernetes cluster for tests did not start: {error:#}"),
     }
+}
+
+/// The kubectl that was built with the servers, for clusters that others serve; `None` when nothing is built.
+pub fn kubectl() -> anyhow::Result<Option<PathBuf>> {
+    Ok(Binaries::find()?.map(|found| found.program("kubectl")))
 }
 
 /// Whether there are binaries to start a cluster with.

@@ -156,3 +156,20 @@ async fn a_body_of_three_megabytes_and_one_of_another_type_are_refused() {
     house.ask(Method::PUT, &at("one", NEW), &charset, Some(body("one").to_string().into())).await.expect(201);
     house.close().await;
 }
+
+#[tokio::test]
+async fn what_a_caller_named_its_request_is_kept_with_the_operation() {
+    let house = House::open().await;
+    house.register().await;
+    let named = async |name: &str, header: &str| {
+        let headers = [("x-ms-client-request-id", header)];
+        let sent = Some(body(name).to_string().into());
+        let reply = house.ask(Method::PUT, &at(name, NEW), &headers, sent).await.expect(201);
+        assert_eq!(reply.header("x-ms-client-request-id"), "", "nobody asked for it");
+        let id = house.cluster(name).await.operation.unwrap();
+        house.store.operations().get(id).await.unwrap().unwrap().document.client_request_id
+    };
+    assert_eq!(named("one", "my-request 7").await.as_deref(), Some("my-request 7"));
+    assert_eq!(named("two", &"x".repeat(101)).await, None, "a long one is none");
+    house.close().await;
+}

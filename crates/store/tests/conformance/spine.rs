@@ -1,0 +1,137 @@
+//! What the frontend and the backend ask of the store beside documents: subscriptions whose clusters go, operations that are
+//! asked to end, and what is billed by whoever holds the work.
+
+use api::admin::EntryEvent;
+use api::doc::{Document as _, Subscription, SubscriptionState, Verb};
+use api::work::{Ending, WorkKind, WorkState};
+use jiff::Timestamp;
+use serde_json::json;
+use store::{Completion, Hold, Secrets, Store, StoreError, Yielding};
+use uuid::Uuid;
+
+use crate::fixture::{billing, by, cluster, counter, operation};
+
+fn subscription(state: SubscriptionState) -> Subscription {
+    Subscription {
+        subscription_id: "11111111-2222-3333-4444-555555555555".to_owned(),
+        state,
+        tenant_id: None,
+        registered_features: Vec::new(),
+        body: json!({ "state": format!("{state:?}"), "unknown": [1] }),
+    }
+}
+
+/// The only piece of operational work there is, claimed.
+async fn claim(store: &Store) -> Hold {
+    let mut claimed = store.claim(WorkKind::Operation, 10, Uuid::new_v4()).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    claimed.remove(0).hold
+}
+
+on_both_engines! {
+    async fn a_subscription_is_put_as_often_as_it_is_said_and_its_removal_is_enqueued_once(bed: &Bed) {
+        use SubscriptionState::{Deleted, Registered, Warned};
+        let store = &bed.store;
+        let subscriptions = store.subscriptions();
+        let (uuid, first, new) = subscriptions.put(&subscription(Registered), None, &by()).await.unwrap();
+        assert!(new && counter(first) == 1);
+        let (same, second, new) = subscriptions.put(&subscription(Warned), None, &by()).await.unwrap();
+        assert_eq!((same, counter(second), new), (uuid, 2, false));
+        let stale = subscriptions.put(&subscription(Registered), Some(first), &by()).await;
+        assert!(matches!(stale, Err(StoreError::Changed { .. })), "{stale:?}");
+        subscriptions.put(&subscription(Registered), Some(second), &by()).await.unwrap();
+        assert_eq!(store.queue(WorkKind::Operation).await.unwrap().pending, 0);
+
+        // Twice Deleted is one removal; its lane is the subscription itself.
+        for _ in 0..2 {
+            subscriptions.put(&subscription(Deleted), None, &by()).await.unwrap();
+        }
+        assert_eq!(store.queue(WorkKind::Operation).await.unwrap().pending, 1);
+        let hold = claim(store).await;
+        assert_eq!(hold.lane, uuid);
+        let read = subscriptions.find(&subscription(Deleted).path()).await.unwrap().unwrap();
+        assert_eq!((read.uuid, read.document), (uuid, subscription(Deleted)));
+    }
+}
+
+on_both_engines! {
+    async fn of_two_who_put_a_subscription_at_once_one_creates_it(bed: &Bed) {
+        let store = &bed.store;
+        let put = async || store.subscriptions().put(&subscription(SubscriptionState::Deleted), None, &by()).await.unwrap();
+        let (one, other, third) = tokio::join!(put(), put(), put());
+        let new = [one.2, other.2, third.2].into_iter().filter(|new| *new).count();
+        assert_eq!((new, one.0 == other.0 && other.0 == third.0), (1, true));
+        assert_eq!(store.queue(WorkKind::Operation).await.unwrap().pending, 1);
+        let absent = store.subscriptions().put(
+            &Subscription { subscription_id: "nobody".to_owned(), ..subscription(SubscriptionState::Warned) },
+            Some(one.1),
+            &by(),
+        ).await;
+        assert!(matches!(absent, Err(StoreError::Gone { .. })), "{absent:?}");
+    }
+}
+
+on_both_engines! {
+    async fn an_operation_is_asked_to_end_whether_it_runs_or_rests(bed: &Bed) {
+        let store = &bed.store;
+        let lane = Uuid::now_v7();
+        let asked = operation(lane, Verb::Create);
+        store.clusters().begin_create(&cluster("one"), &asked, &Secrets::new(), &by()).await.unwrap();
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let told = async || {
+            let log = store.entries(asked.id, None, 100).await.unwrap();
+            log.into_iter().filter(|(_, it)| it.event == EntryEvent::CancelRequested).map(|(_, it)| (it.actor, it.message)).collect::<Vec<_>>()
+        };
+
+        // One that rests until much later is due at once, and its log says why.
+        let hold = claim(store).await;
+        let rest = std::time::Duration::from_secs(3600);
+        store.hand_back(Yielding::new(hold, rest, false)).await.unwrap();
+        assert!(store.claim(WorkKind::Operation, 1, Uuid::new_v4()).await.unwrap().is_empty());
+        store.operations().ask_end(asked.id, at, &by()).await.unwrap();
+        assert_eq!(told().await, [("tester".to_owned(), Some("a test".to_owned()))]);
+
+        // One that runs is told by its next checkpoint.
+        let hold = claim(store).await;
+        assert!(!store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
+        store.operations().ask_end(asked.id, at, &by()).await.unwrap();
+        assert!(store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
+
+        // One that has ended, and one that never was, are left alone.
+        store.complete(vec![Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
+        let before = told().await;
+        store.operations().ask_end(asked.id, at, &by()).await.unwrap();
+        store.operations().ask_end(Uuid::now_v7(), at, &by()).await.unwrap();
+        assert_eq!(told().await, before);
+        assert_eq!(store.work(asked.id).await.unwrap().unwrap().state, WorkState::Cancelled);
+    }
+}
+
+on_both_engines! {
+    async fn what_is_billed_under_a_hold_is_written_by_its_holder_only(bed: &Bed) {
+        let store = &bed.store;
+        let lane = Uuid::now_v7();
+        store.clusters().begin_create(&cluster("one"), &operation(lane, Verb::Create), &Secrets::new(), &by()).await.unwrap();
+        let hold = claim(store).await;
+        let stale = Hold { fence: hold.fence - 1, ..hold };
+        let (record, at) = (billing(lane, 10), Timestamp::from_second(30).unwrap());
+        let open = async |hold| store.billing().under(hold).ensure_open(&record, &by()).await;
+        let close = async |hold| store.billing().under(hold).ensure_closed(&record, at, &by()).await;
+        let is_lost = |written: Result<(), StoreError>| matches!(written, Err(StoreError::LostLease { .. }));
+        let found = async || store.billing().find(&record.path()).await.unwrap().map(|it| it.document.deletion_time);
+
+        assert!(is_lost(open(stale).await) && found().await.is_none());
+        open(hold).await.unwrap();
+        open(hold).await.unwrap();
+        assert_eq!(found().await, Some(None));
+        assert!(is_lost(close(stale).await));
+        assert_eq!(found().await, Some(None), "a worker that lost its lease closes nothing");
+        close(hold).await.unwrap();
+        close(hold).await.unwrap();
+        assert_eq!(found().await, Some(Some(at)));
+
+        store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        let other = billing(Uuid::now_v7(), 10);
+        assert!(is_lost(store.billing().under(hold).ensure_open(&other, &by()).await), "work that has ended holds nothing");
+    }
+}
