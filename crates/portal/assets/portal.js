@@ -46,8 +46,7 @@
         }
       }
       if (!is(at, wanted)) {
-        const later = at && wanted.id ? null : at;
-        from.insertBefore(wanted, later || at);
+        from.insertBefore(wanted, at);
         continue;
       }
       if (at.nodeType === Node.ELEMENT_NODE) morph(at, wanted);
@@ -160,6 +159,13 @@
   // Choices of a filter count at once.
   for (const form of document.querySelectorAll('form.filter[method="get"]')) {
     form.addEventListener('change', (event) => { if (event.target.matches('select')) form.requestSubmit(); });
+  }
+
+  // A drawing that is wider than the window begins near now.
+  const drawing = document.querySelector('.drawing');
+  const nowLine = drawing && drawing.querySelector('line.now');
+  if (nowLine && drawing.scrollWidth > drawing.clientWidth) {
+    drawing.scrollLeft = (nowLine.x1.baseVal.value / 1000) * drawing.scrollWidth - drawing.clientWidth * 0.45;
   }
 
   offerCopies(document);

@@ -122,13 +122,15 @@ async fn check_change(house: &House, visitor: &Visitor, request: Request) -> Res
     Ok(Request::from_parts(parts, Body::empty()))
 }
 
-/// Whether a browser says that one of our own pages sent it. One that says neither is older than any that we know.
+/// Whether a browser says that one of our own pages sent it. One that says neither is older than any that we know. A page that is
+/// told to name no referrer names no origin either when it sends a form; what it says of the site then counts alone, and no page
+/// can make a browser say that.
 fn comes_from_us(house: &House, headers: &HeaderMap) -> bool {
     let word = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let site = word(HeaderName::from_static("sec-fetch-site"));
     match (word(header::ORIGIN), site) {
+        (None | Some("null"), Some("same-origin")) => true,
         (Some(origin), None | Some("same-origin")) => origin == house.origin,
-        (None, Some("same-origin")) => true,
         (_, _) => false,
     }
 }

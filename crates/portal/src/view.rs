@@ -234,10 +234,15 @@ pub(crate) fn nothing(title: &str, what_next: &Markup) -> Markup {
 
 /// A panel whose content could not be had.
 pub(crate) fn trouble(title: &str, error: &ClientError) -> Markup {
+    // The code of a refusal is for programs.
+    let said = match error {
+        ClientError::Refused(refusal) => refusal.message.clone(),
+        other => other.to_string(),
+    };
     html! {
         div class="note bad" role="group" aria-label=(title) {
             p class="headline" { (title) }
-            p { (sentence(&error.to_string())) }
+            p { (sentence(&said)) }
         }
     }
 }

@@ -7,7 +7,9 @@ use maud::{Markup, html};
 use super::Desk;
 use crate::fields::Fields;
 use crate::shell;
-use crate::view::{Fault, Listens, Panel, Section, Tone, View, badge, command, moment, nothing, trouble};
+use crate::view::{
+    Fault, Listens, Panel, Section, Tone, View, badge, cluster_link, command, moment, nothing, trouble,
+};
 
 /// So many entries are on a page.
 const LINES: u32 = 100;
@@ -72,6 +74,23 @@ fn filter(query: &Fields) -> Markup {
     }
 }
 
+/// What was changed, by the name that people know it by where it has a page.
+fn target(text: &str) -> Markup {
+    let segments: Vec<&str> = text.split('/').filter(|segment| !segment.is_empty()).collect();
+    match segments.as_slice() {
+        [first, _, _, _, _, _, kind, _]
+            if *first == "subscriptions" && kind.eq_ignore_ascii_case("openshiftclusters") =>
+        {
+            html! { "cluster " (cluster_link(text)) }
+        }
+        ["maintenancemanifests", id] => html! { "manifest " a href={ "/manifest/" (id) } { (id) } },
+        ["maintenanceschedules", id] => {
+            html! { "schedule " a href={ "/schedule/" (crate::fields::escaped(id)) } { bdi { (id) } } }
+        }
+        _ => html! { bdi class="long" { (text) } },
+    }
+}
+
 fn table(query: &Fields, entries: &[AuditForm], next: Option<&str>) -> Markup {
     if entries.is_empty() {
         return nothing(
@@ -90,7 +109,7 @@ fn table(query: &Fields, entries: &[AuditForm], next: Option<&str>) -> Markup {
                             td data-label="When" { (moment(entry.time)) }
                             td data-label="Who" { bdi { (entry.actor) } }
                             th scope="row" data-label="What" { code { (entry.action) } }
-                            td data-label="To what" { bdi class="long" { (entry.target) } }
+                            td data-label="To what" { (target(&entry.target)) }
                             td data-label="Why" { @if entry.reason.is_empty() { span class="quiet" { "–" } } @else { bdi { (entry.reason) } } }
                             td data-label="Sealed" class="figure" { @match entry.number { Some(number) => { (number) }, None => { span class="quiet" { "not yet" } } } }
                         }

@@ -67,17 +67,12 @@ fn summary(fleet: &FleetForm) -> Markup {
             "/fleet?reachability=unreachable".to_owned(),
             "bad",
         ),
-        ("At work", u64::MAX, "/fleet?work=running".to_owned(), "busy"),
     ];
     html! {
         ul class="numbers" aria-label="The fleet in numbers" {
             @for (name, number, href, class) in numbers {
-                @if number == u64::MAX {
-                    li { a href=(href) { span class="of" { "Show those" } span class="label" { (name) } } }
-                } @else {
-                    li class=(if number == 0 { "" } else { class }) {
-                        a href=(href) { span class="of" { (number) } span class="label" { (name) } }
-                    }
+                li class=(if number == 0 { "" } else { class }) {
+                    a href=(href) { span class="of" { (number) } span class="label" { (name) } }
                 }
             }
         }

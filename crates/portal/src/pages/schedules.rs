@@ -246,6 +246,7 @@ fn form(desk: Desk<'_>, id: Option<&str>, fields: &Fields, tasks: &[TaskForm], e
         }
         fieldset {
             legend { "Where: clusters that match all of these" }
+            p class="quiet" { "At least one. Every cluster has a location: “location exists” means them all. What else a cluster has is on its page, under Labels." }
             @let rows = selector_rows(fields);
             @for index in 0..SELECTORS {
                 @let (key, operator, value) = rows.get(index).cloned().unwrap_or_default();

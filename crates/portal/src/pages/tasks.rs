@@ -141,10 +141,13 @@ fn parameters(task: &TaskForm) -> Vec<(&str, &Value, bool)> {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
-    properties
+    let mut found: Vec<(&str, &Value, bool)> = properties
         .iter()
         .map(|(name, schema)| (name.as_str(), schema, required.contains(&name.as_str())))
-        .collect()
+        .collect();
+    // What must be filled in stands first.
+    found.sort_by_key(|(_, _, is_required)| !is_required);
+    found
 }
 
 fn is_of(schema: &Value, kind: &str) -> bool {
@@ -217,8 +220,9 @@ fn field(name: &str, schema: &Value, is_required: bool, fields: &Fields) -> Mark
     let given = fields.one(&key).unwrap_or_default();
     let description = schema["description"].as_str().unwrap_or_default();
     let choices = schema["enum"].as_array();
+    let is_large = is_of(schema, "array") || is_of(schema, "object");
     html! {
-        label class="wide" {
+        label class=[is_large.then_some("wide")] {
             span { bdi { (name) } @if is_required { " " span class="quiet" { "required" } } @if !description.is_empty() { " " span class="quiet" { "– " bdi { (description) } } } }
             @if let Some(choices) = choices {
                 select name=(key) required[is_required] {

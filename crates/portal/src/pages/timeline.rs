@@ -142,6 +142,19 @@ fn zoom(query: &Fields, span: &str, shift: i64, by_schedule: bool) -> Markup {
                 @else { a href=(at("rows", "")) aria-current="true" { "Clusters" } a href=(at("rows", "schedules")) { "Schedules" } }
             }
         }
+        // Here and not in the drawing, which is not there when there is nothing to draw.
+        svg class="patterns" width="0" height="0" aria-hidden="true" focusable="false" {
+            defs {
+                pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
+                    rect class="hatch-ground" width="6" height="6" {}
+                    rect class="hatch-line" width="2.5" height="6" {}
+                }
+                pattern id="hatch-bad" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
+                    rect class="hatch-ground bad" width="6" height="6" {}
+                    rect class="hatch-line bad" width="2.5" height="6" {}
+                }
+            }
+        }
         ul class="legend" aria-label="Colours and shapes" {
             @for (class, word) in [("good", "completed"), ("busy", "running"), ("bad", "failed"), ("odd", "too late"), ("quiet", "cancelled"), ("planned", "planned"), ("planned bad", "planned, too late")] {
                 li { svg width="22" height="12" aria-hidden="true" focusable="false" { rect class={ "bar " (class) } x="0.5" y="0.5" width="21" height="11" rx="2" {} } span { (word) } }
@@ -250,16 +263,6 @@ fn drawing(bars: &[Bar], window: Window, by_schedule: bool, query: &Fields) -> M
     html! {
         div class="drawing" tabindex="0" role="region" aria-label="Maintenance over time" {
             svg viewBox={ "0 0 " (WIDTH) " " (height) } preserveAspectRatio="xMinYMin meet" class="timeline" role="group" aria-label="Maintenance over time; the table below says the same" {
-                defs {
-                    pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
-                        rect class="hatch-ground" width="6" height="6" {}
-                        rect class="hatch-line" width="2.5" height="6" {}
-                    }
-                    pattern id="hatch-bad" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)" {
-                        rect class="hatch-ground bad" width="6" height="6" {}
-                        rect class="hatch-line bad" width="2.5" height="6" {}
-                    }
-                }
                 @for mark in marks(window) {
                     line class="mark" x1=(n(window.x(mark))) x2=(n(window.x(mark))) y1=(TOP - 6.0) y2=(height) {}
                     text class="when" x=(n(window.x(mark) + 3.0)) y="14" { (label(mark, window)) }

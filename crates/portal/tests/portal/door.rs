@@ -98,6 +98,11 @@ async fn what_changes_something_comes_from_our_pages_with_the_token_by_somebody_
     let reader = site.guest("kim", Role::Reader).await;
     reader.post("/act/budget", &stop).await.expect(403).shows("your role is reader");
     assert!(site.store.budgets().await.unwrap().is_empty(), "nothing of this was done");
+    // A form of ours, as browsers send it from a page that names no referrer.
+    let own = Request::post("/act/budget").header("sec-fetch-site", "same-origin").header("origin", "null");
+    let body = format!("key=fleet&limit=7&reason=x&csrf={}", guest.csrf);
+    guest.ask(own, Body::from(body)).await.expect(303);
+    assert_eq!(site.store.budgets().await.unwrap()[0].limit, 7);
     guest.post("/act/budget", &stop).await.expect(303);
     assert_eq!(site.store.budgets().await.unwrap()[0].limit, 0);
 }

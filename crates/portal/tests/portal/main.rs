@@ -1,4 +1,5 @@
 //! The portal, with a real frontend and store behind it: by its router, and in a real browser.
+#![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
 mod browser;
 mod deeds;

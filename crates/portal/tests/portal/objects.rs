@@ -20,7 +20,13 @@ async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
          apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: note, namespace: {namespace}}}\ndata: {{text: '<script>alert(1)</script>'}}\n---\n\
          apiVersion: v1\nkind: Node\nmetadata: {{name: {namespace}-node, labels: {{node-role.kubernetes.io/worker: ''}}}}\nspec: {{unschedulable: true}}\n"
     );
-    let mut apply = cluster.kubectl().args(["apply", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut apply = cluster
+        .kubectl()
+        .args(["apply", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     apply.stdin.take().unwrap().write_all(objects.as_bytes()).unwrap();
     assert!(apply.wait().unwrap().success());
     let site = Site::open().await;
@@ -48,8 +54,16 @@ async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
         let asked = format!("objects&kind={secrets}&namespace={namespace}&unrestricted=true");
         let refused = guest.get(&tab(&asked)).await.expect(200);
         refused.shows("Secrets are not shown to anybody");
-        assert!(!refused.text.contains("open-sesame") && !refused.text.contains("b3Blbi1zZXNhbWU"), "{secrets}");
+        assert!(
+            !refused.text.contains("open-sesame") && !refused.text.contains("b3Blbi1zZXNhbWU"),
+            "{secrets}"
+        );
     }
     guest.get(&tab("objects&kind=Unicorn&unrestricted=true")).await.expect(200).shows("serves no kind");
-    cluster.kubectl().args(["delete", "node", &format!("{namespace}-node")]).stdout(Stdio::null()).status().unwrap();
+    cluster
+        .kubectl()
+        .args(["delete", "node", &format!("{namespace}-node")])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
 }
