@@ -1,6 +1,6 @@
 //! SQLite's file on a disk that fills up, and under a process that is killed: what was answered is there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use store::{Keyring, Location, Options, Store, StoreError};
@@ -74,7 +74,9 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
         println!("seed {seed}");
         let (folder, mut dice) = (Folder::new(), Dice::seeded(seed));
         let mut answered: HashMap<Uuid, (i64, usize)> = HashMap::new();
-        for round in 0..short_or_long(12, 1000) {
+        let rounds = short_or_long(12, 1000);
+        for round in 1..=rounds {
+            let mut told: HashSet<Uuid> = HashSet::new();
             let mut command = std::process::Command::new(example_path("scribe").unwrap());
             command.arg(folder.path()).arg(folder.file("keys"));
             let mut scribe = Child::start(command).unwrap();
@@ -83,7 +85,9 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
                 let Some(rest) = line.strip_suffix(" .") else { return };
                 let [uuid, etag, bytes] = rest.split(' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
                 let version = (counter(etag.parse().unwrap()), bytes.parse().unwrap());
-                let newest = answered.entry(uuid.parse().unwrap()).or_insert(version);
+                let uuid = uuid.parse().unwrap();
+                told.insert(uuid);
+                let newest = answered.entry(uuid).or_insert(version);
                 *newest = (*newest).max(version);
             };
             // Once in a while it is killed while it opens the file.
@@ -95,7 +99,11 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
                 note(&line);
             }
             let store = folder.open().await;
-            for (uuid, (etag, bytes)) in &answered {
+            // All of them as long as they are few; later those of this round, and now and then all.
+            let is_thorough = round <= 20 || round % 25 == 0 || round == rounds;
+            for (uuid, (etag, bytes)) in
+                answered.iter().filter(|(uuid, _)| is_thorough || told.contains(uuid))
+            {
                 let found = store
                     .get(*uuid)
                     .await
@@ -106,7 +114,9 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
                     assert_eq!(found.body["text"].as_str().unwrap().len(), *bytes);
                 }
             }
-            assert_sound(&store).await;
+            if is_thorough {
+                assert_sound(&store).await;
+            }
             close(store).await;
         }
         assert!(answered.len() > 100);
