@@ -86,8 +86,8 @@ async fn fill(store: &Store, count: usize, due: impl Fn(usize) -> Timestamp) -> 
         let mut asked = Vec::new();
         for index in block {
             let (cluster, id) = (Uuid::now_v7(), Uuid::now_v7());
-            // Not imported, so that nobody asks whether they answer while the queue is measured.
-            let document = Cluster { imported: false, ..trial::cluster(&cluster.to_string()) };
+            // Nobody asks whether they answer while the queue is measured.
+            let document = trial::changing(&cluster.to_string());
             write = write.create::<Cluster>(cluster, &document, &by)?;
             asked.push((trial::manifest(id, cluster, Uuid::from_u128(1), due(*index)), Vec::new()));
         }

@@ -1,6 +1,6 @@
 //! An actuator or a scheduler that a test starts and kills. The actuator works manifests of three steps, and writes what each
-//! step does to a file that all of them share. It ends when its input does, so it never outlives a test that was itself
-//! killed.
+//! step does to a file that all of them share. It ends in order by SIGTERM and when its input does, so it never outlives a
+//! test that was itself killed.
 //!
 //! `hand actuator|scheduler URL KEYFILE LOG LEASE_MS`
 
@@ -17,6 +17,7 @@ use maintenance::scheduler;
 use maintenance::trial::Scripted;
 use steps::engine::{Look, Outcome, Plan, Step, StepContext, StepError};
 use store::{Keyring, Options, Store};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -85,6 +86,7 @@ async fn main() -> anyhow::Result<()> {
     let keyring = Keyring::read(Path::new(key_file))?;
     let store = Store::open(Options::new(url.parse()?, keyring, Arc::new(SystemClock))).await?;
     let lease = Duration::from_millis(lease.parse()?);
+    let mut terminate = signal(SignalKind::terminate())?;
     println!("ready");
     let over = CancellationToken::new();
     let ends = over.clone();
@@ -93,13 +95,24 @@ async fn main() -> anyhow::Result<()> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         ends.cancel();
     });
-    match role.as_str() {
-        "actuator" => {
-            let log = Log(OpenOptions::new().append(true).create(true).open(log)?);
-            actuator::run(actuator(store, log, lease), over).await?;
+    let told = async {
+        terminate.recv().await;
+        over.cancel();
+        std::future::pending::<()>().await;
+    };
+    let serve = async {
+        match role.as_str() {
+            "actuator" => {
+                let log = Log(OpenOptions::new().append(true).create(true).open(log)?);
+                Ok(actuator::run(actuator(store, log, lease), over.clone()).await?)
+            }
+            "scheduler" => Ok(scheduler::run(scheduler(store, lease), over.clone()).await?),
+            other => bail!("{other} is neither actuator nor scheduler"),
         }
-        "scheduler" => scheduler::run(scheduler(store, lease), over).await?,
-        other => bail!("{other} is neither actuator nor scheduler"),
+    };
+    tokio::select! {
+        ended = serve => ended?,
+        () = told => {}
     }
     println!("handed back");
     Ok(())

@@ -77,6 +77,11 @@ pub fn cluster(name: &str) -> Cluster {
     }
 }
 
+/// A cluster under that name which is being changed: nobody asks by himself whether it answers.
+pub fn changing(name: &str) -> Cluster {
+    Cluster { imported: false, provisioning_state: ProvisioningState::Updating, ..cluster(name) }
+}
+
 /// A manifest for that cluster, due at `from` and for an hour.
 pub fn manifest(id: Uuid, cluster: Uuid, task: Uuid, from: Timestamp) -> Manifest {
     Manifest {

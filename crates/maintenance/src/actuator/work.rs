@@ -27,12 +27,14 @@ pub(super) struct Facts {
 
 /// Works one manifest and writes how that ended.
 pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control: Control, facts: Facts) {
-    let _running = crew.metrics.running();
+    let running = crew.metrics.running();
     let begun = Instant::now();
     loop {
         let (task, ended) = walk(crew, &claimed, &control, &facts).await;
         match ended {
             Ended::Finished(completion) => {
+                // While its end is written another may be at work in its place.
+                drop(running);
                 let (ending, code) = (completion.ending, code_of(&completion));
                 match crew.hands.write_end(&control, completion).await {
                     Some(Fate::Done) => {

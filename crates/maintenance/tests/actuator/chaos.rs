@@ -75,13 +75,17 @@ impl Site {
     }
 
     fn hand(&self, role: &str) -> Child {
+        self.hand_for(role, LEASE)
+    }
+
+    fn hand_for(&self, role: &str, lease: Duration) -> Child {
         let mut command = Command::new(example_path("hand").unwrap());
         command
             .arg(role)
             .arg(&self.url)
             .arg(&self.key_file)
             .arg(&self.log)
-            .arg(LEASE.as_millis().to_string());
+            .arg(lease.as_millis().to_string());
         Child::start(command).unwrap()
     }
 
@@ -183,6 +187,51 @@ fn nothing_is_lost_and_nothing_doubled_when_actuators_and_schedulers_are_killed(
         let Some(site) = Site::new().await else { return };
         let (clusters, manifests) = if soak() { (100, 2000) } else { (20, 300) };
         kill_at_random(&site, clusters, manifests).await;
+    });
+}
+
+#[test]
+fn what_a_process_hands_back_goes_on_elsewhere_at_once_and_nothing_runs_twice() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let Some(site) = Site::new().await else { return };
+        let ids = site.fill(20, 200).await;
+        // With the usual lease: what is not handed back but taken over, a minute later, is at its second attempt.
+        let mut hands = Vec::new();
+        for already in [0, 20] {
+            let mut hand = site.hand_for("actuator", store::LEASE);
+            assert_eq!(hand.line(Duration::from_secs(60)).unwrap(), "ready");
+            let begun = || lines(&std::fs::read_to_string(&site.log).unwrap_or_default()).len() > already;
+            testbed::wait_until("it is at work", Duration::from_secs(60), || begun().then_some(())).unwrap();
+            hands.push(hand);
+        }
+        let [mut one, mut other] = <[Child; 2]>::try_from(hands).unwrap();
+        one.terminate().unwrap();
+        let status = one.wait(Duration::from_secs(30)).unwrap();
+        assert!(status.success(), "{status}");
+        assert_eq!(one.line(Duration::from_secs(1)).unwrap(), "handed back");
+        let begun = Instant::now();
+        while site.ended(&ids).await < ids.len() {
+            assert!(begun.elapsed() < 2 * store::LEASE, "not everything comes to its end");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        other.terminate().unwrap();
+        assert!(other.wait(Duration::from_secs(30)).unwrap().success());
+        for work in site.store.works(ids).await.unwrap() {
+            assert_eq!(
+                (work.state, work.attempt),
+                (WorkState::Completed, 1),
+                "{}: {:?}",
+                work.id,
+                work.result
+            );
+        }
+        let log = lines(&std::fs::read_to_string(&site.log).unwrap());
+        let mut begun = HashSet::new();
+        for line in log.iter().filter(|line| line.what == "begin") {
+            assert!(begun.insert((line.hold.work, &line.step)), "step {} ran twice", line.step);
+        }
+        assert!(log.iter().map(|line| line.pid).collect::<HashSet<_>>().len() == 2, "both were at work");
     });
 }
 

@@ -95,7 +95,8 @@ impl Holds {
         self.lanes().values().map(|held| (held.hold.lane, held.hold.fence)).collect()
     }
 
-    /// Takes in the answer to a renewal of the lanes `asked`, sent at `sent`. What is not in the answer is lost.
+    /// Takes in the answer to a renewal of the lanes `asked`, sent at `sent`. What is not in the answer is lost; unless its end
+    /// is being written, for then it may just have been let go, and whoever writes is told what became of it.
     pub(super) fn renewed(&self, asked: &[(Uuid, i64)], answer: &[Renewed], sent: Instant) -> usize {
         let answer: HashMap<Uuid, &Renewed> = answer.iter().map(|it| (it.lane, it)).collect();
         let mut lanes = self.lanes();
@@ -107,6 +108,7 @@ impl Holds {
                     held.renewed = held.renewed.max(sent);
                     held.control.hear(renewed.signals);
                 }
+                None if held.leaving => {}
                 None => {
                     held.control.lost.cancel();
                     lost += 1;
@@ -123,7 +125,7 @@ impl Holds {
             let Some(held) = lanes.get(&view.lane) else { continue };
             if view.fence == held.hold.fence && view.owner == Some(held.hold.owner) {
                 held.control.hear(view.signals);
-            } else if view.fence > held.hold.fence {
+            } else if view.fence > held.hold.fence && !held.leaving {
                 held.control.lost.cancel();
             }
         }
@@ -213,6 +215,19 @@ mod tests {
         assert_eq!(holds.room(), 0, "as many again, and no more");
         holds.release(some(0..4));
         assert_eq!(holds.room(), 4);
+    }
+
+    #[test]
+    fn what_leaves_is_not_lost_when_its_lane_is_found_let_go_and_still_stopped_when_it_is_late() {
+        let holds = Holds::new(4);
+        let now = Instant::now();
+        let control = holds.take(hold(1, 5), now);
+        let asked = holds.all();
+        holds.leave([hold(1, 5)]);
+        assert_eq!(holds.renewed(&asked, &[], now), 0);
+        assert!(!control.lost.is_cancelled());
+        assert_eq!(holds.stop_late(now + SELF_STOP, SELF_STOP), 1);
+        assert!(control.lost.is_cancelled());
     }
 
     #[test]
