@@ -14,9 +14,9 @@ build: ## build everything, for debugging
 	@tools/setup build
 	cargo build --workspace --locked
 
-up: ## start Shipshape here (needs only a Rust toolchain and a C compiler)
+up: ## start Shipshape here with a simulated fleet at work (needs only a Rust toolchain and a C compiler)
 	@tools/setup build
-	@exec cargo run --locked -p shipshape -- up $(ARGS)
+	@exec cargo run --locked -p shipshape -- up --demo $(ARGS)
 
 test: ## run every test once; installs or finds what it needs
 	@tools/test $(ARGS)

@@ -4,12 +4,10 @@
 //! are few, short and never kept, so neither a slow client nor many of them delay a shutdown. It asks for
 //! no credentials, and so says nothing that a stranger on the network should not hear.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -22,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::listening::Listen;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::version::Version;
@@ -64,7 +63,7 @@ impl Admin {
         readiness: Readiness,
         metrics: Metrics,
     ) -> anyhow::Result<Admin> {
-        let listener = TcpListener::bind(listen).await.map_err(|error| refusal(listen, &error))?;
+        let listener = Listen { key: "health.listen", flag: "--health", address: listen }.bind().await?;
         let address = listener.local_addr()?;
         Ok(Admin { listener, address, router: router(Facts { readiness, metrics }) })
     }
@@ -103,22 +102,6 @@ impl Admin {
         // Whatever is left after that is a client that does not read; dropping the set ends it.
         let _ = tokio::time::timeout(CLOSING_TIME_MAX, closed).await;
         Ok(())
-    }
-}
-
-fn refusal(listen: SocketAddr, error: &io::Error) -> anyhow::Error {
-    let advice = "choose another with --health ADDRESS:PORT or health.listen";
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            anyhow!("health.listen {listen}: the port is in use by another process; {advice}")
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            anyhow!("health.listen {listen}: this machine does not have that address; {advice}")
-        }
-        io::ErrorKind::PermissionDenied => {
-            anyhow!("health.listen {listen}: this user may not open that port; {advice}")
-        }
-        _ => anyhow!("health.listen {listen}: {error}; {advice}"),
     }
 }
 

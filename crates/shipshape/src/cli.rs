@@ -7,10 +7,11 @@ use clap_complete::Shell;
 
 use crate::audit::AuditCommand;
 use crate::commands::{
-    BudgetCommand, CloudCommand, ClusterCommand, ContextCommand, EventsCommand, ManifestCommand,
+    BudgetCommand, CloudCommand, ClusterCommand, Connect, ContextCommand, EventsCommand, ManifestCommand,
     OperationCommand, PlanCommand, ScheduleCommand, TaskCommand, VersionCommand, WhyCommand,
 };
 use crate::config::Flag;
+use crate::demo;
 use crate::sim::SimCommand;
 use crate::store::StoreCommand;
 
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     /// Run only the Admin API, beside other processes on the same PostgreSQL
     #[command(alias = "rp")]
     Frontend(FrontendFlags),
+    /// Run only the operators' web pages, as a client of an API elsewhere
+    Portal(PortalFlags),
     /// Run only what works manifests, beside other processes on the same PostgreSQL
     #[command(alias = "mimo-actuator")]
     Actuator(ServiceFlags),
@@ -175,14 +178,35 @@ pub(crate) struct FrontendFlags {
     service: ServiceFlags,
 }
 
+/// Flags of `shipshape portal`.
+#[derive(Debug, Args)]
+pub(crate) struct PortalFlags {
+    /// Address and port of the portal
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
+    portal: Option<String>,
+    #[command(flatten)]
+    service: ServiceFlags,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}
+
 /// Flags of `shipshape up`.
 #[derive(Debug, Args)]
 pub(crate) struct UpFlags {
     #[command(flatten)]
     frontend: FrontendFlags,
-    /// Serve the API over plain HTTP and without authentication, only ever on this machine
+    /// Address and port of the portal
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
+    portal: Option<String>,
+    /// Serve API and portal over plain HTTP and without authentication, only ever on this machine
     #[arg(long, help_heading = "Settings")]
     insecure: bool,
+    /// Give a demonstration: make N simulated clusters, and let things happen to them [default: 12 clusters]
+    #[arg(
+        long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = demo::CLUSTERS,
+        value_parser = clap::value_parser!(u16).range(1..=demo::CLUSTERS_MAX)
+    )]
+    pub(crate) demo: Option<u16>,
 }
 
 impl Cli {
@@ -190,10 +214,16 @@ impl Cli {
     pub(crate) fn flags(&self) -> Vec<Flag> {
         let of_all = &self.settings;
         let insecure = "true".to_owned();
+        let portal = match &self.command {
+            Command::Up(flags) => flags.portal.as_ref(),
+            Command::Portal(flags) => flags.portal.as_ref(),
+            _ => None,
+        };
         let (health, api, insecure) = match &self.command {
-            Command::Up(UpFlags { frontend, insecure: open }) => {
+            Command::Up(UpFlags { frontend, insecure: open, .. }) => {
                 (frontend.service.health.as_ref(), frontend.api.as_ref(), open.then_some(&insecure))
             }
+            Command::Portal(flags) => (flags.service.health.as_ref(), None, None),
             Command::Frontend(flags) => (flags.service.health.as_ref(), flags.api.as_ref(), None),
             Command::Actuator(flags) | Command::Scheduler(flags) | Command::Backend(flags) => {
                 (flags.health.as_ref(), None, None)
@@ -207,6 +237,7 @@ impl Cli {
             ("--log-format", "log.format", of_all.log_format.as_ref()),
             ("--health", "health.listen", health),
             ("--api", "frontend.listen", api),
+            ("--portal", "portal.listen", portal),
             ("--insecure", "frontend.insecure", insecure),
         ];
         let named = named.into_iter().filter_map(|(flag, key, value)| {

@@ -7,9 +7,13 @@ mod cloud;
 mod commands;
 mod config;
 mod contexts;
+mod data_dir;
+mod demo;
+mod listening;
 mod metrics;
 mod opening;
 mod output;
+mod portal;
 mod process;
 mod readiness;
 mod services;
@@ -18,6 +22,7 @@ mod store;
 mod supervisor;
 mod task_test;
 mod telemetry;
+mod tell;
 mod up;
 mod version;
 
@@ -32,9 +37,9 @@ use clap_complete::env::{CompleteEnv, Shells};
 
 use anyhow::Context as _;
 use clap_complete::Shell;
-use cli::{Cli, Command, ConfigCommand, ConfigOutput, VersionOutput};
+use cli::{Cli, Command, ConfigCommand, ConfigOutput, UpFlags, VersionOutput};
 use commands::{Desk, Interrupted, complete};
-use config::{ConfigErrors, Environment, Loaded};
+use config::{ConfigErrors, Environment, Flag, Loaded};
 use process::Process;
 use supervisor::Fault;
 use telemetry::Telemetry;
@@ -74,8 +79,14 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
     let load = || config::load(cli.settings.config.as_deref(), environment, &cli.flags());
     let desk = Desk::new(environment, cli.settings.data_dir.as_ref().map(PathBuf::from));
     match &cli.command {
-        Command::Up(_) => serve(load()?, environment, |process| up::run(process, environment)),
+        Command::Up(up) => {
+            let loaded = load_for_up(cli, up, environment)?;
+            serve(loaded, environment, |process| up::run(process, environment, up.demo))
+        }
         Command::Frontend(_) => serve(load()?, environment, |process| up::alone(process, Service::Frontend)),
+        Command::Portal(flags) => {
+            serve(load()?, environment, |process| up::portal_alone(process, desk.client(&flags.connect)))
+        }
         Command::Actuator(_) => serve(load()?, environment, |process| up::alone(process, Service::Actuator)),
         Command::Scheduler(_) => {
             serve(load()?, environment, |process| up::alone(process, Service::Scheduler))
@@ -110,6 +121,21 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Context(command) => commands::context(command, &desk),
         Command::Completion { shell } => output::show(&completion(*shell)?),
     }
+}
+
+/// The settings of `up`, which takes more for granted than services alone do.
+fn load_for_up(cli: &Cli, up: &UpFlags, environment: &Environment) -> Result<Loaded, ConfigErrors> {
+    let load = |flags: &[Flag]| config::load(cli.settings.config.as_deref(), environment, flags);
+    // What happens is told on standard output; the log is for what goes wrong. That a cluster does not answer is told as well.
+    let quiet = Flag::Default { key: "log.level", value: "warn,kube_client=off".to_owned() };
+    let mut flags = [cli.flags(), vec![quiet]].concat();
+    let loaded = load(&flags)?;
+    // A fleet that was made for a demonstration stays where it is, whether or not the story goes on.
+    if up.demo.is_none() && !demo::was_given_in(loaded.config.data_dir.as_ref()) {
+        return Ok(loaded);
+    }
+    flags.extend(demo::defaults());
+    load(&flags)
 }
 
 /// The script that lets a shell ask this executable for completions, names on the server included.

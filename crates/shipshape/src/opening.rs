@@ -91,5 +91,5 @@ pub(crate) fn retention(config: &RetentionConfig) -> Retention {
 
 /// Makes the store's own directories; the store makes its files.
 pub(crate) fn ensure_directories(config: &Config) -> anyhow::Result<()> {
-    crate::up::ensure_writable(config.data_dir.as_ref())
+    crate::data_dir::ensure_writable(config.data_dir.as_ref())
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use api::clock::{Clock as _, SystemClock};
 use backend::Tempo;
+use client::Client;
 use cloud::{SharedCloud, Simulated};
 use frontend::pki::Pki;
 use kubelink::LinksLimits;
@@ -18,11 +19,12 @@ use uuid::Uuid;
 
 use crate::config::Environment;
 use crate::contexts::{self, ContextFile, Published};
+use crate::data_dir::ensure_writable;
 use crate::opening;
+use crate::portal::Pair;
 use crate::process::Process;
 use crate::readiness::Condition;
 use crate::supervisor::Stage;
-use crate::up::ensure_writable;
 use crate::version::Version;
 
 /// How often our own certificates are looked at: they are renewed months before they end.
@@ -83,25 +85,39 @@ async fn watch(reader: Reader, answers: Condition, shutdown: CancellationToken) 
     Ok(())
 }
 
-/// Opens the door to the Admin API and returns its URL.
+/// The API, open.
+pub(crate) struct Api {
+    /// Where others reach it.
+    pub(crate) url: String,
+    /// The certificate that it shows, with its key.
+    pub(crate) pair: Option<Pair>,
+    /// For the portal, without a connection.
+    pub(crate) portal: Client,
+    /// For what this process itself asks and does.
+    pub(crate) ourselves: Client,
+}
+
+/// Opens the door to the Admin API.
 pub(crate) async fn frontend(
     process: &mut Process,
     store: &Store,
     config: frontend::Config,
     cloud: Option<SharedCloud>,
-) -> anyhow::Result<String> {
+) -> anyhow::Result<Api> {
     let open = process.readiness.condition("frontend");
     let metrics = frontend::Metrics::default();
     process.metrics.room("frontend", |registry| metrics.register(registry));
+    let pair = config.certificate.clone().zip(config.key.clone());
     let deps = frontend::Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics, cloud };
     let server = frontend::Server::bind(config, deps).await?;
-    let url = server.url();
-    tracing::info!("The API is at {url}");
+    let within = |name: &str| Client::in_process(server.local(name));
+    let api = Api { url: server.url(), pair, portal: within("portal"), ourselves: within("up") };
+    tracing::info!("The API is at {}", api.url);
     process
         .tasks
         .spawn(Stage::Doors, "frontend", move |shutdown| async move { Ok(server.serve(shutdown).await?) });
     open.ready();
-    Ok(url)
+    Ok(api)
 }
 
 /// Opens the door with certificates of its own where none are configured, and writes down how to come in by it.
@@ -110,7 +126,7 @@ pub(crate) async fn own_frontend(
     store: &Store,
     environment: &Environment,
     cloud: Option<SharedCloud>,
-) -> anyhow::Result<(String, Published)> {
+) -> anyhow::Result<(Api, Published)> {
     let mut config = process.config.frontend.clone();
     let data_dir: &Path = process.config.data_dir.as_ref();
     let mut file = ContextFile::open(String::new());
@@ -136,8 +152,8 @@ pub(crate) async fn own_frontend(
         own = Some((pki, names, has_operator));
     }
     let data_dir = data_dir.to_owned();
-    let url = frontend(process, store, config, cloud).await?;
-    file.server = url.clone();
+    let api = frontend(process, store, config, cloud).await?;
+    file.server = api.url.clone();
     let published = contexts::publish(&data_dir, &file, environment)?;
     if let Some((pki, names, has_operator)) = own {
         let environment = environment.clone();
@@ -159,7 +175,7 @@ pub(crate) async fn own_frontend(
             Ok(())
         });
     }
-    Ok((url, published))
+    Ok((api, published))
 }
 
 /// Writes into a context as whom it speaks: our operator.

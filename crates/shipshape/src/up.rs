@@ -1,21 +1,27 @@
 //! `shipshape up`: every service in one process; and each of them alone, for many processes on one PostgreSQL.
 
-use std::fs::{DirBuilder, File};
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::cloud::SharedCloud;
+use ::cloud::{SharedCloud, Simulated};
 use anyhow::Context as _;
+use api::clock::SystemClock;
+use client::Client;
 use store::{By, Store};
 
 use crate::cloud;
-use crate::config::Environment;
+use crate::commands::Bench;
+use crate::config::{Config, Environment};
 use crate::contexts::Published;
+use crate::data_dir::{ensure_writable, hold};
+use crate::demo::Demo;
+use crate::listening::Listen;
 use crate::output;
+use crate::portal::{self, Doorstep};
 use crate::process::Process;
-use crate::services;
+use crate::services::{self, Api};
+use crate::supervisor::Stage;
+use crate::tell;
 use crate::version::Version;
 
 /// A service that can run alone.
@@ -35,14 +41,34 @@ pub(crate) enum Service {
 struct Running {
     store: Store,
     health: String,
-    api: String,
+    api: Api,
+    portal: Doorstep,
     context: Published,
+    cloud: Simulated,
 }
 
-/// Runs every service there is until a signal ends it.
-pub(crate) async fn run(mut process: Process, environment: &Environment) -> anyhow::Result<()> {
+/// Runs every service there is until a signal ends it; with a demonstration of so many clusters if that is wanted.
+pub(crate) async fn run(
+    mut process: Process,
+    environment: &Environment,
+    demo: Option<u16>,
+) -> anyhow::Result<()> {
+    // Whatever forbids a start is found out before anything is opened: what is there stays as it is.
+    let data_dir: PathBuf = AsRef::<Path>::as_ref(&process.config.data_dir).to_owned();
+    ensure_writable(&data_dir)?;
+    let _held = hold(&data_dir).await?;
+    for listen in listens(&process.config) {
+        listen.ensure_free().await?;
+    }
     let running = start(&mut process, environment).await?;
-    output::show(&banner(&process, &running))?;
+    let client = running.api.ourselves.clone();
+    if let Some(count) = demo {
+        let bench = Bench::new(running.cloud.clone(), data_dir.join(cloud::DIRECTORY));
+        let demo = Demo::prepare(count, client.clone(), bench, &data_dir, Arc::new(SystemClock)).await?;
+        process.tasks.spawn(Stage::Doors, "demo", |shutdown| demo.run(shutdown));
+    }
+    process.tasks.spawn(Stage::Doors, "tell", |shutdown| tell::run(client, shutdown));
+    output::show(&banner(&process, &running, demo))?;
     if process.config.frontend.insecure {
         output::warn(
             "INSECURE: the API asks nobody who they are; whoever is on this machine may do everything",
@@ -60,7 +86,7 @@ pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Res
     let api = match service {
         Service::Frontend => {
             let config = process.config.frontend.clone();
-            Some(services::frontend(&mut process, &store, config, shared).await?)
+            Some(services::frontend(&mut process, &store, config, shared).await?.url)
         }
         Service::Backend => {
             let cloud = cloud.context(
@@ -93,6 +119,21 @@ pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Res
     end(process, store).await
 }
 
+/// Runs the portal as a client of an API elsewhere until a signal ends it. It has no store.
+pub(crate) async fn portal_alone(mut process: Process, admin: anyhow::Result<Client>) -> anyhow::Result<()> {
+    let admin = admin?;
+    let server = admin.server().to_owned();
+    let health = process.open_health().await?;
+    let pair = portal::pair_of_settings(&process.config);
+    let Doorstep { url, link } = portal::open(&mut process, admin, pair).await?;
+    let link = link.map(|link| format!("  sign in  {link}  (once)\n")).unwrap_or_default();
+    output::show(&format!(
+        "Shipshape {} portal is up\n  portal   {url}\n{link}  health   {health}\n  api      {server}\n",
+        Version::current().version,
+    ))?;
+    Ok(process.tasks.run().await?)
+}
+
 async fn end(process: Process, store: Store) -> anyhow::Result<()> {
     let ended = process.tasks.run().await;
     // Last of all: whatever the tasks wrote while they ended is on disk when this returns.
@@ -110,47 +151,55 @@ async fn start(process: &mut Process, environment: &Environment) -> anyhow::Resu
         .context("the versions that clusters can be installed with")?;
     let shared: SharedCloud = Arc::new(cloud.clone());
     let (api, context) = services::own_frontend(process, &store, environment, Some(shared.clone())).await?;
+    let portal = portal::open(process, api.portal.clone(), api.pair.clone()).await?;
     services::backend(process, &store, &cloud);
     services::scheduler(process, &store);
     services::actuator(process, &store, Some(shared));
-    Ok(Running { store, health, api, context })
+    Ok(Running { store, health, api, portal, context, cloud })
 }
 
-/// Makes the data directory, for its owner only, and makes sure that it can be written to: better a
-/// sentence now than a failed write in the middle of the night.
-pub(crate) fn ensure_writable(directory: &Path) -> anyhow::Result<()> {
-    let name = directory.display();
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.with_context(|| format!("data_dir {name}: the directory cannot be made"))?;
-    let probe = directory.join(".write-probe");
-    let written = File::create(&probe).and_then(|_| match std::fs::remove_file(&probe) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error), // another process probed too
-        _ => Ok(()),
-    });
-    written.with_context(|| format!("data_dir {name}: the directory cannot be written to"))
+/// Where this process would listen.
+fn listens(config: &Config) -> [Listen; 3] {
+    [
+        Listen { key: "health.listen", flag: "--health", address: config.health.listen },
+        Listen { key: "frontend.listen", flag: "--api", address: config.frontend.listen },
+        portal::listen(config),
+    ]
 }
 
-fn banner(process: &Process, running: &Running) -> String {
-    let Running { store, health, api, context } = running;
+fn banner(process: &Process, running: &Running, demo: Option<u16>) -> String {
+    let Running { store, health, api, portal, context, .. } = running;
+    let link = portal.link.as_ref().map(|link| format!("  sign in  {link}  (once)\n")).unwrap_or_default();
     // Commands use the current context by themselves; another must be named.
     let (note, flag) = match context.current {
         true => (String::new(), String::new()),
         false => (", which is not the current one".to_owned(), format!(" --context {}", context.name)),
     };
     let place = if context.current { String::new() } else { format!("SHIPSHAPE_CONTEXT={} ", context.name) };
+    let (fleet, first) = match demo {
+        Some(count) => (
+            format!("  demo     {count} simulated clusters, the first of them within seconds\n"),
+            format!("shipshape cluster list --watch{flag}"),
+        ),
+        None => (String::new(), format!("{place}shipshape cluster create NAME --wait")),
+    };
     format!(
         "Shipshape {version} is up\n\
-         \x20 api      {api}\n\
+         \x20 portal   {pages}\n\
+         {link}\
+         \x20 api      {url}\n\
          \x20 context  {name}{note}\n\
          \x20 health   {health}\n\
          \x20 data     {data}\n\
          \x20 store    {store}\n\
+         {fleet}\
          Try\n\
-         \x20 {place}shipshape cluster create NAME --wait\n\
-         \x20 shipshape cluster import NAME --kubeconfig FILE{flag}\n\
+         \x20 {first}\n\
          \x20 shipshape task list{flag}\n\
          \x20 shipshape plan --for 7d{flag}\n",
         version = Version::current().version,
+        pages = portal.url,
+        url = api.url,
         name = context.name,
         data = process.config.data_dir,
         store = store.place(),

@@ -39,12 +39,13 @@ use crate::config::Environment;
 use crate::contexts::{self, Wish};
 
 pub(crate) use budget::{BudgetCommand, run as budget};
-pub(crate) use cloud::{CloudCommand, run as cloud};
-pub(crate) use cluster::{ClusterCommand, run as cluster};
+pub(crate) use cloud::{Bench, CloudCommand, run as cloud};
+pub(crate) use cluster::{ClusterCommand, ask_for, run as cluster};
 pub(crate) use context::{ContextCommand, run as context};
 pub(crate) use events::{EventsCommand, run as events};
 pub(crate) use manifest::{ManifestCommand, run as manifest};
 pub(crate) use operation::{Interrupted, OperationCommand, run as operation};
+pub(crate) use place::Place;
 pub(crate) use plan::{PlanCommand, run as plan};
 pub(crate) use schedule::{ScheduleCommand, run as schedule};
 pub(crate) use task::{TaskCommand, run as task};
@@ -77,7 +78,7 @@ impl<'a> Desk<'a> {
     }
 
     /// A client of the server that is meant.
-    fn client(&self, connect: &Connect) -> anyhow::Result<Client> {
+    pub(crate) fn client(&self, connect: &Connect) -> anyhow::Result<Client> {
         contexts::connect(&self.wish(connect), self.environment)
     }
 

@@ -28,11 +28,11 @@ pub(crate) struct PlaceFlags {
 
 /// A cluster's name and where it hangs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) subscription: String,
-    pub(super) group: String,
-    pub(super) location: String,
-    pub(super) name: String,
+pub(crate) struct Place {
+    pub(crate) subscription: String,
+    pub(crate) group: String,
+    pub(crate) location: String,
+    pub(crate) name: String,
 }
 
 impl PlaceFlags {
@@ -64,7 +64,7 @@ impl PlaceFlags {
 
 impl Place {
     /// The cluster's resource id.
-    pub(super) fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         let Place { subscription, group, name, .. } = self;
         format!(
             "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
@@ -72,7 +72,7 @@ impl Place {
     }
 
     /// The id of the group that holds what is made for the cluster. It is the cluster's alone, so both names are in it.
-    pub(super) fn managed_group(&self) -> String {
+    pub(crate) fn managed_group(&self) -> String {
         let Place { subscription, group, name, .. } = self;
         format!("/subscriptions/{subscription}/resourceGroups/{group}-{name}-managed")
     }

@@ -48,6 +48,22 @@ pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origi
             origin("frontend.listen"),
         ));
     }
+    if config.frontend.insecure && !config.portal.listen.ip().is_loopback() {
+        problems.push(format!(
+            "frontend.insecure ({}) lets everybody in, but portal.listen = {} ({}) can be reached from elsewhere; \
+             listen on a loopback address, such as 127.0.0.1:8444",
+            origin("frontend.insecure"),
+            config.portal.listen,
+            origin("portal.listen"),
+        ));
+    }
+    if config.portal.certificate.is_some() != config.portal.key.is_some() {
+        problems.push(format!(
+            "portal.certificate ({}) and portal.key ({}) belong together; set both or neither",
+            origin("portal.certificate"),
+            origin("portal.key"),
+        ));
+    }
     for (key, slots) in [("actuator.slots", config.actuator.slots), ("backend.slots", config.backend.slots)] {
         if !(1..=SLOTS_MAX).contains(&slots) {
             problems.push(format!(

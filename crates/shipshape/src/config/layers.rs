@@ -25,6 +25,13 @@ pub(crate) enum Flag {
     },
     /// `--set key=value`, unparsed.
     Set(String),
+    /// What a command takes for granted where nobody says otherwise.
+    Default {
+        /// The setting.
+        key: &'static str,
+        /// Its value, as a flag would be given it.
+        value: String,
+    },
 }
 
 /// A value that somebody gave for a known setting.
@@ -140,6 +147,15 @@ impl Layers {
         for flag in flags {
             let Flag::Named { flag, key, value } = flag else { continue };
             self.insert((*key).to_owned(), Raw::Text(value.clone()), Origin::Flag(flag));
+        }
+    }
+
+    /// What the command takes for granted, unless somebody gave it. The last of all layers.
+    pub(super) fn add_defaults_of_command(&mut self, flags: &[Flag]) {
+        for flag in flags {
+            if let Flag::Default { key, value } = flag {
+                self.add_default(key, value.clone());
+            }
         }
     }
 

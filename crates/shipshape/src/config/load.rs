@@ -57,6 +57,7 @@ pub(crate) fn load(
     });
     layers.add_environment(&keys, environment);
     layers.add_flags(&keys, flags);
+    layers.add_defaults_of_command(flags);
     add_default_paths(&mut layers, environment);
 
     let mut problems = layers.problems;

@@ -45,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) health: HealthConfig,
     /// The Admin API: where it listens, and whom it lets in.
     pub(crate) frontend: frontend::Config,
+    /// The operators' web pages: where they are, and who signs in how.
+    pub(crate) portal: PortalConfig,
     /// What works manifests.
     pub(crate) actuator: maintenance::actuator::Config,
     /// What carries out what customers ask of their clusters.
@@ -85,6 +87,23 @@ pub(crate) struct HealthConfig {
     /// Address and port of `/livez`, `/readyz`, `/metrics` and `/version`. Port 0 lets the system choose.
     #[serde(deserialize_with = "values::listen")]
     pub(crate) listen: SocketAddr,
+}
+
+/// The operators' web pages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PortalConfig {
+    /// Address and port of the portal. Port 0 lets the system choose.
+    #[serde(deserialize_with = "values::listen")]
+    pub(crate) listen: SocketAddr,
+    /// Where browsers find it, such as `https://portal.example`. Unset: where it listens.
+    pub(crate) url: Option<String>,
+    /// Its certificate and those between it and its root, in PEM. Unset: that of the API.
+    pub(crate) certificate: Option<FilePath>,
+    /// The private key of that certificate, in PEM.
+    pub(crate) key: Option<FilePath>,
+    /// The OpenID Connect provider where people sign in. Without an issuer, on a loopback address: by the link that is shown at start.
+    pub(crate) oidc: portal::OidcConfig,
 }
 
 /// The cloud that clusters are made in.
@@ -154,6 +173,7 @@ impl Default for Config {
             store: StoreConfig::default(),
             health: HealthConfig::default(),
             frontend: frontend::Config::default(),
+            portal: PortalConfig::default(),
             actuator: maintenance::actuator::Config::default(),
             backend: backend::Config::default(),
             cloud: CloudConfig::default(),
@@ -180,6 +200,18 @@ impl Default for StoreConfig {
 impl Default for HealthConfig {
     fn default() -> HealthConfig {
         HealthConfig { listen: SocketAddr::from(([127, 0, 0, 1], 8446)) }
+    }
+}
+
+impl Default for PortalConfig {
+    fn default() -> PortalConfig {
+        PortalConfig {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8444)),
+            url: None,
+            certificate: None,
+            key: None,
+            oidc: portal::OidcConfig::default(),
+        }
     }
 }
 

@@ -16,10 +16,10 @@ use kubesim::life::{Life, NodePlan};
 use kubesim::{Options, Sim};
 
 use crate::config::Config;
+use crate::data_dir::ensure_writable;
 use crate::output;
 use crate::process::Process;
 use crate::supervisor::Stage;
-use crate::up::ensure_writable;
 pub(crate) use fault::FaultWish;
 
 /// More clusters or nodes than this are a slip of the finger.

@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 /// Far longer than anything here takes; a test that meets it has found a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `up` on ports that the system chooses.
+const UP: [&str; 7] = ["up", "--health", "127.0.0.1:0", "--api", "127.0.0.1:0", "--portal", "127.0.0.1:0"];
 
 /// A place for the executable to run in: an empty home directory.
 pub(crate) struct Home {
@@ -43,8 +46,17 @@ impl Home {
 
     /// Starts `shipshape up` on ports that the system chooses, and waits for its banner.
     pub(crate) fn up(&self, arguments: &[&str]) -> Up {
-        let ports = ["up", "--health", "127.0.0.1:0", "--api", "127.0.0.1:0"];
-        self.up_as(self.shipshape(&[&ports, arguments].concat()))
+        self.up_as(self.shipshape(&[&UP, arguments].concat()))
+    }
+
+    /// Runs `shipshape up` on ports that the system chooses, unless the arguments name one, without logs; it is to refuse.
+    pub(crate) fn refused_up(&self, arguments: &[&str]) -> Answer {
+        let mut all = vec!["up", "--log-level", "off"];
+        for pair in UP[1..].chunks(2).filter(|pair| !arguments.contains(&pair[0])) {
+            all.extend(pair);
+        }
+        all.extend(arguments);
+        self.run(&all)
     }
 
     pub(crate) fn up_as(&self, command: Command) -> Up {
@@ -54,6 +66,12 @@ impl Home {
     /// Starts one service alone on ports that the system chooses, and waits for its banner.
     pub(crate) fn alone(&self, service: &str, arguments: &[&str]) -> Up {
         self.started(self.shipshape(&[&[service, "--health", "127.0.0.1:0"], arguments].concat()), "  store ")
+    }
+
+    /// Starts the portal alone on ports that the system chooses, and waits for its banner.
+    pub(crate) fn portal(&self, arguments: &[&str]) -> Up {
+        let ports = ["portal", "--health", "127.0.0.1:0", "--portal", "127.0.0.1:0"];
+        self.started(self.shipshape(&[&ports, arguments].concat()), "  api ")
     }
 
     /// Starts `shipshape sim`, and waits for its banner.
@@ -82,7 +100,17 @@ impl Home {
             let _ = stderr.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         });
-        Up { address: address.expect(&banner).to_owned(), banner, child, log: Some(log) }
+        let told = Arc::new(Mutex::new(String::new()));
+        let heard = told.clone();
+        let address = address.expect(&banner).to_owned();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let mut heard = heard.lock().unwrap();
+                heard.push_str(&line);
+                heard.push('\n');
+            }
+        });
+        Up { address, banner, told, child, log: Some(log) }
     }
 }
 
@@ -106,10 +134,21 @@ impl Answer {
     }
 }
 
+/// Status and body of a GET over plain HTTP.
+pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect(&answer);
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
 /// A running `shipshape up`; killed when the test lets go of it.
 pub(crate) struct Up {
     pub(crate) address: String,
     pub(crate) banner: String,
+    told: Arc<Mutex<String>>,
     child: Child,
     log: Option<JoinHandle<String>>,
 }
@@ -117,12 +156,19 @@ pub(crate) struct Up {
 impl Up {
     /// Status and body of a GET.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: house\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").expect(&answer);
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        get(&self.address, path)
+    }
+
+    /// The address that the banner gives under a name, without its scheme.
+    pub(crate) fn at(&self, name: &str) -> String {
+        let line =
+            self.banner.lines().find_map(|line| line.trim_start().strip_prefix(name)).expect(&self.banner);
+        line.split("://").nth(1).and_then(|rest| rest.split_whitespace().next()).expect(line).to_owned()
+    }
+
+    /// What it has said on standard output since its banner.
+    pub(crate) fn told(&self) -> String {
+        self.told.lock().unwrap().clone()
     }
 
     /// Sends a signal by name, such as `TERM`.

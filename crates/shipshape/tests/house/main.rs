@@ -15,3 +15,4 @@ mod processes;
 mod sim;
 mod store;
 mod telemetry;
+mod up;

@@ -1,6 +1,6 @@
 //! Starting, telling, and ending.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use super::executable::{Answer, Home};
 fn up_starts_answers_and_ends_in_peace() {
     for signal in ["TERM", "INT"] {
         let home = Home::new();
-        let up = home.up(&[]);
+        let up = home.up(&["--log-level", "info"]);
         assert!(up.banner.contains(&format!("health   http://{}\n", up.address)), "{}", up.banner);
         assert_eq!(up.get("/readyz"), (200, "ready\n".to_owned()));
         assert_eq!(up.get("/livez").0, 200);
@@ -48,24 +48,11 @@ fn the_data_directory_is_made_for_its_owner_only() {
 }
 
 #[test]
-fn a_port_in_use_is_one_sentence() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let free = ["--api", "127.0.0.1:0"];
-    let answer = Home::new().run(&[&["up", "--health", &address, "--log-level", "off"], &free[..]].concat());
-    assert_eq!(answer.code, Some(1), "{answer:?}");
-    let expected = format!("error: health.listen {address}: the port is in use by another process");
-    assert!(answer.stderr.starts_with(&expected), "{answer:?}");
-    assert_eq!(answer.stderr.lines().count(), 1, "{answer:?}");
-}
-
-#[test]
 fn an_unwritable_directory_is_one_sentence() {
     // Not by permissions, which do not bind root: /proc takes no files from anyone.
     let check = |directory: &str, why: &str| {
         let home = Home::new();
-        let arguments = ["up", "--health", "127.0.0.1:0", "--data-dir", directory, "--log-level", "off"];
-        let answer = home.run(&arguments);
+        let answer = home.refused_up(&["--data-dir", directory]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         assert!(
             answer.stderr.starts_with(&format!("error: data_dir {directory}: the directory {why}: ")),
@@ -81,7 +68,7 @@ fn an_unwritable_directory_is_one_sentence() {
 #[test]
 fn logs_are_json_when_asked() {
     let home = Home::new();
-    let up = home.up(&["--log-format", "json"]);
+    let up = home.up(&["--log-format", "json", "--log-level", "info"]);
     up.signal("TERM");
     let answer = up.end();
     assert!(!answer.stderr.is_empty());
@@ -93,7 +80,7 @@ fn logs_are_json_when_asked() {
 #[test]
 fn logs_in_a_pipe_have_no_colour() {
     let home = Home::new();
-    let up = home.up(&[]);
+    let up = home.up(&["--log-level", "info"]);
     up.signal("TERM");
     assert!(!up.end().stderr.contains('\u{1b}'));
 }

@@ -129,9 +129,9 @@ fn a_store_in_use_can_be_checked_listed_verified_and_copied() {
     assert_eq!(of_copy.code, Some(0), "{of_copy:?}");
     assert!(of_copy.stdout.contains("\"broken\": 0"), "{of_copy:?}");
 
-    let second = home.run(&["up", "--health", "127.0.0.1:0", "--log-level", "off"]);
+    let second = home.refused_up(&[]);
     assert_eq!(second.code, Some(1));
-    assert!(second.stderr.contains("shipshape.db: is in use by another process (process "), "{second:?}");
+    assert!(second.stderr.contains("shipshape: is in use by another process (process "), "{second:?}");
     assert_eq!(second.stderr.lines().count(), 1, "{second:?}");
     up.signal("TERM");
     assert_eq!(up.end().code, Some(0));
@@ -197,6 +197,39 @@ fn a_fleet_that_outgrows_one_machine_moves_to_postgresql() {
 }
 
 #[test]
+fn what_another_process_works_on_is_left_alone() {
+    let Some(server) = postgres::shared() else {
+        return parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+    };
+    let (home, operation, _) = lived_in();
+    let database = server.database().unwrap();
+    assert_eq!(home.run(&["store", "export", "fleet.jsonl"]).code, Some(0));
+    assert_eq!(home.run(&["store", "import", "fleet.jsonl", "--store", database.url()]).code, Some(0));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let keyring = Keyring::read(&data(&home).join("keys")).unwrap();
+    let options = Options::new(database.url().parse().unwrap(), keyring, Arc::new(SystemClock));
+    let elsewhere = runtime.block_on(Store::open(options)).unwrap();
+    // Another process has claimed it, and lives for longer than this test.
+    let lease = std::time::Duration::from_secs(3600);
+    let claimed = elsewhere.claim_for(WorkKind::Operation, 5, Uuid::new_v4(), lease);
+    let claimed = runtime.block_on(claimed).unwrap();
+    assert_eq!((claimed.len(), claimed[0].hold.work), (1, operation));
+
+    // `up` works on what is asked of it meanwhile, so it has looked for work,
+    let up = home.up(&["--store", database.url(), "--set", "cloud.pace=0"]);
+    let made = home.run(&["cluster", "create", "harbour", "--wait"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    // and whoever holds the other operation still does.
+    let held = runtime.block_on(elsewhere.work(operation)).unwrap().unwrap();
+    assert_eq!(held.step.as_deref(), Some("network"), "nobody went on with it");
+    let went_on = elsewhere.checkpoint(claimed[0].hold, "subnets", json!({ "subnet": 8 }));
+    runtime.block_on(went_on).expect("the hold is as good as before");
+    up.signal("TERM");
+    assert_eq!(up.end().code, Some(0));
+    runtime.block_on(elsewhere.close());
+}
+
+#[test]
 fn a_rotated_key_opens_everything_and_the_old_one_nothing() {
     let (home, _, imported) = lived_in();
     let keys = data(&home).join("keys");
@@ -226,7 +259,7 @@ fn a_lost_key_file_is_not_replaced_by_one_that_opens_nothing() {
     let (home, ..) = lived_in();
     let keys = data(&home).join("keys");
     std::fs::remove_file(&keys).unwrap();
-    let refused = home.run(&["up", "--health", "127.0.0.1:0", "--log-level", "off"]);
+    let refused = home.refused_up(&[]);
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("its secrets are sealed with key"), "{refused:?}");
     assert!(!keys.exists());
@@ -268,7 +301,7 @@ fn a_postgresql_that_refuses_us_is_one_sentence_without_the_password() {
         format!("postgres://{user}:{password}@127.0.0.1:{port}/{database}")
     };
     let check = |url: String, expect: &str| {
-        let answer = home.run(&["up", "--health", "127.0.0.1:0", "--log-level", "off", "--store", &url]);
+        let answer = home.refused_up(&["--store", &url]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         assert!(answer.stderr.contains(expect), "{answer:?}");
         assert!(!answer.stderr.contains("hunter2"), "{answer:?}");
@@ -289,7 +322,7 @@ fn a_postgresql_that_is_too_old_is_refused_by_its_version() {
     let old = super::old_postgres::OldPostgres::start("12.22");
     let home = Home::new();
     let url = format!("postgres://someone@{}/db", old.address());
-    let answer = home.run(&["up", "--health", "127.0.0.1:0", "--log-level", "off", "--store", &url]);
+    let answer = home.refused_up(&["--store", &url]);
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(answer.stderr.contains("is PostgreSQL 12.22; accepted: 13 or later"), "{answer:?}");
 }

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A simulated cloud, and the directory where its owner keeps what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(super) cloud: Simulated,
+    pub(crate) cloud: Simulated,
     pub(super) directory: PathBuf,
 }
 
@@ -61,6 +61,11 @@ impl Bench {
         let cloud = Simulated::new(&address.url, Secret::new(address.token))
             .with_context(|| format!("{}", path.display()))?;
         Ok(Bench { cloud, directory: data_dir.join("cloud") })
+    }
+
+    /// One that is known already, with its directory.
+    pub(crate) fn new(cloud: Simulated, directory: PathBuf) -> Bench {
+        Bench { cloud, directory }
     }
 
     /// Makes a resource be as wanted, and waits until it is.

@@ -1,5 +1,6 @@
 //! `shipshape cluster create`: a cluster from nothing.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -9,7 +10,7 @@ use clap_complete::engine::ArgValueCandidates;
 use client::{Client, ClientError};
 use serde_json::Value;
 
-use super::super::cloud::{self, Prepared};
+use super::super::cloud::{self, Bench, Prepared};
 use super::super::form::Output;
 use super::super::input;
 use super::super::labels::KeyValue;
@@ -21,6 +22,10 @@ use crate::output;
 
 /// A secret is a line; more is a mistake.
 const SECRET_BYTES_MAX: usize = 64 << 10;
+
+/// The workers of a cluster whose customer names none.
+const WORKERS: u32 = 3;
+const WORKER_SIZE: &str = "Standard_D4s_v5";
 
 /// What is to be made, and where.
 #[derive(Debug, Args)]
@@ -51,10 +56,10 @@ pub(crate) struct CreateFlags {
     #[arg(long, value_name = "FILE", requires = "client_id", help_heading = "What is brought")]
     client_secret_file: Option<PathBuf>,
     /// How many workers
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = WORKERS)]
     worker_count: u32,
     /// The size of the workers' machines
-    #[arg(long, value_name = "SIZE", default_value = "Standard_D4s_v5")]
+    #[arg(long, value_name = "SIZE", default_value = WORKER_SIZE)]
     worker_vm_size: String,
     /// From where API server and ingress are reached
     #[arg(long, value_enum, ignore_case = true, default_value = "Public")]
@@ -97,6 +102,36 @@ pub(super) async fn create(flags: &CreateFlags, desk: &Desk<'_>) -> anyhow::Resu
     let cluster = client.cluster(&id).await?.value;
     let did = if flags.wait.is_wanted() { "created" } else { "is being made" };
     flags.output.done(desk, &cluster, did)
+}
+
+/// Asks for a cluster with what the simulated cloud brings along, as a customer would who says little: for those who have no
+/// command line.
+pub(crate) async fn ask_for(
+    client: &Client,
+    bench: &Bench,
+    place: &Place,
+    version: Option<String>,
+    tags: BTreeMap<String, String>,
+) -> anyhow::Result<()> {
+    let prepared = cloud::prepare(bench, place).await?;
+    let brought = Brought {
+        master_subnet: prepared.master_subnet,
+        worker_subnet: prepared.worker_subnet,
+        client_id: prepared.client_id,
+        client_secret: prepared.client_secret,
+    };
+    let wanted = Wanted {
+        place: place.clone(),
+        brought,
+        version,
+        domain: None,
+        worker_count: WORKERS,
+        worker_size: WORKER_SIZE.to_owned(),
+        visibility: Visibility::Public,
+        tags,
+    };
+    let asked = client.put_resource(&place.id(), &body::body(&wanted)).await;
+    asked.map(drop).map_err(|error| explained(error, &place.name))
 }
 
 /// A second create would change the first one's cluster; kubectl refuses it too.

@@ -20,6 +20,7 @@ use super::{Connect, Desk, complete, watch};
 use crate::output;
 use change::{DeleteFlags, UpdateFlags};
 use create::CreateFlags;
+pub(crate) use create::ask_for;
 use import::ImportFlags;
 use kubeconfig::KubeconfigFlags;
 use show::Whole;

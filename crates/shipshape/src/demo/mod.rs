@@ -1,0 +1,352 @@
+//! `up --demo`: a fleet to look at. Clusters are asked for as a customer would, tasks, schedules and manifests as an operator would,
+//! all of it through the server's own APIs; machines are switched off in the simulated cloud, as in any other.
+//!
+//! It never does anything twice: what is there is left alone, and so is what its onlooker has removed or mended. It gives up
+//! on what does not work after a while, and never takes the server down with it.
+
+mod fleet;
+mod record;
+mod scenes;
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::admin::AdminCluster;
+use api::clock::SharedClock;
+use api::doc::ProvisioningState;
+use client::Client;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::commands::{self, Bench};
+use crate::config::Flag;
+use fleet::{FIRST, LOCATIONS, Member, Scene, TEAMS};
+use record::Record;
+
+/// So many clusters when nobody says how many.
+pub(crate) const CLUSTERS: &str = "12";
+
+/// More is a slip of the finger.
+pub(crate) const CLUSTERS_MAX: i64 = 500;
+
+/// How fast the simulated cloud is: a cluster in a few seconds, slow enough to watch.
+const PACE: &str = "0.002";
+
+/// What is asked for after the first handful comes one by one, this far apart,
+const APART: Duration = Duration::from_secs(3);
+
+/// but all of it within this time, however many there are.
+const ALL_WITHIN: Duration = Duration::from_secs(20);
+
+/// So many are brought what they need at the same time.
+const AT_ONCE: usize = 8;
+
+/// How often is looked whether clusters are ready,
+const LOOK: Duration = Duration::from_secs(1);
+
+/// how often something that did not work is tried, and how far apart.
+const TRIES: u32 = 30;
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The tasks that are written as data.
+const TASKS: [&str; 2] = [
+    include_str!("../../../../examples/tasks/hands-on-node.yaml"),
+    include_str!("../../../../examples/tasks/restart-when-steady.yaml"),
+];
+
+/// What `up` takes for granted with a demonstration, wherever nobody says otherwise.
+pub(crate) fn defaults() -> Vec<Flag> {
+    let locations = toml::Value::from(LOCATIONS.to_vec()).to_string();
+    vec![
+        Flag::Default { key: "frontend.locations", value: locations },
+        Flag::Default { key: "cloud.pace", value: PACE.to_owned() },
+    ]
+}
+
+/// Whether a demonstration was ever given in this data directory: its clusters are in its locations for good.
+pub(crate) fn was_given_in(data_dir: &Path) -> bool {
+    record::is_in(data_dir)
+}
+
+/// A demonstration, ready to be given.
+pub(crate) struct Demo {
+    stage: Arc<Stage>,
+    count: u16,
+}
+
+/// What those who give it work with.
+struct Stage {
+    client: Client,
+    bench: Bench,
+    record: Record,
+    clock: SharedClock,
+    /// The fleet as it was last seen.
+    seen: watch::Sender<HashMap<String, AdminCluster>>,
+    /// The versions that can be installed.
+    versions: Vec<String>,
+    /// The ids of tasks, by name.
+    tasks: HashMap<String, Uuid>,
+}
+
+impl Demo {
+    /// A demonstration of so many clusters. It looks what the server offers, and so is made once that answers.
+    pub(crate) async fn prepare(
+        count: u16,
+        client: Client,
+        bench: Bench,
+        data_dir: &Path,
+        clock: SharedClock,
+    ) -> anyhow::Result<Demo> {
+        let record = Record::open(data_dir)?;
+        let (subscription, _) = TEAMS[0];
+        let offered = client.installable_versions(subscription, LOCATIONS[1]).all().await?;
+        let versions = offered.into_iter().map(|it| it.properties.version).collect();
+        let stage = Stage {
+            client,
+            bench,
+            record,
+            clock,
+            seen: watch::Sender::new(HashMap::new()),
+            versions,
+            tasks: HashMap::new(),
+        };
+        Ok(Demo { stage: Arc::new(stage), count })
+    }
+
+    /// Gives it, and then stays until the end.
+    pub(crate) async fn run(self, shutdown: CancellationToken) -> anyhow::Result<()> {
+        let given = async {
+            if let Err(error) = self.give().await {
+                tracing::warn!(error = &*error, "The demonstration is not complete: {error:#}");
+            }
+            std::future::pending::<()>().await;
+        };
+        shutdown.run_until_cancelled(given).await;
+        Ok(())
+    }
+
+    async fn give(self) -> anyhow::Result<()> {
+        let Demo { mut stage, count } = self;
+        let built_up = Arc::get_mut(&mut stage).context("nobody works yet")?;
+        built_up.tasks = patiently("the tasks", || ensure_tasks(&built_up.client, &built_up.record)).await?;
+        patiently("the subscriptions", || ensure_subscriptions(&stage)).await?;
+
+        let mut players = JoinSet::new();
+        players.spawn(look(stage.clone()));
+        players.spawn(plan(stage.clone()));
+        let desks = Arc::new(Semaphore::new(AT_ONCE));
+        let followers = u32::from(count).saturating_sub(u32::try_from(FIRST)?).max(1);
+        let apart = APART.min(ALL_WITHIN / followers);
+        for member in fleet::fleet(count) {
+            if member.number >= FIRST && !stage.record.has(&member.deed()) {
+                tokio::time::sleep(apart).await;
+            }
+            players.spawn(play(stage.clone(), desks.clone(), member));
+        }
+        // The one who looks never ends; all the others do.
+        while players.len() > 1 {
+            if let Some(Err(error)) = players.join_next().await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "A part of the demonstration broke off: {error}"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Member {
+    /// How its making is kept in the record.
+    fn deed(&self) -> String {
+        format!("cluster {}", self.place.name)
+    }
+}
+
+/// Does something until it works; says so once if it does not, and gives up in the end.
+async fn patiently<T, F>(what: &str, mut work: impl FnMut() -> F) -> anyhow::Result<T>
+where
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let mut tried = 1;
+    loop {
+        match work().await {
+            Ok(done) => return Ok(done),
+            Err(error) if tried >= TRIES => return Err(error.context(what.to_owned())),
+            Err(error) if tried == 1 => {
+                tracing::warn!(error = &*error, "The demonstration tries again, {what}: {error:#}");
+            }
+            Err(_) => {}
+        }
+        tried += 1;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Brings the schedules.
+async fn plan(stage: Arc<Stage>) {
+    if let Err(error) = patiently("the schedules", || ensure_schedules(&stage)).await {
+        tracing::warn!(error = &*error, "The demonstration goes on without all of its schedules: {error:#}");
+    }
+}
+
+/// Keeps an eye on the fleet for everybody.
+async fn look(stage: Arc<Stage>) {
+    loop {
+        match stage.client.clusters().all().await {
+            Ok(clusters) => {
+                let by_id = clusters.into_iter().map(|it| (it.id.to_lowercase(), it)).collect();
+                stage.seen.send_replace(by_id);
+            }
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "The fleet was not seen");
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// One cluster, from the wish to the end of its scene.
+async fn play(stage: Arc<Stage>, desks: Arc<Semaphore>, member: Member) {
+    let name = &member.place.name;
+    let played = async {
+        {
+            let _desk = desks.acquire().await?;
+            patiently(&format!("cluster {name}"), || ensure_cluster(&stage, &member)).await?;
+        }
+        let is_over = member.scene == Scene::Quiet || stage.record.has(&member.deed_of_scene());
+        if is_over || !patiently(&format!("a look at {name}"), || ready(&stage, &member)).await? {
+            return anyhow::Ok(());
+        }
+        patiently(&format!("what becomes of {name}"), || scenes::play(&stage, &member)).await?;
+        stage.record.keep(&member.deed_of_scene())
+    };
+    if let Err(error) = played.await {
+        tracing::warn!(error = &*error, "The demonstration goes on without its part on {name}: {error:#}");
+    }
+}
+
+impl Member {
+    fn deed_of_scene(&self) -> String {
+        format!("scene of {}", self.place.name)
+    }
+}
+
+/// Asks for a cluster, unless that was done.
+async fn ensure_cluster(stage: &Stage, member: &Member) -> anyhow::Result<()> {
+    if stage.record.has(&member.deed()) {
+        return Ok(());
+    }
+    let id = member.place.id();
+    let is_there = match stage.client.cluster(&id).await {
+        Ok(_) => true,
+        Err(error) if error.is_not_found() => false,
+        Err(error) => return Err(error.into()),
+    };
+    if !is_there {
+        let version = stage.versions.get(member.number % stage.versions.len().max(1)).cloned();
+        let tags = BTreeMap::from([("team".to_owned(), member.labels["team"].clone())]);
+        commands::ask_for(&stage.client, &stage.bench, &member.place, version, tags).await?;
+    }
+    stage.client.label_cluster(&id, &member.labels, None).await?;
+    stage.record.keep(&member.deed())
+}
+
+/// Waits until a cluster is ready; whether it is.
+async fn ready(stage: &Stage, member: &Member) -> anyhow::Result<bool> {
+    match stage.client.cluster(&member.place.id()).await {
+        // Its onlooker has removed it.
+        Err(error) if error.is_not_found() => return Ok(false),
+        Err(error) => return Err(error.into()),
+        Ok(_) => {}
+    }
+    let id = member.place.id().to_lowercase();
+    let mut seen = stage.seen.subscribe();
+    let ended = seen.wait_for(|clusters| {
+        clusters.get(&id).is_some_and(|it| it.properties.provisioning_state.is_terminal())
+    });
+    let clusters = ended.await?;
+    let state = clusters.get(&id).map(|it| it.properties.provisioning_state);
+    Ok(state == Some(ProvisioningState::Succeeded))
+}
+
+/// The tasks that are written as data; the ids of all tasks by their names.
+async fn ensure_tasks(client: &Client, record: &Record) -> anyhow::Result<HashMap<String, Uuid>> {
+    let known = async || -> anyhow::Result<HashMap<String, Uuid>> {
+        let tasks = client.tasks().all().await?;
+        Ok(tasks.into_iter().filter_map(|it| Some((it.name, it.id?))).collect())
+    };
+    let present = known().await?;
+    for text in TASKS {
+        let task: Value = serde_saphyr::from_str(text).context("a task of the demonstration")?;
+        let name = task["name"].as_str().unwrap_or_default();
+        let deed = format!("task {name}");
+        if !present.contains_key(name) && !record.has(&deed) {
+            client.put_task(Uuid::now_v7(), &task, None).await.with_context(|| deed.clone())?;
+        }
+        record.keep(&deed)?;
+    }
+    known().await
+}
+
+/// Three rules: one that acts every five minutes, so that something happens; one for every night, one for every week.
+async fn ensure_schedules(stage: &Stage) -> anyhow::Result<()> {
+    let of = |label: &str, value: &str| json!([{ "key": format!("label.{label}"), "operator": "eq", "value": value }]);
+    let rules = [
+        json!({
+            "id": "health-of-canaries", "task": "cluster-health", "schedule": "*:0/5", "lookForwardCount": 3,
+            "startWithin": "4m", "selectors": of("ring", "canary"),
+        }),
+        json!({
+            "id": "restart-web-at-night", "task": "restart-when-steady", "schedule": "*-*-* 02:00",
+            "timeZone": "Europe/Amsterdam", "scheduleAcross": "2h", "startWithin": "4h", "lookForwardCount": 2,
+            "selectors": of("env", "prod"),
+        }),
+        json!({
+            "id": "certificates-on-sundays", "task": "rotate-certificates", "schedule": "Sun *-*-* 03:00",
+            "scheduleAcross": "6h", "startWithin": "12h", "lookForwardCount": 1, "selectors": of("fleet", "demo"),
+        }),
+    ];
+    for mut rule in rules {
+        let id = rule["id"].as_str().unwrap_or_default().to_owned();
+        let deed = format!("schedule {id}");
+        if stage.record.has(&deed) {
+            continue;
+        }
+        let task = rule["task"].as_str().unwrap_or_default().to_owned();
+        let Some(known) = stage.tasks.get(&task) else { bail!("there is no task {task}") };
+        if let Some(members) = rule.as_object_mut() {
+            members.remove("task");
+            members.insert("maintenanceTaskID".to_owned(), json!(known));
+            members.insert("state".to_owned(), json!("Enabled"));
+        }
+        match stage.client.schedule(&id).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {
+                stage.client.put_schedule(&rule, None).await.with_context(|| deed.clone())?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        stage.record.keep(&deed)?;
+    }
+    Ok(())
+}
+
+/// Tells the server of the teams' subscriptions, as the resource manager would.
+async fn ensure_subscriptions(stage: &Stage) -> anyhow::Result<()> {
+    for (subscription, team) in TEAMS {
+        let deed = format!("subscription {team}");
+        if !stage.record.has(&deed) {
+            stage.client.set_subscription(subscription, "Registered").await?;
+            stage.record.keep(&deed)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! What a demonstration has done already, in a file: what its onlooker removed or mended since is not done again.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+/// The file in the data directory.
+const FILE: &str = "demo.json";
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    done: BTreeSet<String>,
+}
+
+/// The record of a data directory.
+#[derive(Debug)]
+pub(super) struct Record {
+    path: PathBuf,
+    kept: Mutex<Kept>,
+}
+
+impl Record {
+    /// Reads it; a new one is empty.
+    pub(super) fn open(data_dir: &Path) -> anyhow::Result<Record> {
+        let path = data_dir.join(FILE);
+        let kept = match std::fs::read_to_string(&path) {
+            Ok(text) => serde_json::from_str(&text)
+                .with_context(|| format!("{}: is no record of a demonstration", path.display()))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Kept::default(),
+            Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", path.display())),
+        };
+        let record = Record { path, kept: Mutex::new(kept) };
+        record.write(&record.lock())?;
+        Ok(record)
+    }
+
+    /// Whether this was done.
+    pub(super) fn has(&self, deed: &str) -> bool {
+        self.lock().done.contains(deed)
+    }
+
+    /// Keeps that this was done.
+    pub(super) fn keep(&self, deed: &str) -> anyhow::Result<()> {
+        let mut kept = self.lock();
+        kept.done.insert(deed.to_owned());
+        self.write(&kept)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Under another name first, so that a kill leaves the old one or the new one.
+    fn write(&self, kept: &Kept) -> anyhow::Result<()> {
+        let text = serde_json::to_string(kept)?;
+        let fresh = self.path.with_extension("new");
+        let written = File::create(&fresh)
+            .and_then(|mut file| {
+                file.write_all(text.as_bytes())?;
+                file.sync_all()
+            })
+            .and_then(|()| std::fs::rename(&fresh, &self.path));
+        written.with_context(|| format!("{}: cannot be written", self.path.display()))
+    }
+}
+
+/// Whether a demonstration was ever given in this data directory.
+pub(super) fn is_in(data_dir: &Path) -> bool {
+    data_dir.join(FILE).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_known_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!is_in(directory.path()));
+        let record = Record::open(directory.path()).unwrap();
+        assert!(!record.has("cluster anchor"));
+        record.keep("cluster anchor").unwrap();
+        assert!(record.has("cluster anchor") && is_in(directory.path()));
+        assert!(Record::open(directory.path()).unwrap().has("cluster anchor"));
+        std::fs::write(directory.path().join(FILE), "[]").unwrap();
+        let refusal = Record::open(directory.path()).unwrap_err().to_string();
+        assert!(refusal.contains("is no record of a demonstration"), "{refusal}");
+    }
+}

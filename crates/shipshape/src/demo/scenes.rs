@@ -1,0 +1,257 @@
+//! What becomes of the first clusters of a demonstration. A scene may be begun again at any moment: what was asked for is found by what
+//! was asked.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::admin::{ManifestForm, ManifestRequest, Phase};
+use cloud::{Cloud as _, Put, Resource, ResourceId, Shape};
+use jiff::SignedDuration;
+use serde_json::{Map, Value, json};
+
+use super::Stage;
+use super::fleet::{Member, Scene};
+
+/// How often a manifest is looked at while something of it is waited for,
+const LOOK: Duration = Duration::from_millis(500);
+
+/// and how often at most.
+const LOOKS_MAX: u32 = 600;
+
+/// A node is worked on for so long unless the story says otherwise; long enough to be seen.
+const HANDS_ON: &str = "5s";
+
+/// Plays the scene of a cluster that is ready.
+pub(super) async fn play(stage: &Stage, member: &Member) -> anyhow::Result<()> {
+    let part = Part { stage, member, id: member.place.id() };
+    match member.scene {
+        Scene::Worked => part.worked().await,
+        Scene::SickNode => part.sick_node().await,
+        Scene::BlockedDrain => part.blocked_drain().await,
+        Scene::Unreachable => part.unreachable().await,
+        Scene::Planned => part.planned().await,
+        Scene::Quiet => Ok(()),
+    }
+}
+
+/// One cluster's part.
+struct Part<'a> {
+    stage: &'a Stage,
+    member: &'a Member,
+    id: String,
+}
+
+impl Part<'_> {
+    /// Something runs in it; a node is worked on; on another the work is called off in the middle, and taken back.
+    async fn worked(&self) -> anyhow::Result<()> {
+        let [first, second, ..] = &self.workers().await?[..] else { bail!("it has too few workers") };
+        let web =
+            self.ask("apply-manifests", json!({ "manifests": web(None) }), "a shop to look after").await?;
+        self.until(&web, is_over).await?;
+        let done = json!({ "node": first.id.name(), "time": HANDS_ON });
+        let done = self.ask("hands-on-node", done, "a fan is replaced").await?;
+        self.until(&done, is_over).await?;
+        let begun = json!({ "node": second.id.name(), "time": "20m" });
+        let begun = self.ask("hands-on-node", begun, "a disk is replaced").await?;
+        let at_work =
+            |it: &ManifestForm| is_over(it) || it.step.as_ref().is_some_and(|step| step.name == "work");
+        let begun = self.until(&begun, at_work).await?;
+        if !is_over(&begun) {
+            let reason = Some("the disk has not arrived");
+            self.stage.client.cancel_manifest(&self.id, begun.id, reason).await?;
+        }
+        Ok(())
+    }
+
+    /// A machine stops, and a look at the cluster's health says so.
+    async fn sick_node(&self) -> anyhow::Result<()> {
+        let workers = self.workers().await?;
+        let sick = workers.first().context("it has no workers")?;
+        self.switch_off(sick).await?;
+        self.ask("cluster-health", json!({ "certificateDays": 7 }), "a node does not answer").await.map(drop)
+    }
+
+    /// All that a disruption budget protects is on one node, which is to be drained.
+    async fn blocked_drain(&self) -> anyhow::Result<()> {
+        let workers = self.workers().await?;
+        let node = workers.first().context("it has no workers")?.id.name().to_owned();
+        let web = json!({ "manifests": web(Some(&node)) });
+        let web = self.ask("apply-manifests", web, "a shop that must not be disturbed").await?;
+        self.until(&web, is_over).await?;
+        // Once it runs there, and not before: what has not begun is nobody's to protect.
+        let running = json!({ "namespace": "shop", "name": "web" });
+        let running = self.ask("restart-when-steady", running, "to see it run").await?;
+        self.until(&running, is_over).await?;
+        let drain = json!({ "node": node, "time": HANDS_ON });
+        self.ask("hands-on-node", drain, "its firmware is old").await.map(drop)
+    }
+
+    /// The control plane stops, and nobody answers whoever wants to do something.
+    async fn unreachable(&self) -> anyhow::Result<()> {
+        for machine in self.machines("-master-").await? {
+            self.switch_off(&machine).await?;
+        }
+        self.ask("cluster-health", json!({ "certificateDays": 7 }), "nobody answers").await.map(drop)
+    }
+
+    /// Work that is done, and work that is for later.
+    async fn planned(&self) -> anyhow::Result<()> {
+        let web =
+            self.ask("apply-manifests", json!({ "manifests": web(None) }), "a shop to look after").await?;
+        self.until(&web, is_over).await?;
+        let rotated = self.ask("rotate-certificates", json!({}), "as a precaution").await?;
+        self.until(&rotated, is_over).await?;
+        let restart = json!({ "namespace": "shop", "name": "web" });
+        let restart = self.ask("restart-when-steady", restart, "it had grown").await?;
+        self.until(&restart, is_over).await?;
+        let workers = self.workers().await?;
+        let node = workers.last().context("it has no workers")?.id.name().to_owned();
+        let later = self.stage.clock.now().checked_add(SignedDuration::from_hours(2))?;
+        let wish = json!({ "node": node, "time": "1m" });
+        self.ask_for_later("hands-on-node", wish, "memory is added", Some(later.as_second())).await.map(drop)
+    }
+
+    async fn ask(&self, task: &str, parameters: Value, reason: &str) -> anyhow::Result<ManifestForm> {
+        self.ask_for_later(task, parameters, reason, None).await
+    }
+
+    /// Asks for a manifest, unless one was asked for with these parameters.
+    async fn ask_for_later(
+        &self,
+        task: &str,
+        parameters: Value,
+        reason: &str,
+        run_after: Option<i64>,
+    ) -> anyhow::Result<ManifestForm> {
+        let id = *self.stage.tasks.get(task).with_context(|| format!("there is no task {task}"))?;
+        let Value::Object(parameters) = parameters else { bail!("parameters are a map") };
+        let known = self.stage.client.manifests(&self.id).all().await?;
+        let same = |it: &ManifestForm| {
+            it.maintenance_task_id == id
+                && it.created_by_schedule.is_empty()
+                && holds(&it.parameters, &parameters)
+        };
+        if let Some(found) = known.into_iter().find(same) {
+            return Ok(found);
+        }
+        let request = ManifestRequest {
+            maintenance_task_id: id.to_string(),
+            priority: None,
+            run_after,
+            run_before: None,
+            parameters,
+            reason: Some(reason.to_owned()),
+        };
+        let name = &self.member.place.name;
+        let made = self.stage.client.create_manifest(&self.id, &request, false).await;
+        Ok(made.with_context(|| format!("{task} on {name}"))?.value)
+    }
+
+    /// Looks at a manifest until it is as wanted.
+    async fn until(
+        &self,
+        manifest: &ManifestForm,
+        wanted: impl Fn(&ManifestForm) -> bool,
+    ) -> anyhow::Result<ManifestForm> {
+        for _ in 0..LOOKS_MAX {
+            let now = self.stage.client.manifest(&self.id, manifest.id).await?.value;
+            if wanted(&now) {
+                return Ok(now);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        bail!("{} on {} takes too long", manifest.task_name, self.member.place.name)
+    }
+
+    async fn workers(&self) -> anyhow::Result<Vec<Resource>> {
+        self.machines("-worker-").await
+    }
+
+    /// The machines of the cluster whose names contain this.
+    async fn machines(&self, part: &str) -> anyhow::Result<Vec<Resource>> {
+        let group: ResourceId = self.member.place.managed_group().parse()?;
+        let held = self.stage.bench.cloud.list(&group).await?;
+        let wanted = |it: &Resource| matches!(it.shape, Shape::Machine { .. }) && it.id.name().contains(part);
+        Ok(held.into_iter().filter(wanted).collect())
+    }
+
+    async fn switch_off(&self, machine: &Resource) -> anyhow::Result<()> {
+        let mut shape = machine.shape.clone();
+        if let Shape::Machine { running, address, .. } = &mut shape {
+            (*running, *address) = (false, None);
+        }
+        let put = Put {
+            id: machine.id.clone(),
+            location: machine.location.clone(),
+            tags: machine.tags.clone(),
+            shape,
+            token: None,
+        };
+        self.stage.bench.cloud.put(put).await.map(drop).with_context(|| machine.id.to_string())
+    }
+}
+
+fn is_over(manifest: &ManifestForm) -> bool {
+    manifest.phase == Phase::Finished
+}
+
+/// Whether all that is wanted is among what is there; the server fills in what was left open.
+fn holds(present: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
+    wanted.iter().all(|(key, value)| present.get(key) == Some(value))
+}
+
+/// A shop. With a node all of it is there, and a disruption budget does not let any of it go.
+fn web(node: Option<&str>) -> Value {
+    let labels = json!({ "app": "web" });
+    let selector = node.map(|node| json!({ "kubernetes.io/hostname": node }));
+    let mut pod = json!({ "containers": [{ "name": "web", "image": "example.test/shop/web:4" }] });
+    if let Some(selector) = selector {
+        pod["nodeSelector"] = selector;
+    }
+    let mut objects = vec![
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }),
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "namespace": "shop" },
+            "spec": {
+                "replicas": 2,
+                "selector": { "matchLabels": labels },
+                "template": { "metadata": { "labels": labels }, "spec": pod },
+            },
+        }),
+    ];
+    if node.is_some() {
+        objects.push(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web", "namespace": "shop" },
+            "spec": { "minAvailable": 2, "selector": { "matchLabels": labels } },
+        }));
+    }
+    Value::Array(objects)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_found_again_among_what_the_server_filled_in() {
+        let check = |present: Value, wanted: Value, expect: bool| {
+            let (Value::Object(present), Value::Object(wanted)) = (present, wanted) else { panic!("maps") };
+            assert_eq!(holds(&present, &wanted), expect, "{present:?} {wanted:?}");
+        };
+        check(json!({"node": "a", "time": "2s"}), json!({"node": "a"}), true);
+        check(json!({"node": "a"}), json!({"node": "b"}), false);
+        check(json!({}), json!({"node": "b"}), false);
+        check(json!({"days": 14}), json!({}), true);
+    }
+
+    #[test]
+    fn only_a_shop_on_one_node_has_a_disruption_budget() {
+        assert_eq!(web(None).as_array().unwrap().len(), 2);
+        let pinned = web(Some("worker-1"));
+        assert_eq!(pinned[2]["kind"], "PodDisruptionBudget");
+        assert_eq!(
+            pinned[1]["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/hostname"],
+            "worker-1"
+        );
+    }
+}

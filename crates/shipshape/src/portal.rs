@@ -1,0 +1,138 @@
+//! The operators' web pages: beside the API that they speak through, or alone as its client.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::portal::{Login, Options, Portal, Role};
+use anyhow::{Context as _, bail};
+use api::clock::SystemClock;
+use client::Client;
+
+use crate::config::{Config, PortalConfig};
+use crate::listening::Listen;
+use crate::process::Process;
+use crate::supervisor::Stage;
+
+/// Who comes in by the link of the banner, in histories and the audit log.
+const BY_LINK: &str = "operator (by the link of the banner)";
+
+/// Where the portal is, and how to come in.
+pub(crate) struct Doorstep {
+    /// Where browsers find it.
+    pub(crate) url: String,
+    /// A link that signs in once; none where people sign in otherwise.
+    pub(crate) link: Option<String>,
+}
+
+/// A certificate and its key, as files.
+pub(crate) type Pair = (PathBuf, PathBuf);
+
+/// Where it would listen.
+pub(crate) fn listen(config: &Config) -> Listen {
+    Listen { key: "portal.listen", flag: "--portal", address: config.portal.listen }
+}
+
+/// Opens the portal. `pair` is what the API shows; the settings may name another for the portal.
+pub(crate) async fn open(
+    process: &mut Process,
+    admin: Client,
+    pair: Option<Pair>,
+) -> anyhow::Result<Doorstep> {
+    let open = process.readiness.condition("portal");
+    let config = &process.config.portal;
+    let pair = own_pair(config).or(pair);
+    let login = login(&process.config, pair.is_some())?;
+    let listener = listen(&process.config).bind().await?;
+    let tls = match &pair {
+        Some((certificate, key)) => Some(frontend::server_tls(certificate, key).context("the portal")?),
+        None => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let mut address = listener.local_addr()?;
+    if address.ip().is_unspecified() {
+        // "All addresses" is for listening; a browser on this machine needs one of them.
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    let url = config.url.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+    let by_link = matches!(login, Login::OneTimeLink);
+    let portal = Portal::new(Options { admin, login, clock: Arc::new(SystemClock), url: url.clone() })?;
+    let link = match by_link {
+        true => Some(format!("{url}{}", portal.one_time_link(BY_LINK, Role::Operator)?)),
+        false => None,
+    };
+    tracing::info!("The portal is at {url}");
+    let live = portal.clone();
+    process.tasks.spawn(Stage::Doors, "portal", |shutdown| async move {
+        Ok(portal.serve(listener, tls, shutdown).await?)
+    });
+    process.tasks.spawn(Stage::Doors, "portal-live", |shutdown| async move {
+        live.follow(shutdown).await;
+        Ok(())
+    });
+    open.ready();
+    Ok(Doorstep { url, link })
+}
+
+/// The certificate that the settings name for the portal; else, of a portal alone, that of the API.
+pub(crate) fn pair_of_settings(config: &Config) -> Option<Pair> {
+    let shared = config.frontend.certificate.clone().zip(config.frontend.key.clone());
+    own_pair(&config.portal).or(shared)
+}
+
+fn own_pair(config: &PortalConfig) -> Option<Pair> {
+    let path = |file: &crate::config::FilePath| AsRef::<Path>::as_ref(file).to_owned();
+    config.certificate.as_ref().map(path).zip(config.key.as_ref().map(path))
+}
+
+/// How people sign in. A link in a log is for those on this machine only.
+fn login(config: &Config, has_tls: bool) -> anyhow::Result<Login> {
+    let PortalConfig { listen, oidc, .. } = &config.portal;
+    let is_local = listen.ip().is_loopback();
+    if config.frontend.insecure && is_local {
+        return Ok(Login::Open);
+    }
+    if !has_tls {
+        bail!("portal.certificate and portal.key must name the portal's certificate and its private key");
+    }
+    if !oidc.issuer.is_empty() {
+        return Ok(Login::Oidc(oidc.clone()));
+    }
+    if !is_local {
+        bail!(
+            "portal.listen {listen} can be reached from elsewhere, but portal.oidc.issuer does not say how people sign in; set it, or listen on a loopback address such as 127.0.0.1:8444"
+        );
+    }
+    Ok(Login::OneTimeLink)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_signs_in_how_follows_from_the_settings() {
+        let check = |change: &dyn Fn(&mut Config), has_tls: bool, expect: &str| {
+            let mut config = Config::default();
+            change(&mut config);
+            let found = match login(&config, has_tls) {
+                Ok(Login::OneTimeLink) => "link".to_owned(),
+                Ok(Login::Oidc(_)) => "oidc".to_owned(),
+                Ok(Login::Open) => "open".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            assert!(found.contains(expect), "{found}");
+        };
+        let everywhere = |config: &mut Config| config.portal.listen = ([0, 0, 0, 0], 8444).into();
+        let issuer = |config: &mut Config| config.portal.oidc.issuer = "https://id.example".to_owned();
+        check(&|_| {}, true, "link");
+        check(&|_| {}, false, "portal.certificate");
+        check(&|config| config.frontend.insecure = true, false, "open");
+        check(&everywhere, true, "portal.oidc.issuer");
+        check(&issuer, true, "oidc");
+        let both = |config: &mut Config| {
+            everywhere(config);
+            issuer(config);
+        };
+        check(&both, true, "oidc");
+    }
+}
