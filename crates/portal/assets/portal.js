@@ -168,6 +168,9 @@
     drawing.scrollLeft = (nowLine.x1.baseVal.value / 1000) * drawing.scrollWidth - drawing.clientWidth * 0.45;
   }
 
+  // Where one is stands in view, in menus that are wider than the window.
+  for (const here of document.querySelectorAll('nav [aria-current]')) here.scrollIntoView({ block: 'nearest', inline: 'center' });
+
   offerCopies(document);
   tellTimes(document);
   setInterval(() => { if (!document.hidden) tellTimes(document); }, 10000);
