@@ -87,8 +87,14 @@ impl Ordeal {
             Box::pin(async move {
                 let mut world = world.lock().await;
                 if fresh.swap(false, Ordering::SeqCst) {
-                    let nth = count.fetch_add(1, Ordering::SeqCst);
-                    *world = Some(begin(&site, &store, verb, form, nth).await);
+                    match &*world {
+                        // What was changed once can be changed again.
+                        Some(world) if verb == Verb::Update => turn(&store, world).await,
+                        _ => {
+                            let nth = count.fetch_add(1, Ordering::SeqCst);
+                            *world = Some(begin(&site, &store, verb, form, nth).await);
+                        }
+                    }
                 }
                 let world = world.as_ref().unwrap();
                 let cluster = store.clusters().get(world.cluster).await.unwrap().unwrap().document;
@@ -191,6 +197,18 @@ async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -
     let installer = Installer::Simulated(site.cloud.installer());
     let context = Arc::new(Context::new(life, installer, hasty(), "trial", 1));
     World { context, cluster: id, name }
+}
+
+/// Asks for another number of addresses than a cluster has.
+async fn turn(store: &Store, world: &World) {
+    let read = store.clusters().get(world.cluster).await.unwrap().unwrap();
+    let mut wanted = read.document.clone();
+    let provisioned = wanted.provisioned.as_mut().unwrap();
+    let has = provisioned.record.effective_outbound_ips.len();
+    provisioned.spec.network.managed_outbound_ips = Some(if has == 2 { 1 } else { 2 });
+    let by = store::By::service("trial");
+    let write = store::Transaction::new().update(&read, &wanted, store::Wish::Changed, &by).unwrap();
+    store.commit(write).await.unwrap();
 }
 
 /// A module of trials for each plan, so that they run beside each other.
