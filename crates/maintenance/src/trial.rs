@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::doc::{Cluster, Manifest, ProvisioningState};
 use jiff::{SignedDuration, Timestamp};
@@ -23,6 +24,8 @@ pub struct Scripted<C> {
     pub script: Script<C>,
     /// Answers for a cluster.
     pub answer: Answer,
+    /// How long a cluster takes to answer.
+    pub takes: Box<dyn Fn(Uuid) -> Duration + Send + Sync>,
 }
 
 impl<C> Scripted<C> {
@@ -32,7 +35,8 @@ impl<C> Scripted<C> {
         script: impl Fn(Errand<'_>) -> Result<Plan<C>, StepError> + Send + Sync + 'static,
     ) -> Scripted<C> {
         let answer = |_| Ok(Contact { version: "v1.0.0".to_owned() });
-        Scripted { context, script: Box::new(script), answer: Box::new(answer) }
+        let takes = Box::new(|_| Duration::ZERO);
+        Scripted { context, script: Box::new(script), answer: Box::new(answer), takes }
     }
 }
 
@@ -52,6 +56,10 @@ impl<C: Send + Sync + 'static> Tasks for Scripted<C> {
     }
 
     async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<Contact, StepError> {
+        let takes = (self.takes)(cluster);
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
         (self.answer)(cluster)
     }
 }

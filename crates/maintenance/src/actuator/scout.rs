@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::doc::{Cluster, Document as _, ProvisioningState};
+use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
 use steps::engine::Journal;
 use store::{
@@ -23,6 +24,8 @@ use super::{Contact, Tasks};
 const POLL: Duration = Duration::from_secs(15);
 /// Wake-ups that come closer together than this are served by one look.
 const GAP: Duration = Duration::from_millis(50);
+/// So many clusters are asked at once.
+const AT_ONCE: usize = 16;
 
 /// Asks every cluster that nobody has asked yet, and each that is imported or made from now on.
 pub(super) async fn watch<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken) {
@@ -105,13 +108,19 @@ async fn ask<T: Tasks>(
     }
     let known = crew.store.health(clusters.clone()).await?;
     clusters.retain(|id| !known.iter().any(|it| it.cluster == *id && it.reachable));
-    for id in clusters {
-        let Some(cluster) = crew.store.documents::<Cluster>().get(id).await? else { continue };
-        if is_settled(&cluster.document)
-            && over.run_until_cancelled(look(crew, id, &cluster.document)).await.is_none()
-        {
-            return Ok(());
-        }
+    // Several at once: one that does not answer is waited for until its time is over.
+    let asked: Vec<_> = clusters.into_iter().map(|id| ask_one(crew, id)).collect();
+    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
+    while let Some(Some(answer)) = over.run_until_cancelled(answers.next()).await {
+        answer?;
+    }
+    Ok(())
+}
+
+async fn ask_one<T: Tasks>(crew: &Crew<T>, id: Uuid) -> Result<(), StoreError> {
+    match crew.store.documents::<Cluster>().get(id).await? {
+        Some(cluster) if is_settled(&cluster.document) => look(crew, id, &cluster.document).await,
+        Some(_) | None => {}
     }
     Ok(())
 }

@@ -283,6 +283,25 @@ async fn an_imported_cluster_is_looked_at_when_it_appears() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn clusters_that_do_not_answer_are_waited_for_together() {
+    let mut bed = Bed::new().await;
+    let mut write = Transaction::new();
+    let silent: Vec<Uuid> = (0..200).map(|_| Uuid::now_v7()).collect();
+    for (index, id) in silent.iter().enumerate() {
+        let document = trial::cluster(&format!("silent-{index}"));
+        write = write.create::<Cluster>(*id, &document, &By::service("test")).unwrap();
+    }
+    bed.store.commit(write).await.unwrap();
+    let mut tasks = Scripted::new(Arc::new(()), noop);
+    tasks.takes = Box::new(|_| Duration::from_secs(10));
+    tasks.answer = Box::new(|_| Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")));
+    bed.start_with(tasks);
+    sleep(Duration::from_secs(150)).await;
+    let seen = bed.store.health(silent.clone()).await.unwrap();
+    assert!(seen.len() == silent.len() && seen.iter().all(|it| !it.reachable), "{}", seen.len());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancel_and_an_operation_reach_a_running_plan_at_once() {
     let mut bed = Bed::new().await;
     bed.start(waits);
