@@ -125,7 +125,7 @@ mod tests {
             match refused {
                 None => assert_eq!(answer, Ok(()), "{files:?}"),
                 Some(named) => {
-                    assert!(answer.unwrap_err().contains(&format!("holds {named:?} and nothing of")))
+                    assert!(answer.unwrap_err().contains(&format!("holds {named:?} and nothing of")));
                 }
             }
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), files.len());
