@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use api::clock::{Clock as _, SystemClock};
@@ -65,11 +67,50 @@ impl Ground {
         Some(Ground { _database: database, url, key_file, site })
     }
 
+    fn crew(&self) -> Crew {
+        let Site { url, token, .. } = &self.site;
+        let arguments = [&self.url, &self.key_file.display().to_string(), url, token].map(String::clone);
+        Crew { arguments, kills: Arc::default(), enough: Arc::default() }
+    }
+}
+
+/// Two backends and two actuators, and whoever kills them.
+#[derive(Clone)]
+struct Crew {
+    arguments: [String; 4],
+    kills: Arc<[AtomicUsize; ROLES.len()]>,
+    enough: Arc<AtomicBool>,
+}
+
+impl Crew {
     fn hands(&self, role: &str) -> Child {
         let mut command = Command::new(example_path("hands").unwrap());
-        command.arg(role).arg(&self.url).arg(&self.key_file).arg(&self.site.url).arg(&self.site.token);
-        command.arg(LEASE.as_millis().to_string());
+        command.arg(role).args(&self.arguments).arg(LEASE.as_millis().to_string());
         Child::start(command).unwrap()
+    }
+
+    fn kills(&self) -> Vec<usize> {
+        self.kills.iter().map(|it| it.load(Ordering::SeqCst)).collect()
+    }
+
+    /// Kills one of them after one to four pauses, so often at most, and starts another in its place, until it is enough; those that are
+    /// there then. On a thread of its own: what the test itself looks at meanwhile keeps nobody alive.
+    fn haunted(self, kills_max: usize, pause: Duration) -> JoinHandle<Vec<Child>> {
+        std::thread::spawn(move || {
+            let mut hands: Vec<Child> = ROLES.iter().map(|role| self.hands(role)).collect();
+            while !self.enough.load(Ordering::SeqCst) {
+                // Which one, and when, is left to chance; what follows holds for every choice.
+                let chance = Uuid::new_v4().as_u128();
+                std::thread::sleep(pause * u32::try_from(100 + chance % 300).unwrap() / 100);
+                if self.kills().iter().sum::<usize>() < kills_max {
+                    let which = usize::try_from((chance >> 32) % 4).unwrap();
+                    hands[which].kill9().unwrap();
+                    hands[which] = self.hands(ROLES[which]);
+                    self.kills[which].fetch_add(1, Ordering::SeqCst);
+                }
+            }
+            hands
+        })
     }
 }
 
@@ -199,11 +240,13 @@ async fn kill_at_random(ground: &Ground, count: usize) {
     ] {
         site.cloud.inject(rule).await.unwrap();
     }
-    let mut hands: Vec<Child> = ROLES.iter().map(|role| ground.hands(role)).collect();
+    // A long run takes its time, so that most of what is begun can come to its end within its five attempts.
+    let (kills_max, pause) =
+        if soak() { (count / 2, Duration::from_secs(2)) } else { (8, Duration::from_millis(500)) };
+    let crew = ground.crew();
+    let haunted = crew.clone().haunted(kills_max, pause);
     let begun = Instant::now();
     let limit = if soak() { Duration::from_secs(3600) } else { Duration::from_secs(300) };
-    let kills_max = if soak() { 2 * count } else { 8 };
-    let mut kills = [0_usize; ROLES.len()];
     let mut doomed = false;
     loop {
         let mut over = 0;
@@ -218,19 +261,12 @@ async fn kill_at_random(ground: &Ground, count: usize) {
         }
         assert!(
             begun.elapsed() < limit,
-            "{over} of {} lives and {maintained} of {} manifests are over, {kills:?} kills",
+            "{over} of {} lives and {maintained} of {} manifests are over, {:?} kills",
             all.len(),
-            works.len()
+            works.len(),
+            crew.kills()
         );
-        // Which one, and when, is left to chance; what follows holds for every choice.
-        let chance = Uuid::new_v4().as_u128();
-        tokio::time::sleep(Duration::from_millis(500 + u64::try_from(chance % 1500).unwrap())).await;
-        if kills.iter().sum::<usize>() < kills_max {
-            let which = usize::try_from((chance >> 32) % 4).unwrap();
-            hands[which].kill9().unwrap();
-            hands[which] = ground.hands(ROLES[which]);
-            kills[which] += 1;
-        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
         if !doomed && begun.elapsed() > Duration::from_secs(3) {
             doomed = true;
             let subscription = Subscription {
@@ -243,6 +279,9 @@ async fn kill_at_random(ground: &Ground, count: usize) {
             site.store.subscriptions().put(&subscription, None, &By::service("test")).await.unwrap();
         }
     }
+    crew.enough.store(true, Ordering::SeqCst);
+    let mut hands = haunted.join().unwrap();
+    let kills = crew.kills();
     assert!(kills.iter().sum::<usize>() >= 4, "the work was over before anything could happen: {kills:?}");
     site.cloud.clear_faults().await.unwrap();
     for hand in &mut hands {
