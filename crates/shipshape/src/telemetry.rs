@@ -12,7 +12,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
-use tracing::{Metadata, Subscriber};
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
@@ -46,10 +46,9 @@ impl Telemetry {
                 .with_threads(false)
                 .with_filter(filter_fn(is_ours))
         });
-        let subscriber = tracing_subscriber::registry()
-            .with(config.log.level.filter())
-            .with(lines(config.log.format, colour))
-            .with(exported);
+        // The level is that of the log alone: whoever wants few lines still wants whole traces.
+        let lines = lines(config.log.format, colour).with_filter(config.log.level.filter());
+        let subscriber = tracing_subscriber::registry().with(lines).with(exported);
         subscriber.try_init().context("logging is already switched on")?;
         Ok(Telemetry { traces })
     }
@@ -83,6 +82,9 @@ where
 
 /// Whether a span is worth sending. Those of the sending itself would beget each other for ever.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
+    if *metadata.level() > Level::INFO {
+        return false;
+    }
     let machinery = ["hyper", "rustls", "tokio", "tower", "opentelemetry", "h2"];
     !machinery.iter().any(|name| metadata.target().starts_with(name))
 }
