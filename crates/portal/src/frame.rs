@@ -57,9 +57,8 @@ pub(crate) fn page(view: &View, visitor: &Visitor, told: Option<&Told>, address:
                         }
                     }
                     div class="who" {
-                        span class="user" title={ "Signed in as " (visitor.role) } {
-                            bdi { (visitor.user) } " " span class="quiet" { (visitor.role) }
-                        }
+                        span class="user" title=(visitor.user) { bdi { (visitor.user) } }
+                        span class="quiet" { (visitor.role) }
                         form method="post" action="/logout" {
                             input type="hidden" name="csrf" value=(mark);
                             button type="submit" class="plain" { "Sign out" }

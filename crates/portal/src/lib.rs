@@ -51,6 +51,7 @@ pub struct Options {
 }
 
 /// How people sign in.
+#[expect(clippy::large_enum_variant, reason = "there is one of them, and it is handed on once")]
 #[derive(Debug, Clone)]
 pub enum Login {
     /// By a link that works once, made by [`Portal::one_time_link`].

@@ -197,7 +197,7 @@ impl Provider {
         nonce: String,
     ) -> Result<(String, Role), LoginError> {
         let metadata = self.metadata().await?;
-        let user_info = metadata.userinfo_endpoint().map(|url| url.to_string());
+        let user_info = metadata.userinfo_endpoint().map(ToString::to_string);
         let client = CoreClient::from_provider_metadata(metadata, self.client_id(), self.client_secret())
             .set_redirect_uri(self.redirect.clone());
         let exchange = client

@@ -152,7 +152,7 @@ fn facts(cluster: &AdminCluster) -> Markup {
             div class="note bad" { p { "It does not answer since " (moment(it.since)) @if let Some(message) = &it.message { ": " (message) } "." } }
         }
         dl class="facts" {
-            dt { "Kubernetes" } dd class="figure" { (properties.version.as_deref().unwrap_or("not seen yet")) }
+            dt { "Version" } dd class="figure" { (properties.version.as_deref().unwrap_or("not seen yet")) }
             @if let Some(version) = more("clusterProfile/version") { dt { "OpenShift" } dd class="figure" { (version) } }
             dt { "Location" } dd { (cluster.location) }
             dt { "Made" } dd { (moment(properties.created_at)) @if properties.imported { " " span class="quiet" { "imported" } } }
@@ -367,7 +367,7 @@ async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
                                 }
                             }
                             td data-label="Step" {
-                                @match &operation.step {
+                                @match operation.step.as_ref().filter(|_| operation.end_time.is_none()) {
                                     Some(step) => { (step.name) " " span class="quiet figure" { (step.index) "/" (step.of) } div class="quiet small" { (step.message) } },
                                     None => { span class="quiet" { "–" } },
                                 }
@@ -383,7 +383,7 @@ async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
         (command(&shell::line(["shipshape", "operation", "show", &all[0].id.to_string()])))
     }));
     let body = match newest {
-        Ok(entries) => html! { h2 { "Steps of the newest" } (past(&entries)) },
+        Ok(entries) => past("Steps of the newest", &entries),
         Err(error) => trouble("Its steps cannot be read now", &error),
     };
     panels.push(Panel::live("newest", body));
@@ -525,7 +525,7 @@ async fn raw_objects(desk: Desk<'_>, id: &str) -> Markup {
     html! {
         p class="quiet" { (items.len()) " objects" @if found["metadata"]["continue"] == "cut" { ", and more that are not shown" } }
         @for item in items.iter().take(SHOWN_MAX) {
-            details class="object" {
+            details class="object" open[items.len() == 1] {
                 summary {
                     bdi { @if !text(item, "/metadata/namespace").is_empty() { (text(item, "/metadata/namespace")) "/" } (text(item, "/metadata/name")) }
                 }

@@ -41,7 +41,7 @@ pub(super) async fn view(desk: Desk<'_>, id: &str) -> Result<View, Fault> {
         panels.push(Panel::live("why", why_panel(&form, why)));
     }
     let (steps, past) = match &history {
-        Ok(entries) => (steps(&form, entries, task.as_ref()), past(entries)),
+        Ok(entries) => (steps(&form, entries, task.as_ref()), past("History", entries)),
         Err(error) => (html! {}, trouble("The history cannot be read now", error)),
     };
     panels.push(Panel::live("steps", steps));
@@ -298,7 +298,7 @@ pub(super) fn output(message: &str) -> Markup {
 }
 
 /// What happened, newest last.
-pub(super) fn past(entries: &[Entry]) -> Markup {
+pub(super) fn past(title: &str, entries: &[Entry]) -> Markup {
     if entries.is_empty() {
         return nothing(
             "Nothing has happened yet",
@@ -306,7 +306,7 @@ pub(super) fn past(entries: &[Entry]) -> Markup {
         );
     }
     html! {
-        h2 { "History" }
+        h2 { (title) }
         ol class="past" {
             @for entry in entries {
                 li {

@@ -239,15 +239,14 @@ fn gather(
 }
 
 fn drawing(bars: &[Bar], window: Window, by_schedule: bool, query: &Fields) -> Markup {
-    let mut rows: BTreeMap<(String, String), Vec<&Bar>> = BTreeMap::new();
+    // Rows are known by their names in lower case: plan and history spell the same cluster differently.
+    let mut rows: BTreeMap<String, (String, Vec<&Bar>)> = BTreeMap::new();
     for bar in bars {
-        let key = if by_schedule {
-            let schedule = bar.schedule.clone().unwrap_or_else(|| "asked for by hand".to_owned());
-            (schedule.to_lowercase(), schedule)
-        } else {
-            (bar.cluster.to_lowercase(), bar.cluster.clone())
+        let name = match by_schedule {
+            true => bar.schedule.as_deref().unwrap_or("asked for by hand"),
+            false => &bar.cluster,
         };
-        rows.entry(key).or_default().push(bar);
+        rows.entry(name.to_lowercase()).or_insert_with(|| (name.to_owned(), Vec::new())).1.push(bar);
     }
     if rows.is_empty() {
         return nothing(
@@ -258,7 +257,7 @@ fn drawing(bars: &[Bar], window: Window, by_schedule: bool, query: &Fields) -> M
     let of = rows.len();
     let skip: usize = query.one("skip").and_then(|text| text.parse().ok()).unwrap_or(0).min(of);
     let shown: Vec<(&String, &Vec<&Bar>)> =
-        rows.iter().skip(skip).take(ROWS).map(|((_, name), bars)| (name, bars)).collect();
+        rows.values().skip(skip).take(ROWS).map(|(name, bars)| (name, bars)).collect();
     let height = TOP + ROW * shown.len() as f64 + 6.0;
     html! {
         div class="drawing" tabindex="0" role="region" aria-label="Maintenance over time" {

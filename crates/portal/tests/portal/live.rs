@@ -40,7 +40,11 @@ async fn until(body: &mut Body, id: &str, word: &str) -> String {
     }
 }
 
-struct Following(CancellationToken, tokio::task::JoinSet<()>);
+/// The reading of events; it ends with this.
+struct Following(
+    CancellationToken,
+    #[expect(dead_code, reason = "the task ends when it is dropped")] tokio::task::JoinSet<()>,
+);
 
 fn follow(site: &Site) -> Following {
     let token = CancellationToken::new();

@@ -151,7 +151,7 @@ async fn sign_in(site: &Site, issuer: &Shared, to: &str, state: Option<&str>) ->
         let cookies = reply.headers.get_all("set-cookie").iter().map(|it| it.to_str().unwrap());
         let ours =
             cookies.filter(|it| it.starts_with("__Host-shipshape=")).map(|it| it.split(';').next().unwrap());
-        guest.cookie = ours.last().unwrap_or_default().to_owned();
+        guest.cookie = ours.fold("", |_, found| found).to_owned();
     }
     (guest, reply)
 }

@@ -107,7 +107,6 @@ impl Window {
     }
 
     /// Waits until a script returns something true.
-    #[track_caller]
     pub(crate) async fn until(&self, script: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -126,7 +125,6 @@ impl Window {
     }
 
     /// Waits until the page shows a text.
-    #[track_caller]
     pub(crate) async fn shows(&self, text: &str) {
         self.until(&format!("document.body.innerText.includes({})", json!(text))).await;
     }
