@@ -8,6 +8,7 @@ mod door;
 mod events;
 mod fixture;
 mod identity;
+mod looking;
 mod manifests;
 mod manners;
 mod schedules;

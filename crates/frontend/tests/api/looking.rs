@@ -1,0 +1,110 @@
+//! What portals read: the fleet's lines, operations, the past, the audit log, and objects of clusters.
+
+use serde_json::json;
+
+use super::fixture::{House, admin, on_both};
+
+#[tokio::test]
+async fn the_fleet_is_filtered_sorted_and_cut_and_told_with_its_work() {
+    on_both(|house: House| async move {
+        for name in ["quay", "harbour", "dock"] {
+            house.furnish(name).await;
+        }
+        let labels = format!("{}/labels", admin("dock"));
+        house.put(&labels, &json!({"env": "test"})).await.expect(200);
+        let names = async |query: &str| {
+            let fleet = house.get(&format!("/admin/fleet?{query}")).await.expect(200).json();
+            let lines = fleet["value"].as_array().unwrap().clone();
+            let names: Vec<String> =
+                lines.iter().map(|line| line["name"].as_str().unwrap().to_owned()).collect();
+            (names.join(" "), fleet)
+        };
+        let (all, fleet) = names("").await;
+        assert_eq!(
+            (all.as_str(), &fleet["of"], &fleet["states"]["Succeeded"]),
+            ("dock harbour quay", &json!(3), &json!(3))
+        );
+        assert_eq!(fleet["reachability"], json!({"unknown": 3}));
+        for (query, expect) in [
+            ("sort=-name", "quay harbour dock"),
+            ("skip=1&limit=1", "harbour"),
+            ("q=ARBO", "harbour"),
+            ("q=env%3Dtest", "dock"),
+            ("label=env", "dock"),
+            ("label=env%3Dprod", ""),
+            ("state=failed", ""),
+            ("location=LOCAL", "dock harbour quay"),
+            ("reachability=reachable", ""),
+            ("work=running", ""),
+            ("work=idle&sort=next", "dock harbour quay"),
+        ] {
+            assert_eq!(names(query).await.0, expect, "{query}");
+        }
+        let id = house.order("harbour", json!({})).await;
+        assert_eq!(names("work=waiting").await.0, "harbour");
+        let owner = uuid::Uuid::from_u128(5);
+        let claimed = house.store.claim(api::work::WorkKind::Manifest, 1, owner).await.unwrap();
+        assert_eq!(claimed[0].hold.work, id);
+        let (running, fleet) = names("work=running").await;
+        assert_eq!(running, "harbour");
+        assert_eq!(fleet["value"][0]["running"]["id"], json!(id));
+        assert_eq!(fleet["value"][0]["running"]["title"], "wait-a-moment");
+        let timeline = house.get("/admin/maintenancetimeline?api-version=admin").await.expect(200).json();
+        assert_eq!(
+            (&timeline["value"][0]["manifest"], &timeline["value"][0]["state"]),
+            (&json!(id), &json!("InProgress"))
+        );
+        let done =
+            store::Completion::new(claimed[0].hold, api::work::Ending::Completed, json!({"message": "well"}));
+        house.store.complete(vec![done]).await.unwrap();
+        let timeline = house.get("/admin/maintenancetimeline?api-version=admin").await.expect(200).json();
+        let run = &timeline["value"][0];
+        assert_eq!(
+            (&run["state"], &run["statusText"], &run["taskName"]),
+            (&json!("Completed"), &json!("well"), &json!("wait-a-moment"))
+        );
+        assert!(run["start"].is_string() && run["end"].is_string() && timeline["isCut"] == false);
+        for wrong in ["sort=colour", "work=hard", "limit=0", "skip=-1"] {
+            house.get(&format!("/admin/fleet?{wrong}")).await.expect(400);
+        }
+        house.get("/admin/maintenancetimeline?api-version=admin&from=yesterday").await.expect(400);
+        house.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_audit_log_is_read_in_pages_and_its_chain_is_looked_through() {
+    on_both(|house: House| async move {
+        house.furnish("harbour").await;
+        let first = house.get("/admin/audit?limit=1").await.expect(200).json();
+        let next = first["nextLink"].as_str().unwrap().replace(&house.url, "");
+        let second = house.get(&next).await.expect(200).json();
+        assert_ne!(first["value"][0]["id"], second["value"][0]["id"]);
+        let found = house.get("/admin/audit?action=cluster.&actor=anonymous").await.expect(200).json();
+        assert!(!found["value"].as_array().unwrap().is_empty(), "{found}");
+        let chain = house.get("/admin/audit/chain").await.expect(200).json();
+        assert_eq!(chain["faults"], json!([]));
+        house.get("/admin/audit?$skipToken=nonsense").await.expect(400);
+        house.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_answer_is_told_and_operations_of_an_imported_one_are_none() {
+    let house = House::open().await;
+    house.furnish("harbour").await;
+    let objects = |query: &str| format!("{}/kubernetesobjects?{query}", admin("harbour"));
+    let reply = house.get(&objects("kind=Node")).await.expect(502);
+    assert!(reply.text.contains("The cluster could not be asked"), "{}", reply.text);
+    house.get(&objects("")).await.expect(400);
+    house.get(&objects("kind=a%2Fb")).await.expect(400);
+    house.get(&objects("kind=Node&unrestricted=perhaps")).await.expect(400);
+    house.get(&format!("{}/kubernetesobjects?kind=Node", admin("nobody"))).await.expect(404);
+    let none = house.get(&format!("{}/operations", admin("harbour"))).await.expect(200).json();
+    assert_eq!(none["value"], json!([]));
+    let history = format!("{}/operations/{}/history", admin("harbour"), uuid::Uuid::nil());
+    house.get(&history).await.expect(404);
+    house.close().await;
+}
