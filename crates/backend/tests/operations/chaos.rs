@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ impl Ground {
     fn crew(&self) -> Crew {
         let Site { url, token, .. } = &self.site;
         let arguments = [&self.url, &self.key_file.display().to_string(), url, token].map(String::clone);
-        Crew { arguments, kills: Arc::default(), enough: Arc::default() }
+        Crew { arguments, kills: Arc::default() }
     }
 }
 
@@ -79,7 +80,6 @@ impl Ground {
 struct Crew {
     arguments: [String; 4],
     kills: Arc<[AtomicUsize; ROLES.len()]>,
-    enough: Arc<AtomicBool>,
 }
 
 impl Crew {
@@ -93,15 +93,18 @@ impl Crew {
         self.kills.iter().map(|it| it.load(Ordering::SeqCst)).collect()
     }
 
-    /// Kills one of them after one to four pauses, so often at most, and starts another in its place, until it is enough; those that are
-    /// there then. On a thread of its own: what the test itself looks at meanwhile keeps nobody alive.
-    fn haunted(self, kills_max: usize, pause: Duration) -> JoinHandle<Vec<Child>> {
+    /// Kills one of them after one to four pauses, so often at most, and starts another in its place, until it is enough;
+    /// those that are there then. On a thread of its own: what the test itself looks at meanwhile keeps nobody alive.
+    fn haunted(self, kills_max: usize, pause: Duration, enough: Receiver<()>) -> JoinHandle<Vec<Child>> {
         std::thread::spawn(move || {
             let mut hands: Vec<Child> = ROLES.iter().map(|role| self.hands(role)).collect();
-            while !self.enough.load(Ordering::SeqCst) {
+            loop {
                 // Which one, and when, is left to chance; what follows holds for every choice.
                 let chance = Uuid::new_v4().as_u128();
-                std::thread::sleep(pause * u32::try_from(100 + chance % 300).unwrap() / 100);
+                let span = pause * u32::try_from(100 + chance % 300).unwrap() / 100;
+                if enough.recv_timeout(span) != Err(RecvTimeoutError::Timeout) {
+                    return hands;
+                }
                 if self.kills().iter().sum::<usize>() < kills_max {
                     let which = usize::try_from((chance >> 32) % 4).unwrap();
                     hands[which].kill9().unwrap();
@@ -109,7 +112,6 @@ impl Crew {
                     self.kills[which].fetch_add(1, Ordering::SeqCst);
                 }
             }
-            hands
         })
     }
 }
@@ -244,7 +246,8 @@ async fn kill_at_random(ground: &Ground, count: usize) {
     let (kills_max, pause) =
         if soak() { (count / 2, Duration::from_secs(2)) } else { (8, Duration::from_millis(500)) };
     let crew = ground.crew();
-    let haunted = crew.clone().haunted(kills_max, pause);
+    let (go_on, enough) = channel();
+    let haunted = crew.clone().haunted(kills_max, pause, enough);
     let begun = Instant::now();
     let limit = if soak() { Duration::from_secs(3600) } else { Duration::from_secs(300) };
     let mut doomed = false;
@@ -279,7 +282,7 @@ async fn kill_at_random(ground: &Ground, count: usize) {
             site.store.subscriptions().put(&subscription, None, &By::service("test")).await.unwrap();
         }
     }
-    crew.enough.store(true, Ordering::SeqCst);
+    drop(go_on);
     let mut hands = haunted.join().unwrap();
     let kills = crew.kills();
     assert!(kills.iter().sum::<usize>() >= 4, "the work was over before anything could happen: {kills:?}");
