@@ -229,6 +229,18 @@ impl Window {
     }
 }
 
+impl Drop for Window {
+    /// Ends the browser of a test that failed, too: its driver is killed, and would leave it behind.
+    fn drop(&mut self) {
+        use std::io::{Read as _, Write as _};
+        let Some((address, path)) = self.base.trim_start_matches("http://").split_once('/') else { return };
+        let Ok(mut stream) = std::net::TcpStream::connect(address) else { return };
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+        let _ = write!(stream, "DELETE /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let _ = stream.read(&mut [0; 64]);
+    }
+}
+
 /// Where pictures of pages are kept.
 #[expect(clippy::disallowed_methods, reason = "a setting of the tests, read where the tests run")]
 fn screenshots() -> PathBuf {
