@@ -14,7 +14,7 @@ use crate::process::Process;
 use crate::supervisor::Stage;
 
 /// Who comes in by the link of the banner, in histories and the audit log.
-const BY_LINK: &str = "operator (by the link of the banner)";
+const BY_LINK: &str = "operator by link";
 
 /// Where the portal is, and how to come in.
 pub(crate) struct Doorstep {

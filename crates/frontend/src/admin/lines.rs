@@ -41,8 +41,22 @@ pub(super) struct Roll(Arc<Mutex<Option<Known>>>);
 #[derive(Debug)]
 struct Known {
     position: Position,
-    clusters: HashMap<Uuid, Arc<FleetLine>>,
+    clusters: HashMap<Uuid, Row>,
     health_read: Instant,
+}
+
+#[derive(Debug)]
+struct Row {
+    line: Arc<FleetLine>,
+    /// Whether its version was installed by us, and is not what its API server says.
+    is_made: bool,
+}
+
+impl Row {
+    fn new(uuid: Uuid, document: &Cluster, sample: Option<&HealthSample>) -> Row {
+        let (line, is_made) = (line(uuid, document), document.provisioned.is_some());
+        Row { line: Arc::new(with_health(line, is_made, sample)), is_made }
+    }
 }
 
 impl Roll {
@@ -60,7 +74,7 @@ impl Roll {
         if fresh.health_read.elapsed() > HEALTH_AGE_MAX {
             fresh.read_health(reader).await?;
         }
-        let lines = fresh.clusters.values().cloned().collect();
+        let lines = fresh.clusters.values().map(|row| row.line.clone()).collect();
         *known = Some(fresh);
         Ok(lines)
     }
@@ -75,7 +89,7 @@ impl Known {
             let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
             let page = reader.documents::<Cluster>().list(selection).await?;
             clusters
-                .extend(page.items.iter().map(|read| (read.uuid, Arc::new(line(read.uuid, &read.document)))));
+                .extend(page.items.iter().map(|read| (read.uuid, Row::new(read.uuid, &read.document, None))));
             match page.next {
                 Some(next) => from = Some(next),
                 None => break,
@@ -120,8 +134,8 @@ impl Known {
         let health = forms::health(reader, changed.clone()).await?;
         for stored in reader.get_many(changed).await? {
             if let Some(document) = forms::read::<Cluster>(&stored) {
-                let line = with_health(line(stored.uuid, &document), health.get(&stored.uuid));
-                self.clusters.insert(stored.uuid, Arc::new(line));
+                let row = Row::new(stored.uuid, &document, health.get(&stored.uuid));
+                self.clusters.insert(stored.uuid, row);
             }
         }
         Ok(Some(self))
@@ -132,8 +146,8 @@ impl Known {
         for block in all.chunks(store::PAGE_MAX) {
             let health = forms::health(reader, block.to_vec()).await?;
             for (uuid, sample) in &health {
-                if let Some(line) = self.clusters.get_mut(uuid) {
-                    *line = Arc::new(with_health(FleetLine::clone(line), Some(sample)));
+                if let Some(row) = self.clusters.get_mut(uuid) {
+                    row.line = Arc::new(with_health(FleetLine::clone(&row.line), row.is_made, Some(sample)));
                 }
             }
         }
@@ -150,7 +164,7 @@ fn line(uuid: Uuid, document: &Cluster) -> FleetLine {
         location: document.location.clone(),
         provisioning_state: document.provisioning_state,
         failed_provisioning_state: document.failed_provisioning_state,
-        version: None,
+        version: forms::installed_version(document),
         reachability: None,
         labels: document.labels.clone(),
         running: None,
@@ -158,10 +172,12 @@ fn line(uuid: Uuid, document: &Cluster) -> FleetLine {
     }
 }
 
-fn with_health(mut line: FleetLine, sample: Option<&HealthSample>) -> FleetLine {
+fn with_health(mut line: FleetLine, is_made: bool, sample: Option<&HealthSample>) -> FleetLine {
     if let Some(sample) = sample {
         let word = |name: &str| sample.sample.get(name).and_then(|it| it.as_str()).map(str::to_owned);
-        line.version = word("version");
+        if !is_made {
+            line.version = word("version");
+        }
         line.reachability = Some(Reachability {
             reachable: sample.reachable,
             since: sample.since,

@@ -1,8 +1,30 @@
 //! What portals read: the fleet's lines, operations, the past, the audit log, and objects of clusters.
 
 use serde_json::json;
+use store::HealthSample;
 
-use super::fixture::{House, admin, on_both};
+use super::arm::{self, NEW, at, body};
+use super::fixture::{House, admin, on_both, rid};
+
+#[tokio::test]
+async fn the_version_of_a_cluster_that_we_made_is_the_one_that_we_installed() {
+    let house = House::open().await;
+    house.register().await;
+    house.put(&at("harbour", NEW), &body("harbour")).await.expect(201);
+    house.furnish("quay").await;
+    let seen = async |name: &str| {
+        let cluster = house.store.clusters().find(name).await.unwrap().unwrap().uuid;
+        let (at, sample) = (jiff::Timestamp::UNIX_EPOCH, json!({"version": "v1.37.1"}));
+        HealthSample { cluster, at, reachable: true, since: at, sample }
+    };
+    let samples = vec![seen(&arm::rid("harbour")).await, seen(&rid("quay")).await];
+    house.store.health_writer().put(samples).await.unwrap();
+    let fleet = house.get("/admin/fleet").await.expect(200).json();
+    let version = |at: usize| (fleet["value"][at]["name"].clone(), fleet["value"][at]["version"].clone());
+    assert_eq!(version(0), (json!("harbour"), json!("4.20.3")));
+    assert_eq!(version(1), (json!("quay"), json!("v1.37.1")), "of an imported one it is what it says itself");
+    house.close().await;
+}
 
 #[tokio::test]
 async fn the_fleet_is_filtered_sorted_and_cut_and_told_with_its_work() {
