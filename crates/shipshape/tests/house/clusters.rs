@@ -123,9 +123,8 @@ fn the_walk_through_from_nothing_works_as_printed() {
     let Some((script, programs)) = walk_through() else { return };
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
     // What is printed there is what is tried here.
-    if let Some((_, marked)) = readme.split_once("<!-- from nothing begins -->") {
-        assert!(marked.starts_with(&format!("\n```sh\n{script}```\n<!-- from nothing ends -->")), "{marked}");
-    }
+    let (_, marked) = readme.split_once("<!-- from nothing begins -->").unwrap();
+    assert!(marked.starts_with(&format!("\n```sh\n{script}```\n<!-- from nothing ends -->")), "{marked}");
     let home = Home::new();
     let _up = home.up(&AT_ONCE);
     // The SDK is installed already, and files are written beside the walker, not into the repository.
