@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -101,6 +102,42 @@ fn a_cluster_is_made_changed_entered_and_removed() {
     // What was brought stays its owner's; what was made is gone.
     assert!(done(&home, &["cloud", "network", "list"]).contains("harbour-vnet"));
     assert!(!done(&home, &["cloud", "group", "list"]).contains("harbour-managed"));
+}
+
+/// Whoever asked for a cluster and got no answer asks again; it is made once, whenever the server died.
+#[test]
+fn a_creation_that_a_killed_server_did_not_answer_is_asked_again_and_happens_once() {
+    let home = Home::new();
+    for (at, pause) in [5, 45, 55, 65, 75, 85, 100, 200].into_iter().enumerate() {
+        let name = format!("boat-{at}");
+        let up = home.up(&AT_ONCE);
+        let asking = home
+            .shipshape(&["cluster", "create", &name])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A moment of no meaning: before the request, in its middle, or after its answer.
+        let (_nobody, moment) = mpsc::channel::<()>();
+        let _ = moment.recv_timeout(Duration::from_millis(pause));
+        up.signal("KILL");
+        drop(up);
+        let asked = asking.wait_with_output().unwrap();
+        let was_answered = String::from_utf8(asked.stdout).unwrap().contains("created");
+
+        let up = home.up(&AT_ONCE);
+        let again = home.run(&["cluster", "create", &name]);
+        let is_there = again.stderr.contains("is there already, in state ");
+        assert!(again.code == Some(0) || is_there, "{again:?}");
+        assert!(is_there || !was_answered, "an answered creation is there: {again:?}");
+        assert!(["Creating", "Succeeded"].contains(&state(&home, &name).as_str()), "{again:?}");
+        let named = format!("cluster/{name}");
+        let listed = done(&home, &["cluster", "list", "-o", "name"]);
+        assert_eq!(listed.lines().filter(|line| *line == named).count(), 1, "{listed}");
+        up.signal("TERM");
+        assert_eq!(up.end().code, Some(0));
+        assert_eq!(home.run(&["store", "check"]).code, Some(0));
+    }
 }
 
 /// The walk-through of the README, with the programs that it calls on its way; none when one of them is missing here.
