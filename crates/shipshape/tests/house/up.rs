@@ -114,20 +114,25 @@ fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice()
     // Each trouble is told by the one who is asked why.
     let trouble = |cluster: &str, task: &str, state: &str| {
         let listed = json(&home, &["manifest", "list", "--cluster", cluster]);
-        let found =
-            listed.as_array().unwrap().iter().find(|it| it["taskName"] == task && it["state"] == state);
-        found.unwrap_or_else(|| panic!("{task} {state} in {listed:#}")).clone()
+        // What the schedules made waits for its time, and is no trouble.
+        let by_hand = |it: &&Value| it["createdBySchedule"].as_str().is_none_or(str::is_empty);
+        let mut asked = listed.as_array().unwrap().iter().filter(by_hand);
+        let found = asked.find(|it| it["taskName"] == task && it["state"] == state);
+        found.cloned()
     };
-    let sick = trouble("beacon", "cluster-health", "Failed");
+    let sick = trouble("beacon", "cluster-health", "Failed").unwrap();
     assert!(sick["statusText"].as_str().unwrap().contains("-worker-"), "{sick:#}");
     wait_until("the drain says what it waits for", PATIENCE, || {
-        let drain = trouble("capstan", "hands-on-node", "InProgress");
+        let drain = trouble("capstan", "hands-on-node", "InProgress")?;
         let message = drain["step"]["message"].as_str().unwrap_or_default().to_owned();
         (drain["step"]["name"] == "drain" && message.contains("shop/web")).then_some(())
     })
     .unwrap();
-    let away = trouble("davit", "cluster-health", "Pending");
-    assert_eq!(away["reason"], "Unreachable", "{away:#}");
+    wait_until("the work on davit waits until somebody answers", PATIENCE, || {
+        // Now and then it is tried, and is at work for a moment.
+        (trouble("davit", "cluster-health", "Pending")?["reason"] == "Unreachable").then_some(())
+    })
+    .unwrap();
     let shown = json(&home, &["cluster", "show", "davit"]);
     assert_eq!(shown["properties"]["reachability"]["reachable"], false, "{shown:#}");
     assert_eq!(json(&home, &["cluster", "show", "anchor"])["properties"]["reachability"]["reachable"], true);
@@ -152,7 +157,11 @@ fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice()
     let anchors = by_hand(&home, "anchor");
     assert_eq!(anchors, asked[0]);
     assert_eq!(by_hand(&home, "beacon"), asked[1]);
-    assert_eq!(by_hand(&home, "davit"), asked[2]);
+    // What waits for davit is tried now and then, so its state at this moment says nothing.
+    let without_state = |all: &[(String, String, Value)]| {
+        all.iter().map(|it| (it.0.clone(), it.2.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(without_state(&by_hand(&home, "davit")), without_state(&asked[2]));
     assert_eq!(states(&home).len(), 5);
     assert_eq!(json(&home, &["schedule", "list"]).as_array().unwrap().len(), 2);
     up.signal("TERM");
