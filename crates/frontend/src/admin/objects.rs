@@ -146,8 +146,9 @@ async fn read(
 ) -> Result<Value, Refusal> {
     let link = desk.ways.link(cluster).await.map_err(|error| trouble(error.to_string()))?;
     let (resource, scope) = look::kind(&link, kind).await.map_err(|error| told(&error))?;
+    // What is in no namespace is not the platform's own because one of its namespaces was named.
+    let namespace = namespace.filter(|_| scope == look::Scope::Namespaced);
     check(&resource.group, &resource.plural, namespace, unrestricted)?;
-    let namespace = namespace.filter(|_| scope == kubelink::look::Scope::Namespaced);
     if let Some(name) = name {
         let target = Target { resource, namespace: namespace.map(str::to_owned), name: name.to_owned() };
         let found = link.get(&target).await.map_err(|error| told(&error))?;
@@ -190,7 +191,10 @@ fn check(group: &str, plural: &str, namespace: Option<&str>, unrestricted: bool)
 fn named<'a>(parameter: &'static str, text: Option<&'a str>) -> Result<Option<&'a str>, Refusal> {
     let accepted = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b':';
     match text {
-        Some(text) if text.len() > NAME_BYTES_MAX || !text.bytes().all(accepted) => {
+        // The two that mean another place in a path are no names.
+        Some(text)
+            if text.len() > NAME_BYTES_MAX || !text.bytes().all(accepted) || matches!(text, "." | "..") =>
+        {
             let message =
                 format!("It must have 1 to {NAME_BYTES_MAX} letters, digits, hyphens, dots or colons.");
             Err(Refusal::parameter(parameter, message))
@@ -255,6 +259,7 @@ mod tests {
 
     #[test]
     fn what_is_no_name_is_refused_and_what_controllers_wrote_is_left_out() {
+        assert!(named("name", Some(".")).is_err() && named("namespace", Some("..")).is_err());
         assert!(named("name", Some("a/b")).is_err() && named("name", Some(&"a".repeat(256))).is_err());
         assert!(named("name", Some("system:masters")).is_ok() && named("name", None).is_ok());
         let object = json!({"metadata": {"name": "n", "managedFields": [1],

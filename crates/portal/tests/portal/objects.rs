@@ -50,6 +50,10 @@ async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
     shown.shows("kind: ConfigMap").shows("&lt;script&gt;");
     assert!(!shown.text.contains("managedFields"));
     guest.get(&tab("objects&kind=namespaces&unrestricted=true")).await.expect(200).shows("kube-system");
+    // What is in no namespace does not become the platform's own by naming one that is.
+    let borrowed = guest.get(&tab("objects&kind=namespaces&namespace=openshift-etcd")).await.expect(200);
+    borrowed.shows("unrestricted=true shows it all the same");
+    assert!(!borrowed.text.contains("kube-system"), "{}", borrowed.text);
     for secrets in ["Secret", "secrets", "Secret&name=hush"] {
         let asked = format!("objects&kind={secrets}&namespace={namespace}&unrestricted=true");
         let refused = guest.get(&tab(&asked)).await.expect(200);
