@@ -27,6 +27,8 @@ use uuid::Uuid;
 const LAGS: usize = 200;
 /// Manifests that are worked as fast as can be, one for each cluster.
 const MANY: usize = 2000;
+/// How often both are measured.
+const TURNS: usize = 5;
 /// What is claimed at once, by the actuator and by the store alone.
 const BATCH: usize = 50;
 
@@ -54,20 +56,22 @@ async fn measure(engine: &str, location: Location) -> anyhow::Result<()> {
     let at = |share: usize| lags[(lags.len() * share).div_ceil(100).saturating_sub(1)];
     told(engine, "due to step, half of all", at(50), Duration::from_millis(20));
     told(engine, "due to step, 99 of 100", at(99), Duration::from_millis(200));
-    // One beside the other, twice, so that a busy machine slows both.
-    let mut best: (f64, f64) = (0.0, 0.0);
-    for _ in 0..2 {
-        best.0 = best.0.max(raw(&store, &clock).await?);
-        best.1 = best.1.max(end_to_end(&store, &clock).await?);
+    // One beside the other, in turns, so that a busy machine slows both; the turn in the middle counts.
+    let mut turns = Vec::new();
+    for _ in 0..TURNS {
+        let alone = raw(&store, &clock).await?;
+        turns.push((end_to_end(&store, &clock).await?, alone));
     }
-    let share = best.1 / best.0;
+    turns.sort_by(|one, other| (one.0 / one.1).total_cmp(&(other.0 / other.1)));
+    let (worked, alone) = turns[TURNS / 2];
+    let share = worked / alone;
     let fits = if share >= 0.60 { "" } else { "  MISSED" };
     println!(
         "{:<44} {share:>14.2} {:>12}{fits}",
         format!("{engine}: no-op manifests to claim-and-complete"),
         "0.60"
     );
-    println!("{:<44} {:>12.0}/s {:>10.0}/s", format!("{engine}: manifests, the store alone"), best.1, best.0);
+    println!("{:<44} {:>12.0}/s {:>10.0}/s", format!("{engine}: manifests, the store alone"), worked, alone);
     store.close().await;
     Ok(())
 }

@@ -272,6 +272,10 @@ impl Engine {
         both!(self, it => it.find(id).await)
     }
 
+    pub(crate) async fn version(&self, id: &str) -> Result<Option<(Uuid, crate::Etag)>, StoreError> {
+        both!(self, it => it.version(id).await)
+    }
+
     pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
         both!(self, it => it.list(listing).await)
     }

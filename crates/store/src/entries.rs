@@ -57,6 +57,19 @@ pub(crate) fn read(at: Timestamp, body: &Value) -> Result<Entry, StoreError> {
     Ok(if is_of_store(entry.event) { Entry { time: at, ..entry } } else { entry })
 }
 
+/// The entries of a row, each with its number. What was told at once may stand in one, as a list, under the number of the
+/// last.
+pub(crate) fn read_row(last: i64, at: Timestamp, body: &Value) -> Result<Vec<(i64, Entry)>, StoreError> {
+    let bodies = body.as_array().map_or(std::slice::from_ref(body), Vec::as_slice);
+    let before = last.saturating_sub(i64::try_from(bodies.len()).unwrap_or(last));
+    (before + 1..).zip(bodies).map(|(number, body)| Ok((number, read(at, body)?))).collect()
+}
+
+/// A page of entries, from the rows that hold it.
+pub(crate) fn page(rows: Vec<Vec<(i64, Entry)>>, after: i64, limit: usize) -> Vec<(i64, Entry)> {
+    rows.into_iter().flatten().filter(|(number, _)| *number > after).take(limit).collect()
+}
+
 fn is_of_step(event: EntryEvent) -> bool {
     match event {
         EntryEvent::StepStarted | EntryEvent::StepFinished | EntryEvent::StepFailed => true,

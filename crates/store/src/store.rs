@@ -339,6 +339,15 @@ impl Reader {
         self.engine.find(&path.to_lowercase()).await
     }
 
+    /// Which document lives at that path, and in which version: whoever kept what it made of one learns whether that is still
+    /// true, without reading the document again.
+    pub async fn version(&self, path: &str) -> Result<Option<(Uuid, crate::Etag)>, StoreError> {
+        if path.contains('\0') {
+            return Ok(None);
+        }
+        self.engine.version(&path.to_lowercase()).await
+    }
+
     /// A page of documents.
     pub async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
         self.list_raw(listing).await?.into_iter().map(Stored::open).collect()

@@ -30,9 +30,16 @@ pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Response,
     if is_admin(&ask) {
         return Ok(crate::admin::show_cluster(&desk.admin, &ask).await?.into_response());
     }
-    let version = version(&ask)?;
-    let read = find(&desk, &ask.resource_id()?).await?;
-    Ok(Answer::ok(&version.show(&read.document)).etag(read.etag).into_response())
+    let (version, id) = (version(&ask)?, ask.resource_id()?);
+    if let Some((of, answer)) = desk.shown.last(version, &id.path)
+        && desk.reader().version(&id.path).await? == Some(of)
+    {
+        return Ok(answer.into_response());
+    }
+    let read = find(&desk, &id).await?;
+    let answer = Answer::ok(&version.show(&read.document)).etag(read.etag);
+    desk.shown.keep(version, &id.path, (read.uuid, read.etag), &answer);
+    Ok(answer.into_response())
 }
 
 /// The cluster of that id.

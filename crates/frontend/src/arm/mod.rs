@@ -13,6 +13,7 @@ mod params;
 mod preflight;
 mod provider;
 mod role_sets;
+mod shown;
 mod subscriptions;
 mod versions;
 mod write;
@@ -33,6 +34,7 @@ use crate::config::Config;
 use crate::offer::Offer;
 use crate::server::Deps;
 use crate::wire::{Ask, Code, Refusal};
+use shown::Shown;
 
 /// The release of this service, as it is noted on what it makes.
 const BUILD: &str = env!("CARGO_PKG_VERSION");
@@ -48,6 +50,7 @@ pub(crate) struct Desk {
     cloud: Option<SharedCloud>,
     offer: Offer,
     rules: Arc<Rules>,
+    shown: Shown,
     /// The same paths in the admin form.
     admin: admin::Desk,
 }
@@ -69,6 +72,7 @@ impl Desk {
             clock: deps.clock.clone(),
             cloud: deps.cloud.clone(),
             offer,
+            shown: Shown::default(),
             rules: Arc::new(Rules {
                 locations: config.locations.clone(),
                 zone: config.zone.clone(),

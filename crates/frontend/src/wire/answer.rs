@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
@@ -10,10 +11,10 @@ use store::Etag;
 use super::Refusal;
 
 /// What a request is answered with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Answer {
     status: StatusCode,
-    body: Vec<u8>,
+    body: Bytes,
     etag: Option<Etag>,
 }
 
@@ -28,10 +29,14 @@ impl Answer {
                 error = &error as &dyn std::error::Error,
                 "An answer could not be written as JSON"
             );
-            return Answer { status: StatusCode::INTERNAL_SERVER_ERROR, body: b"{}\n".to_vec(), etag: None };
+            return Answer {
+                status: StatusCode::INTERNAL_SERVER_ERROR,
+                body: Bytes::from_static(b"{}\n"),
+                etag: None,
+            };
         }
         text.push(b'\n');
-        Answer { status, body: text, etag: None }
+        Answer { status, body: text.into(), etag: None }
     }
 
     /// 200.
@@ -53,7 +58,7 @@ impl Answer {
     pub(crate) fn compact(body: &impl Serialize) -> Result<Answer, Refusal> {
         let mut text = serde_json::to_vec(body).map_err(Refusal::internal)?;
         text.push(b'\n');
-        Ok(Answer { status: StatusCode::OK, body: text, etag: None })
+        Ok(Answer { status: StatusCode::OK, body: text.into(), etag: None })
     }
 
     /// The same, with the version of what is shown.

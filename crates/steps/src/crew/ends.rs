@@ -44,6 +44,8 @@ pub(super) async fn write<T: Trade>(
         }
         gather(&mut ends, &mut batch).await;
         trade.crew().holds.leave(batch.iter().map(|end| end.completion.hold));
+        // Whoever claims what takes their place goes first: it is read and begun while these ends are written.
+        tokio::task::yield_now().await;
         write_batch(trade.crew(), std::mem::take(&mut batch), &over).await;
     }
 }

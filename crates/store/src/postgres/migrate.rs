@@ -31,6 +31,12 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
             include_str!("../../migrations/postgres/0002_queue.sql"),
         ),
     },
+    Migration { number: 3, name: "turns", sql: include_str!("../../migrations/postgres/0003_turns.sql") },
+    Migration {
+        number: 4,
+        name: "one_index",
+        sql: include_str!("../../migrations/postgres/0004_one_index.sql"),
+    },
 ];
 
 /// Whoever migrates holds this advisory lock.

@@ -272,8 +272,9 @@ impl Postgres {
     ) -> Result<Vec<(i64, Entry)>, StoreError> {
         let sql =
             "select number, at, body from entries where work = $1 and number > $2 order by number limit $3";
-        let entry = |row: &Row| Ok((get(row, 0)?, entries::read(time(get(row, 1)?)?, &get(row, 2)?)?));
-        self.rows("read entries", sql, &[&work, &after, &count(limit)]).await?.iter().map(entry).collect()
+        let rows = self.rows("read entries", sql, &[&work, &after, &count(limit)]).await?;
+        let told = |row: &Row| entries::read_row(get(row, 0)?, time(get(row, 1)?)?, &get(row, 2)?);
+        Ok(entries::page(rows.iter().map(told).collect::<Result<_, StoreError>>()?, after, limit))
     }
 
     pub(crate) async fn entries_dropped(&self, work: Uuid) -> Result<u64, StoreError> {

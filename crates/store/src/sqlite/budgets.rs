@@ -134,7 +134,8 @@ impl Session<'_> {
         let running: Vec<(Uuid, Option<String>, Option<String>)> = self
             .connection
             .prepare_cached(
-                "select w.id, w.budgets, w.held from lanes l join work w on w.id = l.running where l.owner is not null",
+                "select w.id, w.budgets, w.held from lanes l indexed by lanes_turns join work w on w.id = l.running
+                 where l.turn_kind in ('manifest', 'operation') and l.turn_at = -1 and l.parked_on is null",
             )?
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
             .collect::<Result<_, _>>()?;

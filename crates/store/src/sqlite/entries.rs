@@ -1,4 +1,4 @@
-//! What is told of work, on SQLite: one row an entry, numbered within its work.
+//! What is told of work, on SQLite: entries are numbered within their work, and what is told at once stands in one row.
 
 use api::admin::Entry;
 use jiff::Timestamp;
@@ -13,6 +13,9 @@ use crate::StoreError;
 use crate::document::text_value;
 use crate::entries::{self, ENTRIES_MAX, Recorded};
 
+/// Beyond this a row takes no further entry: whoever reads one has to read all of it.
+const ROW_BYTES_MAX: usize = 16 * 1024;
+
 impl Sqlite {
     pub(crate) async fn entries(
         &self,
@@ -23,10 +26,11 @@ impl Sqlite {
         self.read(move |connection| {
             let sql =
                 "select number, at, body from entries where work = ?1 and number > ?2 order by number limit ?3";
-            many(connection, sql, params![work, after, limit], |row| {
+            let rows = many(connection, sql, params![work, after, limit], |row| {
                 let body = text_value(&row.get::<_, String>(2)?)?;
-                Ok((row.get(0)?, entries::read(time(row.get(1)?)?, &body)?))
-            })
+                entries::read_row(row.get(0)?, time(row.get(1)?)?, &body)
+            })?;
+            Ok(entries::page(rows, after, limit))
         })
         .await
     }
@@ -72,6 +76,7 @@ impl Session<'_> {
         let mut insert = self
             .connection
             .prepare_cached("insert into entries (work, number, at, body) values (?1, ?2, ?3, ?4)")?;
+        let mut row = Row::default();
         for line in lines {
             if line.of_step && last >= ENTRIES_MAX {
                 self.connection
@@ -83,8 +88,14 @@ impl Session<'_> {
                     .execute(params![work, self.now])?;
                 continue;
             }
+            if !row.has_room_for(line) {
+                insert.execute(params![work, last, self.now, std::mem::take(&mut row).text()])?;
+            }
+            row.push(line);
             last += 1;
-            insert.execute(params![work, last, self.now, line.text])?;
+        }
+        if !row.0.is_empty() {
+            insert.execute(params![work, last, self.now, row.text()])?;
         }
         Ok(())
     }
@@ -116,6 +127,29 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn of(recorded: &Recorded) -> Line {
         Line { text: json_text(&recorded.body), of_step: recorded.of_step }
+    }
+}
+
+/// What is told at once stands in one row, under the number of its last entry: a row for each would make the end of a short
+/// piece of work twice as dear.
+#[derive(Default)]
+struct Row<'a>(Vec<&'a str>);
+
+impl<'a> Row<'a> {
+    fn has_room_for(&self, line: &Line) -> bool {
+        self.0.is_empty()
+            || self.0.iter().map(|it| it.len()).sum::<usize>() + line.text.len() <= ROW_BYTES_MAX
+    }
+
+    fn push(&mut self, line: &'a Line) {
+        self.0.push(&line.text);
+    }
+
+    fn text(self) -> String {
+        match self.0[..] {
+            [one] => one.to_owned(),
+            _ => format!("[{}]", self.0.join(",")),
+        }
     }
 }
 

@@ -30,6 +30,12 @@ const APPLICATION_ID: i64 = 0x5368_7073; // "Shps"
 pub(crate) static MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "keel", sql: include_str!("../../migrations/sqlite/0001_keel.sql") },
     Migration { number: 2, name: "entries", sql: include_str!("../../migrations/sqlite/0002_entries.sql") },
+    Migration { number: 3, name: "turns", sql: include_str!("../../migrations/sqlite/0003_turns.sql") },
+    Migration {
+        number: 4,
+        name: "one_index",
+        sql: include_str!("../../migrations/sqlite/0004_one_index.sql"),
+    },
 ];
 
 /// Every file begins with this.
@@ -151,10 +157,9 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
 fn writable(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     set_up(&connection)?;
-    // The cache grows with the file: what a claim touches among a million pending ones stays in it.
     connection.execute_batch(
         "pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
-         pragma journal_size_limit = 67108864; pragma cache_size = -524288;",
+         pragma journal_size_limit = 67108864;",
     )?;
     Ok(connection)
 }
@@ -339,6 +344,7 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     // Plans must not depend on what is bound: else SQLite prepares a statement anew whenever a bound value meets one of
     // our partial indexes, which cost as much as all the rest of a claim.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // No larger: a commit in which pages changed places walks through all that is in the cache.
     connection.execute_batch("pragma cache_size = -65536; pragma temp_store = memory;")
 }
 

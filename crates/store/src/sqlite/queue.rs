@@ -99,7 +99,8 @@ impl Sqlite {
         let lost = self
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(
-                    "select 1 from lanes where owner is not null and lease_until < ?1 and running_kind = ?2 limit 1",
+                    "select 1 from lanes indexed by lanes_turns
+                     where turn_kind = ?2 and turn_at = -1 and parked_on is null and lease_until < ?1 limit 1",
                 )?;
                 Ok(statement.exists(params![now, kind.as_str()])?)
             })
@@ -179,14 +180,16 @@ impl Session<'_> {
     }
 
     fn insert(&mut self, work: &NewWork) -> Result<(), StoreError> {
-        let due = work.run_after.map_or(self.now, Timestamp::as_microsecond);
+        let run_after = work.run_after.map_or(self.now, Timestamp::as_microsecond);
+        // Below zero stand the lanes that are held.
+        let due = run_after.max(0);
         let class = first_class(work.kind);
         let budgets = (!work.budgets.is_empty()).then(|| json!(work.budgets).to_string());
         let inserted = self
             .connection
             .prepare_cached(
                 "insert into work (id, lane, kind, class, run_after, due_at, run_before, priority, state, budgets, created, changed, origin)
-                 values (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, 'Pending', ?8, ?9, ?9, ?10)",
+                 values (?1, ?2, ?3, ?4, ?11, ?5, ?6, ?7, 'Pending', ?8, ?9, ?9, ?10)",
             )?
             .execute(params![
                 work.id,
@@ -198,7 +201,8 @@ impl Session<'_> {
                 work.priority,
                 budgets,
                 self.now,
-                work.origin
+                work.origin,
+                run_after
             ]);
         if let Err(error) = inserted {
             return Err(match is_conflict(&error) {
@@ -237,9 +241,9 @@ impl Session<'_> {
         let lanes: Vec<(Uuid, i64)> = self
             .connection
             .prepare_cached(
-                "select lane, fence from lanes indexed by lanes_due
-                 where head_kind = ?1 and head_at <= ?2 and owner is null and parked_on is null
-                 order by head_at, head_priority, lane limit ?3",
+                "select lane, fence from lanes indexed by lanes_turns
+                 where turn_kind = ?1 and turn_at between 0 and ?2 and parked_on is null
+                 order by turn_at, head_priority, lane limit ?3",
             )?
             .query_map(params![kind.as_str(), self.now, max], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;
@@ -482,7 +486,8 @@ impl Session<'_> {
         let lost: Vec<(Uuid, Uuid)> = self
             .connection
             .prepare_cached(
-                "select lane, running from lanes where owner is not null and lease_until < ?1 and running_kind = ?2 limit ?3",
+                "select lane, running from lanes indexed by lanes_turns
+                 where turn_kind = ?2 and turn_at = -1 and parked_on is null and lease_until < ?1 limit ?3",
             )?
             .query_map(params![self.now, kind.as_str(), max], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;

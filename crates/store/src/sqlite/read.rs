@@ -74,6 +74,15 @@ impl Sqlite {
         .await
     }
 
+    pub(crate) async fn version(&self, id: &str) -> Result<Option<(Uuid, Etag)>, StoreError> {
+        let id = id.to_owned();
+        self.look_up(move |connection| {
+            let sql = "select uuid, etag from documents where id = ?1 and deleted_at is null";
+            one(connection, sql, [id], |row| Ok((row.get(0)?, Etag(row.get(1)?))))
+        })
+        .await
+    }
+
     pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
         self.read(move |connection| {
             // Without a scope a beginning is looked up by the path's own index; the plus keeps the kind's out of it.
@@ -186,8 +195,8 @@ impl Sqlite {
         self.read(move |connection| {
             let sql = "with due as (
                   select head_at from (
-                    select head_at from lanes indexed by lanes_due
-                    where head_kind = ?1 and head_at <= ?2 and owner is null and parked_on is null order by head_at limit ?3)
+                    select head_at from lanes indexed by lanes_turns
+                    where turn_kind = ?1 and turn_at between 0 and ?2 and parked_on is null order by turn_at limit ?3)
                   union all
                   select head_at from (
                     select head_at from lanes indexed by lanes_parked
@@ -195,7 +204,7 @@ impl Sqlite {
                 select
                   (select count(*) from due),
                   (select count(*) from (select kind, state from work order by id limit ?3) where kind = ?1 and state = 'Pending'),
-                  (select count(*) from lanes where owner is not null and running_kind = ?1),
+                  (select count(*) from lanes indexed by lanes_turns where turn_kind = ?1 and turn_at = -1 and parked_on is null),
                   (select min(head_at) from due where head_at > 0)";
             let mut statement = connection.prepare_cached(sql)?;
             let (due, pending, running, oldest) = statement
@@ -241,7 +250,8 @@ impl Sqlite {
         self.read(move |connection| {
             let sql = format!(
                 "select {LIVE} from work where id in
-                   (select running from lanes where owner is not null and running_kind = ?1 order by lane limit ?2)"
+                   (select running from lanes indexed by lanes_turns
+                    where turn_kind = ?1 and turn_at = -1 and parked_on is null order by lane limit ?2)"
             );
             many(connection, &sql, params![kind.as_str(), limit], work)
         })
@@ -272,8 +282,8 @@ impl Sqlite {
         self.read(move |connection| {
             let due: Option<i64> = connection
                 .prepare_cached(
-                    "select head_at from lanes indexed by lanes_due
-                     where head_kind = ?1 and owner is null and parked_on is null order by head_at limit 1",
+                    "select turn_at from lanes indexed by lanes_turns
+                     where turn_kind = ?1 and turn_at >= 0 and parked_on is null order by turn_at limit 1",
                 )?
                 .query_row([kind.as_str()], |row| row.get(0))
                 .optional()?;

@@ -247,7 +247,7 @@ fn steps(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) ->
 #[test]
 fn a_claim_takes_as_many_steps_behind_any_backlog_on_sqlite() {
     block_on(async {
-        let due = statement(&["from lanes indexed by lanes_due", "limit ?3"]);
+        let due = statement(&["select lane, fence from lanes indexed by lanes_turns", "limit ?3"]);
         let first = statement(&["from work indexed by work_in_order", "order by class", "limit 1"]);
         let mut most: Option<(i32, i32)> = None;
         for scenario in 0..4 {

@@ -74,6 +74,35 @@ on_both_engines! {
 }
 
 on_both_engines! {
+    async fn what_is_told_at_once_is_numbered_and_read_one_by_one(bed: &Bed) {
+        let (store, work) = (&bed.store, manifest(Uuid::new_v4()));
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        store.commit(Transaction::new().record(work.id, saying(EntryEvent::Claimed, "0"))).await.unwrap();
+        let held = claim(store, MANIFEST, 1).await;
+        // Short ones, and one that would be too much for a row together with the others.
+        let said = ["1", "2", &"3".repeat(50_000), "4", "5"];
+        let entries = said.map(|it| saying(EntryEvent::StepFinished, it)).to_vec();
+        store.complete(vec![Completion { entries, ..done(held[0].hold) }]).await.unwrap();
+        let all = store.entries(work.id, None, 100).await.unwrap();
+        assert_eq!(all.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+        let messages: Vec<&str> = all.iter().filter_map(|it| it.1.message.as_deref()).collect();
+        assert_eq!(messages, [&["0"][..], &said].concat());
+        // Whoever pages may stop in the middle of what was told at once, and go on there.
+        for limit in 1..=all.len() {
+            let (mut paged, mut after) = (Vec::new(), None);
+            while let page = store.entries(work.id, after, limit).await.unwrap()
+                && let Some(last) = page.last()
+            {
+                assert!(page.len() <= limit);
+                after = Some(last.0);
+                paged.extend(page);
+            }
+            assert_eq!(paged, all, "{limit} at a time");
+        }
+    }
+}
+
+on_both_engines! {
     async fn an_end_is_told_with_the_end_and_at_the_stores_time(bed: &Bed) {
         let store = &bed.store;
         let works: Vec<NewWork> = (0..3).map(|_| manifest(Uuid::new_v4())).collect();

@@ -370,15 +370,15 @@ fn a_database_of_a_newer_release_is_refused_and_left_untouched() {
     block_on(async {
         let Some(bed) = Bed::postgres().await else { return };
         let raw = Raw::of(&bed).await;
-        raw.execute("insert into schema (number, name, checksum, applied) values (3, 'next', 'x', 0), (4, 'after', 'y', 0)").await;
+        raw.execute("insert into schema (number, name, checksum, applied) values (5, 'next', 'x', 0), (6, 'after', 'y', 0)").await;
         let Location::Postgres(url) = &bed.options.location else { panic!("it is PostgreSQL") };
         let before = raw.rows("select key, value from meta order by key").await;
         let told = server_refusal(url.expose(), None).await;
         assert!(
-            told.ends_with(": its schema is 4, this release knows up to 2; run a newer release"),
+            told.ends_with(": its schema is 6, this release knows up to 4; run a newer release"),
             "{told}"
         );
-        raw.execute("delete from schema where number > 2; update schema set checksum = 'other'").await;
+        raw.execute("delete from schema where number > 4; update schema set checksum = 'other'").await;
         let told = server_refusal(url.expose(), None).await;
         assert!(
             told.ends_with(": migration 1 was applied with another text than this release has"),
