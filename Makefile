@@ -31,6 +31,7 @@ bench: ## measure the store against its floors, maintenance and the API against 
 	cargo bench --locked -p maintenance --bench actuator
 	cargo bench --locked -p upkeep --bench plan
 	cargo bench --locked -p frontend --bench arm
+	cargo bench --locked -p portal --bench pages
 	cargo bench --locked -p kubesim --bench servers
 	cargo run --locked --release -p kubesim --example fleet
 

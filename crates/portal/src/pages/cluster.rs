@@ -348,8 +348,12 @@ async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
         let next = html! { p { "Create, update and delete are told here. An imported cluster has none." } };
         return panels.push(Panel::live("operations", nothing("No operations", &next)));
     }
-    // The newest one is what people come for; of the others only the line.
-    let newest = desk.admin.operation_history(id, all[0].id).first(SHOWN_MAX).await;
+    // The newest one is what most people come for.
+    let asked = desk.query.one("operation");
+    let chosen = all.iter().find(|operation| asked.is_some_and(|asked| asked == operation.id.to_string()));
+    let chosen = chosen.unwrap_or(&all[0]);
+    let steps = desk.admin.operation_history(id, chosen.id).first(SHOWN_MAX).await;
+    let path = cluster_path(id);
     panels.push(Panel::live("operations", html! {
         div class="table" {
             table class="cards" {
@@ -358,7 +362,12 @@ async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
                 tbody {
                     @for operation in all.iter().take(SHOWN_MAX) {
                         tr {
-                            th scope="row" data-label="Operation" { (format!("{:?}", operation.verb)) div class="quiet small" { code { (operation.id) } } }
+                            th scope="row" data-label="Operation" {
+                                @let href = format!("{path}?tab=operations&operation={}", operation.id);
+                                @let verb = format!("{:?}", operation.verb);
+                                @if operation.id == chosen.id { a href=(href) aria-current="true" { (verb) } } @else { a href=(href) { (verb) } }
+                                div class="quiet small" { code { (operation.id) } }
+                            }
                             td data-label="State" {
                                 @match operation.status {
                                     ProvisioningState::Succeeded => { (badge(Tone::Good, "Succeeded")) },
@@ -380,13 +389,13 @@ async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
                 }
             }
         }
-        (command(&shell::line(["shipshape", "operation", "show", &all[0].id.to_string()])))
+        (command(&shell::line(["shipshape", "operation", "show", &chosen.id.to_string()])))
     }));
-    let body = match newest {
-        Ok(entries) => past("Steps of the newest", &entries),
+    let body = match steps {
+        Ok(entries) => past(&format!("Steps of {:?}, {}", chosen.verb, chosen.id), &entries),
         Err(error) => trouble("Its steps cannot be read now", &error),
     };
-    panels.push(Panel::live("newest", body));
+    panels.push(Panel::live("steps", body));
 }
 
 fn manifests(

@@ -1,5 +1,6 @@
 //! Each page, empty and with something in it.
 
+use api::doc::{Operation, ProvisioningState, Verb};
 use portal::Role;
 
 use super::fixture::{Site, page_of};
@@ -139,6 +140,54 @@ async fn a_cluster_that_does_not_answer_is_trouble_of_a_panel_and_not_of_the_pag
         guest.get(&format!("{page}?tab={tab}")).await.expect(200).shows(word);
     }
     guest.get(&format!("{page}?tab=nothing")).await.expect(404);
+}
+
+#[tokio::test]
+async fn every_operation_of_a_cluster_shows_its_steps_the_newest_unasked() {
+    let site = Site::open().await;
+    let id = site.import("harbour", &[]).await;
+    let by = store::By::service("test");
+    let mut ids = Vec::new();
+    for (verb, at) in [(Verb::Update, 1_000), (Verb::Delete, 2_000)] {
+        let read = site.store.clusters().find(&id).await.unwrap().unwrap();
+        let operation = Operation {
+            id: uuid::Uuid::now_v7(),
+            cluster: read.uuid,
+            cluster_path: id.to_lowercase(),
+            verb,
+            initial_status: ProvisioningState::Updating,
+            status: ProvisioningState::Updating,
+            start_time: jiff::Timestamp::from_second(at).unwrap(),
+            end_time: None,
+            error: None,
+            snapshot: None,
+            correlation_id: None,
+            client_request_id: None,
+        };
+        let wanted = read.document.clone();
+        let none = store::Secrets::default();
+        site.store.clusters().begin(&read, &wanted, &operation, &none, &by).await.unwrap();
+        let entry = api::admin::Entry {
+            step: Some(format!("the-step-of-{verb:?}")),
+            ..api::admin::Entry::new(
+                operation.start_time,
+                api::admin::EntryEvent::StepStarted,
+                "service:backend",
+                1,
+            )
+        };
+        site.store.commit(store::Transaction::new().record(operation.id, entry)).await.unwrap();
+        ids.push(operation.id);
+    }
+    let guest = site.guest("jo", Role::Operator).await;
+    let tab = format!("{}?tab=operations", page_of("harbour"));
+    let newest = guest.get(&tab).await.expect(200);
+    newest.shows("the-step-of-Delete").shows(&format!("shipshape operation show {}", ids[1]));
+    assert!(!newest.text.contains("the-step-of-Update"), "{}", newest.text);
+    newest.shows(&format!("operation={}", ids[0]));
+    let older = guest.get(&format!("{tab}&operation={}", ids[0])).await.expect(200);
+    older.shows("the-step-of-Update").shows(&format!("shipshape operation show {}", ids[0]));
+    guest.get(&format!("{tab}&operation=nonsense")).await.expect(200).shows("the-step-of-Delete");
 }
 
 #[tokio::test]
