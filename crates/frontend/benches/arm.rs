@@ -27,12 +27,12 @@ const SUBSCRIPTION: &str = "11111111-1111-1111-1111-11111111aaaa";
 /// Clients that ask at once.
 const CLIENTS: usize = 4;
 /// How long a rate is measured, and how often, one beside the other.
-const TURN: Duration = Duration::from_millis(1500);
-const TURNS: usize = 3;
+const TURN: Duration = Duration::from_millis(1000);
+const TURNS: usize = 7;
 /// PUTs and commits, one after another.
 const WRITES: usize = 300;
-/// Pages of each list.
-const PAGES: usize = 60;
+/// Pages of each list in one turn.
+const PAGES: usize = 20;
 
 type Http = Client<HttpConnector, Full<Bytes>>;
 
@@ -40,29 +40,52 @@ type Http = Client<HttpConnector, Full<Bytes>>;
 async fn main() -> anyhow::Result<()> {
     println!("{:<52} {:>12} {:>12} {:>8} {:>8}", "", "measured", "floor", "ratio", "goal");
     let directory = tempfile::tempdir()?;
-    let location = Location::Sqlite(directory.path().join("store.db"));
-    let store = Store::open(Options::new(location, Keyring::ephemeral()?, Arc::new(SystemClock))).await?;
-    furnish(&store).await?;
-    let config = Config { insecure: true, listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
-    let deps =
-        Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics: Metrics::default(), cloud: None };
-    let server = Server::bind(config, deps).await?;
-    let url = server.url();
     let shutdown = CancellationToken::new();
     let mut serving = JoinSet::new();
-    let ending = shutdown.clone();
-    serving.spawn(async move { server.serve(ending).await.map_err(anyhow::Error::from) });
+    let small = House::open(&directory.path().join("small.db"), &mut serving, &shutdown).await?;
+    let large = House::open(&directory.path().join("large.db"), &mut serving, &shutdown).await?;
     let http: Http = Client::builder(TokioExecutor::new()).build_http();
 
-    puts(&http, &url, &store).await?;
-    gets(&http, &url, &mut serving, &shutdown).await?;
-    pages(&http, &url, &store).await?;
+    puts(&http, &small.url, &small.store).await?;
+    gets(&http, &small.url, &mut serving, &shutdown).await?;
+    pages(&http, &small, &large).await?;
     shutdown.cancel();
     while let Some(ended) = serving.join_next().await {
         ended??;
     }
-    store.close().await;
+    small.store.close().await;
+    large.store.close().await;
     Ok(())
+}
+
+/// A frontend on a store of its own.
+struct House {
+    store: Store,
+    url: String,
+}
+
+impl House {
+    async fn open(
+        file: &std::path::Path,
+        serving: &mut JoinSet<anyhow::Result<()>>,
+        shutdown: &CancellationToken,
+    ) -> anyhow::Result<House> {
+        let location = Location::Sqlite(file.to_owned());
+        let store = Store::open(Options::new(location, Keyring::ephemeral()?, Arc::new(SystemClock))).await?;
+        furnish(&store).await?;
+        let config = Config { insecure: true, listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+        let deps = Deps {
+            store: store.clone(),
+            clock: Arc::new(SystemClock),
+            metrics: Metrics::default(),
+            cloud: None,
+        };
+        let server = Server::bind(config, deps).await?;
+        let url = server.url();
+        let ending = shutdown.clone();
+        serving.spawn(async move { server.serve(ending).await.map_err(anyhow::Error::from) });
+        Ok(House { store, url })
+    }
 }
 
 async fn furnish(store: &Store) -> anyhow::Result<()> {
@@ -190,16 +213,18 @@ async fn gets(
             .await
             .context("the bare route")
     });
-    let mut best = (0.0_f64, 0.0_f64);
+    // One beside the other, in turns; the turn in the middle counts.
+    let mut turns = Vec::new();
     for _ in 0..TURNS {
-        best.0 = best.0.max(rate(http, &whole).await?);
-        best.1 = best.1.max(rate(http, &bare).await?);
+        turns.push((rate(http, &whole).await?, rate(http, &bare).await?));
     }
-    let ratio = best.0 / best.1;
+    turns.sort_by(|one, other| (one.0 / one.1).total_cmp(&(other.0 / other.1)));
+    let (found, floor) = turns[TURNS / 2];
+    let ratio = found / floor;
     let fits = if ratio >= 0.40 { "" } else { "  MISSED" };
     println!(
         "{:<52} {:>10.0}/s {:>10.0}/s {ratio:>8.2} {:>8}{fits}",
-        "GET of one cluster, a bare axum route", best.0, best.1, "≥ 0.40"
+        "GET of one cluster, a bare axum route", found, floor, "≥ 0.40"
     );
     Ok(())
 }
@@ -227,14 +252,18 @@ async fn rate(http: &Http, url: &str) -> anyhow::Result<f64> {
     Ok(all / begun.elapsed().as_secs_f64())
 }
 
-/// A page of 100, among few and among many.
-async fn pages(http: &Http, url: &str, store: &Store) -> anyhow::Result<()> {
-    let read = store.clusters().find(&path("puts", "/put-0")).await?.context("the cluster that was put")?;
-    fill(store, &read.document, 0, 1_000).await?;
-    let few = walk(http, url).await?;
-    fill(store, &read.document, 1_000, 100_000).await?;
-    let many = walk(http, url).await?;
-    told("page of 100 among 100,000, among 1,000", many, few, 1.25);
+/// A page of 100, among few and among many, turn and turn about.
+async fn pages(http: &Http, small: &House, large: &House) -> anyhow::Result<()> {
+    let read = small.store.clusters().find(&path("puts", "/put-0")).await?;
+    let read = read.context("the cluster that was put")?;
+    fill(&small.store, &read.document, 0, 1_000).await?;
+    fill(&large.store, &read.document, 0, 100_000).await?;
+    let (mut few, mut many) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        few.push(walk(http, &small.url).await?);
+        many.push(walk(http, &large.url).await?);
+    }
+    told("page of 100 among 100,000, among 1,000", median(many), median(few), 1.25);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A missed goal is printed, and the run still ends well: speed depends on the machine.
 
-#[expect(dead_code, reason = "the tests do more with it")]
+#[expect(dead_code, clippy::unwrap_used, reason = "it is the fixture of the tests, which do more with it")]
 #[path = "../tests/portal/fixture.rs"]
 mod fixture;
 
