@@ -24,7 +24,7 @@ test: ## run every test once; installs or finds what it needs
 kube: ## build Kubernetes for tests, once for each user and version; prints where it is
 	@tools/kube/build
 
-bench: ## measure the store against its floors, maintenance and the API against their goals, kubesim against the real server
+bench: ## measure the store against its floors, maintenance, API and portal against their goals, kubesim against the real server
 	@tools/setup
 	cargo bench --locked -p store --bench keel -- $(ARGS)
 	cargo bench --locked -p maintenance --bench scheduler
