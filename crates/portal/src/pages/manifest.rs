@@ -86,7 +86,8 @@ pub(super) fn state_badge(state: WorkState, phase: Option<Phase>) -> Markup {
 fn state_panel(form: &ManifestForm, cluster: &str) -> Markup {
     html! {
         div class="lead" {
-            (state_badge(form.state, Some(form.phase)))
+            // Whoever listens to the page instead of looking at it is told of this and of nothing else.
+            span aria-live="polite" { (state_badge(form.state, Some(form.phase))) }
             @if let Some(step) = form.step.as_ref().filter(|_| !form.state.is_terminal()) {
                 span { "Step " span class="figure" { (step.index) " of " (step.of) } ": " strong { (step.name) } }
                 progress max=(step.of) value=(step.index.saturating_sub(1)) aria-label="Steps that are done" {}

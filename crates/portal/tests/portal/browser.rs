@@ -241,6 +241,66 @@ async fn a_page_changes_while_one_looks_and_keeps_what_one_typed() {
     stage.end().await;
 }
 
+/// The tabulator key and the enter key, as browsers are told of them.
+const TAB: &str = "\u{e004}";
+const ENTER: &str = "\u{e007}";
+
+#[tokio::test]
+async fn the_keyboard_is_enough_and_whoever_listens_is_told_how_work_stands() {
+    let Some(stage) = Stage::set().await else { return };
+    stage.site.task().await;
+    let id = stage.site.import("harbour", &[]).await;
+    let manifest = stage.site.order(&id, None).await;
+    stage.sign_in("jo", Role::Operator).await;
+    // The first stop skips what every page begins with.
+    stage.go("/fleet").await;
+    stage.window.press(TAB).await;
+    stage.window.until("document.activeElement.className === 'skip' && document.activeElement.getBoundingClientRect().left >= 0").await;
+    stage.window.press(ENTER).await;
+    stage.window.until("document.activeElement.id === 'main'").await;
+    // Each stop is another, and is seen.
+    stage.go(&format!("/manifest/{manifest}")).await;
+    stage.window.run("window.stops = []; window.blind = [];
+        document.addEventListener('focusin', (event) => {
+            const style = getComputedStyle(event.target);
+            window.stops.push(event.target);
+            if (style.outlineStyle === 'none' && style.boxShadow === 'none') window.blind.push(event.target.outerHTML);
+        });").await;
+    let mut at_reason = false;
+    for _ in 0..60 {
+        stage.window.press(TAB).await;
+        let at =
+            "return document.activeElement.name === 'reason' && !!document.activeElement.closest('#actions')";
+        if stage.window.run(at).await == true {
+            at_reason = true;
+            break;
+        }
+    }
+    assert!(at_reason, "the reason is not reached");
+    let blind = stage.window.run("return window.blind").await;
+    assert_eq!(blind, json!([]), "stops that are not seen");
+    assert_eq!(stage.window.run("return new Set(window.stops).size === window.stops.length").await, true);
+    // What is typed and sent without a mouse is done, and said.
+    stage.window.press("enough").await;
+    stage.window.press(ENTER).await;
+    stage.window.until("document.querySelector('[role=status] p')?.innerText.length > 0").await;
+    stage.window.until("document.querySelector('[aria-live=polite]').innerText.includes('Cancelled')").await;
+    let record = stage.site.admin.manifest(&id, manifest).await.unwrap().value;
+    assert_eq!(record.state, api::work::WorkState::Cancelled);
+    // Every picture and field has a name, and pages a language and one first heading.
+    for path in ["/fleet", "/timeline", "/schedules/new", "/tasks", "/budgets", "/audit"] {
+        stage.go(path).await;
+        let nameless = "return [...document.querySelectorAll('input:not([type=hidden]), select, textarea, svg[role=img]')]
+            .filter((it) => !(it.labels && it.labels.length) && !it.getAttribute('aria-label') && !it.getAttribute('aria-labelledby') && !it.querySelector?.('title'))
+            .map((it) => it.outerHTML.slice(0, 200))";
+        assert_eq!(stage.window.run(nameless).await, json!([]), "{path}");
+        let heading = "return [document.documentElement.lang, document.querySelectorAll('h1').length, document.querySelectorAll('main').length]";
+        assert_eq!(stage.window.run(heading).await, json!(["en", 1, 1]), "{path}");
+    }
+    stage.is_clean().await;
+    stage.end().await;
+}
+
 #[tokio::test]
 async fn a_schedule_is_written_with_a_look_ahead_and_a_task_is_run_on_chosen_clusters() {
     let Some(stage) = Stage::set().await else { return };

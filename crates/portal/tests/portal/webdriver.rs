@@ -142,6 +142,17 @@ impl Window {
         self.ask(Method::POST, &format!("/element/{element}/value"), &json!({"text": text})).await;
     }
 
+    /// Presses keys one after another, wherever the focus is.
+    pub(crate) async fn press(&self, keys: &str) {
+        let press = |key: char| {
+            let key = key.to_string();
+            [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
+        };
+        let actions: Vec<Value> = keys.chars().flat_map(press).collect();
+        let keyboard = json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]});
+        self.ask(Method::POST, "/actions", &keyboard).await;
+    }
+
     async fn find(&self, selector: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
