@@ -260,18 +260,20 @@ fn nodes_are_cordoned_tainted_and_drained() {
 #[test]
 fn a_drain_evicts_pods_and_a_budget_holds_it() {
     compare(|k| {
+        // A label of its own: a drain looks at all namespaces, and the real server is shared with the other scenarios.
         let one = WEB
+            .replace("app: web", "app: drained")
             .replace("replicas: 2", "replicas: 1")
             .replace("containers:", "nodeSelector: {kubernetes.io/hostname: worker-5}\n      containers:");
         k.feed("apply -f -", &one);
         k.until(&["get", "deployment", "web"], "1/1");
-        k.feed("apply -f -", "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {minAvailable: 1, selector: {matchLabels: {app: web}}}\n");
+        k.feed("apply -f -", "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {minAvailable: 1, selector: {matchLabels: {app: drained}}}\n");
         k.until(&["get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}"], "1");
         k.run("get pdb web");
-        k.run("drain worker-5 --ignore-daemonsets --pod-selector=app=web --timeout=1s");
+        k.run("drain worker-5 --ignore-daemonsets --pod-selector=app=drained --timeout=1s");
         k.run("uncordon worker-5");
         k.run("delete pdb web");
-        k.run("drain worker-5 --ignore-daemonsets --pod-selector=app=web --timeout=60s");
+        k.run("drain worker-5 --ignore-daemonsets --pod-selector=app=drained --timeout=60s");
         k.run("uncordon worker-5");
     });
 }

@@ -62,6 +62,13 @@ fn has(home: &Home, cluster: &str, task: &str, state: &str) -> bool {
     by_hand(home, cluster).iter().any(|(known, at, _)| known == task && at == state)
 }
 
+/// Whether a step on that cluster says that this stands in its way.
+fn is_held_by(home: &Home, cluster: &str, what: &str) -> bool {
+    let listed = json(home, &["manifest", "list", "--cluster", cluster]);
+    let mut steps = listed.as_array().unwrap().iter().filter_map(|it| it["step"]["message"].as_str());
+    steps.any(|message| message.contains(what))
+}
+
 /// Waits until the whole story was told.
 fn until_the_story_is_told(home: &Home) {
     wait_until("the story is told", PATIENCE, || {
@@ -69,6 +76,7 @@ fn until_the_story_is_told(home: &Home) {
             && has(home, "anchor", "hands-on-node", "Cancelled")
             && has(home, "beacon", "cluster-health", "Failed")
             && has(home, "capstan", "hands-on-node", "InProgress")
+            && is_held_by(home, "capstan", "shop/web")
             && has(home, "davit", "cluster-health", "Pending")
             && has(home, "ensign", "restart-when-steady", "Completed")
             && has(home, "ensign", "hands-on-node", "Pending");
