@@ -10,8 +10,10 @@ use uuid::Uuid;
 
 use crate::wire::Answer;
 
-/// So many answers are kept; the next one begins anew with none. They are a few kilobytes each.
+/// So many answers are kept; the next one begins anew with none.
 const KEPT_MAX: usize = 1000;
+/// They are a few kilobytes each; one that is longer than this is made anew whenever it is asked for.
+const KEPT_BYTES_MAX: usize = 16 * 1024;
 
 /// Which document an answer shows, in which version.
 pub(super) type Of = (Uuid, Etag);
@@ -34,6 +36,9 @@ impl Shown {
 
     /// Keeps an answer.
     pub(super) fn keep(&self, version: ApiVersion, path: &str, of: Of, answer: &Answer) {
+        if answer.bytes() > KEPT_BYTES_MAX {
+            return;
+        }
         let mut kept = self.kept();
         if kept.len() >= KEPT_MAX {
             kept.clear();
@@ -59,6 +64,8 @@ mod tests {
         shown.keep(one, "/a", of, &answer);
         assert_eq!(shown.last(one, "/a").unwrap().0, of);
         assert!(shown.last(other, "/a").is_none() && shown.last(one, "/b").is_none());
+        shown.keep(one, "/long", of, &Answer::ok(&"x".repeat(KEPT_BYTES_MAX)));
+        assert!(shown.last(one, "/long").is_none());
         for at in 0..3 * KEPT_MAX {
             shown.keep(one, &format!("/{at}"), of, &answer);
             assert!(shown.kept().len() <= KEPT_MAX);

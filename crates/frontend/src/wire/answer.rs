@@ -61,6 +61,11 @@ impl Answer {
         Ok(Answer { status: StatusCode::OK, body: text.into(), etag: None })
     }
 
+    /// How long its text is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// The same, with the version of what is shown.
     pub(crate) fn etag(self, etag: Etag) -> Answer {
         Answer { etag: Some(etag), ..self }

@@ -180,16 +180,14 @@ impl Session<'_> {
     }
 
     fn insert(&mut self, work: &NewWork) -> Result<(), StoreError> {
-        let run_after = work.run_after.map_or(self.now, Timestamp::as_microsecond);
-        // Below zero stand the lanes that are held.
-        let due = run_after.max(0);
+        let due = work.run_after.map_or(self.now, Timestamp::as_microsecond);
         let class = first_class(work.kind);
         let budgets = (!work.budgets.is_empty()).then(|| json!(work.budgets).to_string());
         let inserted = self
             .connection
             .prepare_cached(
                 "insert into work (id, lane, kind, class, run_after, due_at, run_before, priority, state, budgets, created, changed, origin)
-                 values (?1, ?2, ?3, ?4, ?11, ?5, ?6, ?7, 'Pending', ?8, ?9, ?9, ?10)",
+                 values (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, 'Pending', ?8, ?9, ?9, ?10)",
             )?
             .execute(params![
                 work.id,
@@ -201,8 +199,7 @@ impl Session<'_> {
                 work.priority,
                 budgets,
                 self.now,
-                work.origin,
-                run_after
+                work.origin
             ]);
         if let Err(error) = inserted {
             return Err(match is_conflict(&error) {

@@ -254,3 +254,15 @@ on_both_engines! {
         assert!(store.work(unwanted.id).await.unwrap().is_none());
     }
 }
+
+on_both_engines! {
+    async fn work_that_was_due_before_1970_is_taken_up_as_any_other(bed: &Bed) {
+        let store = &bed.store;
+        let long_ago = jiff::Timestamp::from_second(-1_000_000).unwrap();
+        let work = NewWork { run_after: Some(long_ago), ..manifest(Uuid::new_v4()) };
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        assert_eq!(store.until_due(WorkKind::Manifest).await.unwrap(), Some(std::time::Duration::ZERO));
+        let held = claim(store, WorkKind::Manifest, 2).await;
+        assert_eq!(held.iter().map(|it| (it.hold.work, it.run_after)).collect::<Vec<_>>(), [(work.id, long_ago)]);
+    }
+}
