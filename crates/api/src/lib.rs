@@ -7,6 +7,7 @@ pub mod audit;
 pub mod calendar;
 pub mod clock;
 pub mod doc;
+pub mod domain;
 pub mod duration;
 pub mod error;
 pub mod rest;

@@ -117,7 +117,8 @@ pub(crate) fn result_type(error: Option<&OperationError>) -> &'static str {
         None => "Success",
         // A deployment that failed for something that the customer can mend says what it was.
         Some(error) if error.code == DEPLOYMENT_FAILED && error.details.is_empty() => "ServerError",
-        Some(error) if error.code == INTERNAL => "ServerError",
+        // The contract's status of both is 500: room for the workers was looked at before, and is ours to have kept.
+        Some(error) if error.code == INTERNAL || error.code == "QuotaExceeded" => "ServerError",
         Some(_) => "UserError",
     }
 }

@@ -1,6 +1,7 @@
 //! Who installs a cluster. One of a closed set, chosen by version; for now there is the simulated one.
 
 use api::doc::Verb;
+use api::rest::Semver;
 use cloud::install::{Handover, Installation, Machines, Order, Stage};
 use cloud::{CloudError, install};
 use steps::engine::StepError;
@@ -24,6 +25,14 @@ pub enum Installer {
 }
 
 impl Installer {
+    /// Who installs that version: for now the same for every one. What is no version of OpenShift 4 nobody installs.
+    pub fn for_version(&self, version: &str) -> Result<&Installer, StepError> {
+        match version.parse::<Semver>() {
+            Ok(parsed) if parsed.minor_name().starts_with("4.") => Ok(self),
+            _ => Err(StepError::terminal("NoInstaller", format!("nobody installs version {version}"))),
+        }
+    }
+
     /// What is ordered for a cluster; the same for every repetition.
     pub fn prepare(&self, ours: &Ours) -> Result<Order, StepError> {
         let spec = ours.spec();

@@ -51,8 +51,27 @@ impl Tempo {
         }
     }
 
+    /// For a simulated cloud that people work with: what is waited for is looked at often, and waited for as long as in a real
+    /// one, because the cloud may be told to take as long, or to let rights spread late.
+    pub fn simulated(look: Duration) -> Tempo {
+        let Tempo { rights, installation, .. } = Tempo::default();
+        Tempo { look, rights, installation, ..Tempo::quick() }
+    }
+
     /// How often a step is tried within its attempt.
     pub fn retry(&self) -> Retry {
         Retry { attempts: self.tries, backoff: self.pause }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_simulated_cloud_is_given_the_time_of_a_real_one_and_looked_at_more_often() {
+        let (simulated, real) = (Tempo::simulated(Duration::from_millis(250)), Tempo::default());
+        assert_eq!((simulated.rights, simulated.installation), (real.rights, real.installation));
+        assert!(simulated.rights_look < Duration::from_secs(1) && simulated.look < real.look);
     }
 }

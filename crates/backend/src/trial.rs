@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use api::clock::Clock;
 use api::doc::{
-    Cluster, Document as _, Identity, Ingress, MasterPool, NetworkSpec, Operation, OutboundType,
-    PlatformIdentity, Provisioned, ProvisioningState, Record, Spec, Switch, SystemData, Verb, Visibility,
-    WorkerPool, secrets,
+    Cluster, Document as _, Identity, Ingress, MasterPool, NetworkSpec, Operation, OperatorRole,
+    OutboundType, PlatformIdentity, Provisioned, ProvisioningState, Record, RoleSet, Spec, Switch,
+    SystemData, Verb, Visibility, WorkerPool, secrets,
 };
 use api::secret::Secret;
 use cloud::sim::Rights;
@@ -103,6 +103,7 @@ pub async fn bring(
             tags: [].into(),
             system_data: SystemData::default(),
             spec,
+            managed_domain: api::domain::managed(name, &service().domain),
             record: Record::default(),
             created_by: "trial".to_owned(),
             provisioned_by: String::new(),
@@ -148,6 +149,28 @@ pub async fn bring_workload(
         };
     }
     Ok((cluster, Secrets::new()))
+}
+
+/// Writes the role sets that say for which service accounts the identities of [`bring_workload`] speak.
+pub async fn offer_roles(store: &Store) -> Result<(), StoreError> {
+    let role = |operator: &str, accounts: &[&str]| OperatorRole {
+        operator_name: operator.to_owned(),
+        role_definition_name: format!("Azure Red Hat OpenShift {operator}"),
+        role_definition_id: format!("/providers/Microsoft.Authorization/roleDefinitions/{operator}"),
+        service_accounts: accounts.iter().map(|it| format!("system:serviceaccount:{it}")).collect(),
+        secret_namespace: format!("openshift-{operator}"),
+        secret_name: "cloud-credentials".to_owned(),
+    };
+    let registry =
+        ["openshift-image-registry:cluster-image-registry-operator", "openshift-image-registry:registry"];
+    let set = RoleSet {
+        openshift_version: "4.17".to_owned(),
+        roles: vec![
+            role("image-registry", &registry),
+            role("machine-api", &["openshift-machine-api:machine-api-controllers"]),
+        ],
+    };
+    store.collection::<RoleSet>().put(&set, None, &By::service("trial")).await.map(drop)
 }
 
 fn operation(cluster: Uuid, path: String, verb: Verb, clock: &dyn Clock) -> Operation {

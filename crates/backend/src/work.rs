@@ -116,7 +116,8 @@ async fn walk(backend: &Backend, claimed: &Claimed, control: &Control, facts: &F
         Facts::Gone { .. } => {
             let (code, message) = ("ClusterGone".to_owned(), "the cluster is gone".to_owned());
             let refusal = Refusal::Withdrawn { code, message };
-            return refuse(&deps.store, claimed, journal, deps.clock.clone(), ACTOR, &refusal);
+            let (store, clock) = (&deps.store, deps.clock.clone());
+            return refuse(store, claimed, journal, control.clone(), clock, ACTOR, &refusal).await;
         }
     };
     let order = Order {

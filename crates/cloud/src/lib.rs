@@ -11,6 +11,7 @@
 //! [`installer`](Simulated::installer) orders simulated clusters, and its further methods arrange what a real cloud would
 //! not let one arrange: principals, quotas, denials, faults ([`sim`]).
 
+pub mod capacity;
 mod cloud;
 mod error;
 mod id;

@@ -34,8 +34,8 @@ pub struct Config {
     pub imported_subscription: Uuid,
     /// The places where clusters may be; the first is meant when none is named.
     pub locations: Vec<String>,
-    /// The DNS zone of this service; clusters of a location may have a label of `LOCATION.ZONE`. Unset: any domain is the
-    /// customer's own.
+    /// The DNS zone of this service; clusters of a location may have a label of `LOCATION.ZONE`. Unset: labels are named in
+    /// `clusters.shipshape.test`, which is for trying things out.
     pub zone: Option<String>,
     /// Whether workers must have the smallest sizes; for installations that only try things out.
     pub small_workers: bool,

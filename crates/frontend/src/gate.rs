@@ -57,6 +57,7 @@ impl Gate {
         let method = parts.method.clone();
         let headers = echo(&parts.headers, ids);
         let client_id = client_request_id(&parts.headers).unwrap_or_default().to_owned();
+        let query = parts.uri.query().map(str::to_owned);
         parts.uri = lower(&parts.uri, &spelled);
         parts.extensions.insert(ids);
         parts.extensions.insert(peer.scheme);
@@ -71,7 +72,7 @@ impl Gate {
         response.headers_mut().extend(headers);
         let status = response.status().as_u16();
         let route = response.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-        self.metrics.answered(&method, &route, status, begun.elapsed());
+        self.metrics.answered(&method, &route, query.as_deref(), status, begun.elapsed());
         let quality = match route.as_str() {
             // Whoever was refused at the gate came to no route.
             "none" => qos::of(&method, &spelled.to_ascii_lowercase(), status),
@@ -196,8 +197,14 @@ fn check_api_version(path: &str, query: Option<&str>) -> Result<(), Refusal> {
     }
     let query = Query::parse(query)?;
     let mut given = query.all("api-version").peekable();
+    let segments: Vec<&str> = path.split('/').skip(2).collect();
+    // Behind a cluster's id stands what is asked of it; groups and clusters have whatever names their owners chose.
+    let asked = match &segments[..] {
+        ["subscriptions", _, "resourcegroups", _, "providers", _, _, _, asked @ ..] => asked,
+        all => all,
+    };
     let is_needed =
-        path.ends_with("/selectors") || path.split('/').any(|segment| segment.starts_with("maintenance"));
+        asked.last() == Some(&"selectors") || asked.iter().any(|it| it.starts_with("maintenance"));
     let is_right = given.peek().is_some() || !is_needed;
     if is_right && given.all(|version| version == "admin") {
         return Ok(());
@@ -227,6 +234,17 @@ mod tests {
         check("/admin/subscriptions/s/x/maintenancemanifests/i/cancel", "", false);
         check("/admin/subscriptions/s/x/selectors", "", false);
         check("/admin/clusters", "", true);
+        let id =
+            "/admin/subscriptions/s/resourcegroups/maintenance-g/providers/p/openshiftclusters/maintenance-c";
+        for (asked, expect) in [
+            ("", true),
+            ("/import", true),
+            ("/labels", true),
+            ("/selectors", false),
+            ("/maintenancemanifests", false),
+        ] {
+            check(&format!("{id}{asked}"), "", expect);
+        }
         check("/admin/clusters", "api-version=admin", true);
         check("/admin/clusters", "api-version=2025-07-25", false);
         check("/subscriptions/s", "api-version=2025-07-25", true);

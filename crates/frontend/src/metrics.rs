@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use api::rest::ApiVersion;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use crate::wire::Query;
 
 /// From a millisecond to half a minute.
 const BUCKETS: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
@@ -29,6 +32,7 @@ pub struct Metrics {
 struct Labels {
     method: &'static str,
     route: String,
+    version: &'static str,
     code: u16,
 }
 
@@ -56,8 +60,16 @@ impl Metrics {
     }
 
     /// A request was answered. `route` is a pattern, never a path: labels must not grow with the fleet.
-    pub(crate) fn answered(&self, method: &http::Method, route: &str, code: u16, took: Duration) {
-        let labels = Labels { method: method_name(method), route: route.to_owned(), code };
+    pub(crate) fn answered(
+        &self,
+        method: &http::Method,
+        route: &str,
+        query: Option<&str>,
+        code: u16,
+        took: Duration,
+    ) {
+        let (method, version) = (method_name(method), version_name(query));
+        let labels = Labels { method, route: route.to_owned(), version, code };
         self.requests.get_or_create(&labels).inc();
         self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }
@@ -92,6 +104,15 @@ impl Drop for StreamGuard {
     }
 }
 
+/// The api-version that a request names. Those that nobody knows share one label.
+fn version_name(query: Option<&str>) -> &'static str {
+    let Ok(query) = Query::parse(query) else { return "other" };
+    let Some(named) = query.all("api-version").next() else { return "none" };
+    let others = ["admin", "2.0"];
+    let known = ApiVersion::ALL.into_iter().map(ApiVersion::as_str).chain(others);
+    known.into_iter().find(|it| *it == named).unwrap_or("other")
+}
+
 /// Methods that nobody knows share one label.
 fn method_name(method: &http::Method) -> &'static str {
     match method.as_str() {
@@ -102,5 +123,24 @@ fn method_name(method: &http::Method) -> &'static str {
         "PATCH" => "PATCH",
         "DELETE" => "DELETE",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_nobody_knows_share_one_label() {
+        for (query, expect) in [
+            (None, "none"),
+            (Some("a=b"), "none"),
+            (Some("api-version=2025-07-25&a=b"), "2025-07-25"),
+            (Some("api-version=admin"), "admin"),
+            (Some("api-version=2031-01-01"), "other"),
+            (Some("api-version=%ff"), "other"),
+        ] {
+            assert_eq!(version_name(query), expect, "{query:?}");
+        }
     }
 }

@@ -12,6 +12,9 @@ use tokio_util::sync::CancellationToken;
 /// How long after a failure the store is asked again, and how long at most without any wake-up.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
+/// News that come closer together than this are served by one look: most of them are of something else.
+const GAP: Duration = Duration::from_millis(50);
+
 /// What can be installed. Cheap to clone; all clones see the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Offer {
@@ -94,6 +97,7 @@ impl Offer {
                 }
             }
             let rest = async {
+                tokio::time::sleep(GAP).await;
                 match position {
                     Some(_) => drop(tokio::time::timeout(LOOK_AGAIN, news.next()).await),
                     None => tokio::time::sleep(LOOK_AGAIN).await,

@@ -26,11 +26,15 @@ use uuid::Uuid;
 /// Manifests whose lag is measured, one after another.
 const LAGS: usize = 200;
 /// Manifests that are worked as fast as can be, one for each cluster.
-const MANY: usize = 2000;
+const MANY: usize = 5_000;
 /// How often both are measured.
 const TURNS: usize = 5;
 /// What is claimed at once, by the actuator and by the store alone.
 const BATCH: usize = 50;
+/// What the actuator works at once: one batch is at work while the next is claimed and read.
+const SLOTS: usize = 2 * BATCH;
+/// So long after they are written the manifests are due: the actuator has looked round by then, and rests.
+const AHEAD: SignedDuration = SignedDuration::from_secs(4);
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -172,10 +176,13 @@ async fn raw(store: &Store, clock: &SharedClock) -> anyhow::Result<f64> {
 
 /// Manifests a second that an actuator works, from the claim to the end.
 async fn end_to_end(store: &Store, clock: &SharedClock) -> anyhow::Result<f64> {
-    let now = clock.now();
-    fill(store, MANY, |_| now).await?;
+    let mut running = start(store, clock, SLOTS);
+    let due = clock.now() + AHEAD;
+    fill(store, MANY, |_| due).await?;
+    let rest = due.duration_since(clock.now());
+    anyhow::ensure!(rest.is_positive(), "the manifests were due before all of them were written");
+    tokio::time::sleep(rest.unsigned_abs()).await;
     let begun = Instant::now();
-    let mut running = start(store, clock, BATCH);
     // Nobody looks at the queue while it is worked; from the last begin to the last end it is looked at often.
     for _ in 0..MANY {
         running.begins.recv().await;

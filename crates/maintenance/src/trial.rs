@@ -55,6 +55,10 @@ impl<C: Send + Sync + 'static> Tasks for Scripted<C> {
         Ok(Ready { task: "scripted".to_owned(), version: 1, definition: None, plan, context })
     }
 
+    async fn name(&self, _: Uuid) -> Option<String> {
+        Some("scripted".to_owned())
+    }
+
     async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<Contact, StepError> {
         let takes = (self.takes)(cluster);
         if !takes.is_zero() {

@@ -10,17 +10,11 @@ use store::{Keyring, Location, OpenError, Options, Reader, Retention, Store};
 
 use crate::config::{Config, Migrate, RetentionConfig, StoreConfig, StoreUrl};
 
-/// Opens the store for writing; a new store gets a new key file.
+/// Opens the store for writing; a new store gets a new key, and only then is there a new key file.
 pub(crate) async fn open_store(config: &StoreConfig) -> anyhow::Result<Store> {
     let key_file: &Path = config.key_file.as_ref();
-    let is_new = !key_file.exists();
-    let keyring = Keyring::read_or_create(key_file)?;
-    let opened = Store::open(options(config, keyring)?).await;
-    if is_new && opened.is_err() {
-        // The key that we made opens nothing. Left there, it would be taken for the one that was lost.
-        let _ = std::fs::remove_file(key_file);
-    }
-    opened.map_err(|error| with_key_file(error, key_file))
+    let keyring = Keyring::read_or_draft(key_file)?;
+    Store::open(options(config, keyring)?).await.map_err(|error| with_key_file(error, key_file))
 }
 
 /// Opens a store that is there already, for reading beside whoever writes to it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use api::clock::{Clock as _, SystemClock};
+use api::domain::DOMAIN;
 use backend::Tempo;
 use client::Client;
 use cloud::{SharedCloud, Simulated};
@@ -29,9 +30,6 @@ use crate::version::Version;
 
 /// How often our own certificates are looked at: they are renewed months before they end.
 const RENEW_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
-
-/// The zone of clusters' names where none is configured; nobody has it for real.
-const DOMAIN: &str = "clusters.shipshape.test";
 
 /// How often something in a simulated cloud is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(250);
@@ -194,7 +192,7 @@ pub(crate) fn backend(process: &mut Process, store: &Store, cloud: &Simulated) {
     let clock = Arc::new(SystemClock);
     let ways = Arc::new(ways(process, store));
     // What a simulated cloud does takes no minutes, unless it is told to take as long as a real one.
-    let tempo = Tempo { installation: Tempo::default().installation, look: LOOK, ..Tempo::quick() };
+    let tempo = Tempo::simulated(LOOK);
     let deps = backend::Deps {
         store: store.clone(),
         cloud: Arc::new(cloud.clone()),

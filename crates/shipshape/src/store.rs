@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
+use store::By;
 
 use crate::config::{Config, Migrate};
 use crate::opening;
@@ -160,7 +162,10 @@ async fn write_whole(target: &Path, store: &store::Store) -> anyhow::Result<stor
     part.push(".part");
     let part = PathBuf::from(part);
     let unwritten = || format!("export {}: cannot be written", target.display());
-    let mut file = BufWriter::new(File::create(&part).with_context(unwritten)?);
+    // For its owner only: it holds all that the store holds. One that an interrupted export left may have been anybody's.
+    let _ = std::fs::remove_file(&part);
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&part);
+    let mut file = BufWriter::new(file.with_context(unwritten)?);
     let moved = store.export(&mut file).await;
     let finished = file.flush().and_then(|()| file.get_ref().sync_all());
     let moved = match (moved, finished) {
@@ -214,7 +219,7 @@ async fn rotate_key(to: Option<&str>, keep_old: bool, config: &Config) -> anyhow
     }
     let store = opening::open_store(&config.store).await?;
     let rotated = async {
-        let rotation = store.rotate_key(to).await?;
+        let rotation = store.rotate_key(to, &By::service("rotate-key")).await?;
         if !keep_old {
             store.forget_old_keys().await?;
         }

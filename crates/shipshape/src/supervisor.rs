@@ -1,9 +1,9 @@
 //! Owns the tasks of a process: gives each a name, notices when one ends, and ends them in order.
 //!
 //! A task that ends before it is asked to, with success, error or panic, ends the whole process: half a
-//! process is worse than none, since whoever restarts it cannot see it. A shutdown stops the doors first
-//! so that nothing new comes in, then the workers, which hand back what they hold, then the keel, on
-//! which both stood. All of it fits in one deadline; what is left then is cut off and named.
+//! process is worse than none, since whoever restarts it cannot see it. A shutdown asks doors and workers
+//! first, so that nothing new comes in and what is held is handed back, then the keel, on which both
+//! stood. All of it fits in one deadline; what is left then is cut off and named.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) enum Stage {
     /// Listeners: first, so that nothing new comes in.
     Doors,
-    /// Whatever works on leases and queues: second, so that work in hand is finished or handed back.
+    /// Whatever works on leases and queues: together with the doors, so that work in hand has the whole time to be finished
+    /// or handed back. A request that is still being answered at a door may take a third of it, and needs no worker.
     Workers,
     /// What the others stand on, such as store housekeeping and the health endpoint: last.
     Keel,
@@ -186,6 +187,8 @@ impl Supervisor {
     /// Asks each stage to end and waits for it. Returns why it stopped waiting, if not all ended.
     async fn end_in_order(&mut self, first: &mut Option<Fault>) -> Option<Fault> {
         let limit = Instant::now() + self.deadline;
+        self.token(Stage::Doors).cancel();
+        self.token(Stage::Workers).cancel();
         for stage in Stage::IN_ORDER {
             self.token(stage).cancel();
             while self.named.values().any(|(of, _)| *of == stage) {

@@ -3,8 +3,14 @@
 //!
 //! A seal is a keyed digest (HMAC-SHA-256) over the seal before it and the record. The chain's key is itself a secret
 //! of the store: who can write to the database but has no key file can change, cut or swap records only visibly.
-//! Someone who has both can forge; against that, note the head (`shipshape audit verify` prints it) somewhere else and
-//! give it to a later verification.
+//!
+//! The chain begins when the store is first opened for writing: its key and a signed head of no records are there before any
+//! record is, and the store's sealed key check says so. So a log, a head or a key that is gone is a fault, however empty
+//! what is left looks.
+//!
+//! Two things do not show by themselves. Who kept a copy of an earlier head, which was signed by us, can cut all records
+//! behind it and put that head back; and someone who has the key file too can forge. Against both, note the head (`shipshape
+//! audit verify` prints it) somewhere else and give it to a later verification.
 
 use std::time::Duration;
 
@@ -15,6 +21,7 @@ use uuid::Uuid;
 
 use crate::engine::{AuditPlace, AuditRow, Sealing, Stale};
 use crate::migrate::hex;
+use crate::rotate;
 use crate::store::{Reader, Store};
 use crate::transaction::{Transaction, Write};
 use crate::{PAGE_MAX, StoreError};
@@ -78,6 +85,28 @@ pub struct Verified {
     pub faults: Vec<String>,
 }
 
+/// Begins the chain of a store that has none, so that from now on its absence is a fault.
+pub(crate) async fn begin(store: &Store) -> Result<(), StoreError> {
+    if rotate::has_chain(store).await? {
+        return Ok(());
+    }
+    let chain = Chain::ensure(store).await?;
+    // A release that did not begin the chain here has left a head with the first record that it sealed. Where records are
+    // sealed and the head is not there, it was taken away; another one would hide that.
+    if store.engine.audit_sealed(i64::MIN, 1).await?.is_empty() {
+        let start = chain.signed(HEAD, &ChainHead::start());
+        store.engine.ensure_meta(vec![(HEAD.to_owned(), start)]).await?;
+    }
+    rotate::remember_chain(store).await
+}
+
+impl ChainHead {
+    /// What the first record follows.
+    fn start() -> ChainHead {
+        ChainHead { number: 0, seal: GENESIS.to_owned() }
+    }
+}
+
 impl Store {
     /// Seals what is not sealed yet, if no other process is at it; how many it sealed.
     pub async fn seal_audit(&self, owner: Uuid) -> Result<usize, StoreError> {
@@ -136,10 +165,9 @@ impl Reader {
     pub async fn verify_audit(&self, expected: Option<ChainHead>) -> Result<Verified, StoreError> {
         let mut faults = Vec::new();
         let Some(chain) = Chain::find(self).await? else {
-            let head = ChainHead { number: 0, seal: GENESIS.to_owned() };
-            let sealed = self.engine.audit_sealed(0, 1).await?;
-            if !sealed.is_empty() {
-                faults.push("the chain's key is gone, though records are sealed".to_owned());
+            let head = ChainHead::start();
+            if rotate::has_chain(self).await? || !self.engine.audit_sealed(0, 1).await?.is_empty() {
+                faults.push("the chain's key is gone".to_owned());
             }
             if expected.is_some_and(|it| it != head) {
                 faults.push("the chain is empty, though a head of it is known".to_owned());
@@ -273,10 +301,13 @@ impl Chain {
         Ok(reader.secret(Uuid::nil(), CHAIN_KEY).await?.map(|key| Chain { key: key.expose().clone() }))
     }
 
-    /// The chain's key, made when there is none. Of two that make one at once the first is kept, and both read it.
+    /// The chain's key, made when there has never been one. Of two that make one at once the first is kept, and both read it.
     async fn ensure(store: &Store) -> Result<Chain, StoreError> {
         if let Some(chain) = Chain::find(store).await? {
             return Ok(chain);
+        }
+        if rotate::has_chain(store).await? {
+            return Err(unsealable("the chain's key is gone"));
         }
         let mut key = vec![0; 32];
         getrandom::fill(&mut key)
@@ -329,7 +360,7 @@ impl Chain {
         let mut faults = Vec::new();
         let head = self.read(reader, HEAD, &mut faults).await?;
         match faults.pop() {
-            Some(fault) => Err(StoreError::broken(format!("the audit log cannot be sealed: {fault}"))),
+            Some(fault) => Err(unsealable(&fault)),
             None => Ok(head),
         }
     }
@@ -340,8 +371,13 @@ impl Chain {
         what: &str,
         faults: &mut Vec<String>,
     ) -> Result<ChainHead, StoreError> {
-        let start = ChainHead { number: 0, seal: GENESIS.to_owned() };
-        let Some(text) = reader.engine.meta(what).await? else { return Ok(start) };
+        let start = ChainHead::start();
+        let Some(text) = reader.engine.meta(what).await? else {
+            if what == HEAD && rotate::has_chain(reader).await? {
+                faults.push("the chain's head is gone".to_owned());
+            }
+            return Ok(start);
+        };
         let head = text.split_once(' ').and_then(|(head, _)| head.parse().ok());
         match head {
             Some(head) if self.signed(what, &head) == text => Ok(head),
@@ -351,6 +387,10 @@ impl Chain {
             }
         }
     }
+}
+
+fn unsealable(fault: &str) -> StoreError {
+    StoreError::broken(format!("the audit log cannot be sealed: {fault}"))
 }
 
 #[cfg(test)]
@@ -365,12 +405,21 @@ mod tests {
     /// The first key of the chain stays, whoever else made one at the same time.
     async fn the_first_key_is_kept(store: &Store) {
         let second = store.seal(Uuid::nil(), CHAIN_KEY, b"made by another at the same time").unwrap();
+        // As if none had been made yet when the store was opened.
+        forget_chain(store).await;
         let first = Chain::ensure(store).await.unwrap();
         store.commit(Transaction::new().with(Write::EnsureSecret(second))).await.unwrap();
         assert_eq!(Chain::ensure(store).await.unwrap().key, first.key);
         // Many at once find one.
         let chains = futures_util::future::join_all((0..8).map(|_| Chain::ensure(store))).await;
         assert!(chains.into_iter().all(|chain| chain.unwrap().key == first.key));
+    }
+
+    /// As a store was when the chain began with its first record.
+    async fn forget_chain(store: &Store) {
+        rotate::forget_chain(store).await.unwrap();
+        let key = Write::DropSecret { owner: Uuid::nil(), name: CHAIN_KEY.to_owned() };
+        store.commit(Transaction::new().with(key)).await.unwrap();
     }
 
     #[tokio::test]

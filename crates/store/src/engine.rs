@@ -97,6 +97,8 @@ pub(crate) enum Stale {
     Tombstones,
     /// Sealed audit records up to that number, whatever their age; the newest sealed one always stays.
     Audit { up_to: i64 },
+    /// Named leases that ran out before that. Should the name come back, its fence is higher than any before.
+    Leases,
 }
 
 /// One row of a table on its way out of, or into, a store: column name to value. Uuids are hyphenated text, bytes
@@ -126,6 +128,14 @@ impl Engine {
     /// Ends background work and connections; what was answered stays written.
     pub(crate) async fn close(&self) {
         both!(self, it => it.close().await);
+    }
+
+    /// Answers when the database does.
+    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
+        match self {
+            Engine::Sqlite(it) => it.ping().await,
+            Engine::Postgres(it) => it.meta("generation").await.map(drop),
+        }
     }
 
     // Writes.
@@ -243,8 +253,24 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn set_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
-        both!(self, it => it.set_meta(values).await)
+    /// Removes the health of clusters that are gone, looking at `max` samples behind `after`.
+    pub(crate) async fn trim_health(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        both!(self, it => it.trim_health(after, max).await)
+    }
+
+    /// Sets those values of which there are none yet, all in one transaction.
+    pub(crate) async fn ensure_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
+        both!(self, it => it.ensure_meta(values).await)
+    }
+
+    /// Replaces a value, unless it is another by now.
+    pub(crate) async fn replace_meta(
+        &self,
+        key: String,
+        old: String,
+        new: String,
+    ) -> Result<bool, StoreError> {
+        both!(self, it => it.replace_meta(key, old, new).await)
     }
 
     /// Replaces a sealed secret by itself under another key, unless it changed meanwhile.
@@ -264,6 +290,15 @@ impl Engine {
     }
 
     /// Many at once, in no particular order; those that do not live are absent.
+    /// Documents, and how clusters were seen last, read together.
+    pub(crate) async fn get_with_health(
+        &self,
+        uuids: Vec<Uuid>,
+        clusters: Vec<Uuid>,
+    ) -> Result<(Vec<Stored<Raw>>, Vec<HealthSample>), StoreError> {
+        both!(self, it => it.get_with_health(uuids, clusters).await)
+    }
+
     pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
         both!(self, it => it.get_many(uuids).await)
     }

@@ -37,14 +37,27 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     /// The entry, cut to what can be stored.
-    pub(crate) fn of(work: Uuid, mut entry: Entry) -> Recorded {
-        entry.actor = storable(&entry.actor, NAME_BYTES_MAX);
-        entry.step = entry.step.map(|step| storable(&step, NAME_BYTES_MAX));
-        entry.message = entry.message.map(|message| storable(&message, ENTRY_BYTES_MAX - ROOM_BYTES));
+    pub(crate) fn of(work: Uuid, entry: Entry) -> Recorded {
         let of_step = is_of_step(entry.event);
-        let body = serde_json::to_value(entry).expect("an entry holds texts, numbers and times only");
+        let body = serde_json::to_value(cut(entry)).expect(PLAIN);
         Recorded { work, body, of_step }
     }
+}
+
+/// The same as text, and whether it may be left out of a log that is full.
+pub(crate) fn text_of(entry: Entry) -> (String, bool) {
+    let of_step = is_of_step(entry.event);
+    (serde_json::to_string(&cut(entry)).expect(PLAIN), of_step)
+}
+
+/// Why an entry can always be written as JSON.
+const PLAIN: &str = "an entry holds texts, numbers and times only";
+
+fn cut(mut entry: Entry) -> Entry {
+    entry.actor = storable(entry.actor, NAME_BYTES_MAX);
+    entry.step = entry.step.map(|step| storable(step, NAME_BYTES_MAX));
+    entry.message = entry.message.map(|message| storable(message, ENTRY_BYTES_MAX - ROOM_BYTES));
+    entry
 }
 
 /// An entry as it was stored. What the store itself saw happen has the time at which it did; what a holder saw (the
@@ -105,7 +118,11 @@ fn is_of_store(event: EntryEvent) -> bool {
 }
 
 /// The text without what no engine can store (NUL), and cut so that it has at most `max` bytes as JSON.
-fn storable(text: &str, max: usize) -> String {
+fn storable(text: String, max: usize) -> String {
+    // A character takes six bytes at most as JSON; nearly every text is short and as it should be.
+    if text.len() <= max / 6 && !text.contains('\0') {
+        return text;
+    }
     let (mut kept, mut bytes) = (String::with_capacity(text.len().min(max)), 0);
     for letter in text.chars().map(|letter| if letter == '\0' { '\u{FFFD}' } else { letter }) {
         bytes += json_bytes(letter);

@@ -29,6 +29,10 @@ const REPAIR_LANES: usize = 1000;
 /// Rows of the history that one round looks at for old ones, where there is no index of them: three million are looked
 /// through in less than two hours, and work is kept for days at least.
 const HISTORY_ROWS: usize = 5000;
+/// Samples of health that one round looks at; rounds go on where the last one ended.
+const HEALTH_ROWS: usize = 1000;
+/// A named lease that ran out so long ago is that of a process which will not come back.
+const LEASES_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Rows that one transaction removes; others write in between.
 const TRIM_BLOCK: usize = 500;
 /// Blocks that one round removes of each kind.
@@ -63,7 +67,7 @@ impl Metrics {
         registry.register("audit_sealed", "Audit records sealed by this process", self.sealed.clone());
         registry.register(
             "housekeeping_failures",
-            "Rounds of housekeeping that failed",
+            "Duties of housekeeping that failed",
             self.failures.clone(),
         );
         registry.register(
@@ -90,6 +94,7 @@ pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown:
         expire_at: None,
         repair_at: None,
         history_at: Some(Uuid::new_v4()),
+        health_at: None,
     };
     let mut news = keeper.store.wakeups(Topic::Feed);
     let mut next_round = tokio::time::Instant::now();
@@ -98,16 +103,10 @@ pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown:
             () = shutdown.cancelled() => break,
             () = tokio::time::sleep_until(next_round) => {
                 next_round = tokio::time::Instant::now() + ROUND;
-                if let Err(error) = keeper.round().await {
-                    keeper.metrics.failures.inc();
-                    tracing::warn!(error = &error as &dyn std::error::Error, "A round of the store's housekeeping failed");
-                }
+                keeper.round().await;
             }
             () = news.next() => {
-                if let Err(error) = keeper.seal().await {
-                    keeper.metrics.failures.inc();
-                    tracing::warn!(error = &error as &dyn std::error::Error, "The audit log was not sealed");
-                }
+                keeper.seal().await;
                 // One round of sealing serves all that happens within a moment.
                 tokio::select! {
                     () = shutdown.cancelled() => break,
@@ -117,7 +116,7 @@ pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown:
         }
     }
     // What was written up to here is sealed, and the next process need not wait for our leases.
-    let _ = keeper.seal().await;
+    keeper.seal().await;
     let _ = keeper.store.release_lease(HOUSEKEEPER, owner).await;
 }
 
@@ -130,26 +129,59 @@ struct Housekeeper {
     repair_at: Option<Uuid>,
     /// Anywhere at first: else a process that is often started anew would never come to the end.
     history_at: Option<Uuid>,
+    health_at: Option<Uuid>,
 }
 
 impl Housekeeper {
-    async fn seal(&self) -> Result<(), StoreError> {
-        let sealed = self.store.seal_audit(self.owner).await?;
-        self.metrics.sealed.inc_by(sealed as u64);
-        Ok(())
+    /// Everything once. Each duty stands alone: one that fails is told of and counted, and keeps the others from nothing. A log
+    /// that somebody tampered with must not let the tables grow.
+    async fn round(&mut self) {
+        self.seal().await;
+        let looked = self.look().await;
+        self.done("the store's condition was not measured", looked);
+        let lease = self.store.take_lease(HOUSEKEEPER, self.owner, LEASE).await;
+        // Without the lease everything else is another's, or the store does not answer at all.
+        if self.done("the housekeeper's lease was not taken", lease).flatten().is_none() {
+            return;
+        }
+        let expired = self.expire().await;
+        self.done("late work was not closed", expired);
+        let repaired = self.repair().await;
+        self.done("lane heads were not looked at", repaired);
+        self.tidy().await;
     }
 
-    async fn round(&mut self) -> Result<(), StoreError> {
-        self.seal().await?;
+    /// Takes note of how a duty went.
+    fn done<T>(&self, or_else: &str, outcome: Result<T, StoreError>) -> Option<T> {
+        outcome
+            .inspect_err(|error| {
+                self.metrics.failures.inc();
+                tracing::warn!(error = error as &dyn std::error::Error, "Housekeeping: {or_else}");
+            })
+            .ok()
+    }
+
+    async fn seal(&self) {
+        let sealed = self.store.seal_audit(self.owner).await;
+        let sealed = self.done("the audit log was not sealed", sealed);
+        self.metrics.sealed.inc_by(sealed.unwrap_or(0) as u64);
+    }
+
+    async fn look(&self) -> Result<(), StoreError> {
         let unsealed = self.store.engine.audit_unsealed(1000).await?.len();
         self.metrics.unsealed.set(i64::try_from(unsealed).unwrap_or(i64::MAX));
         self.metrics.held_back.set(self.store.engine.held_back().await?.as_secs_f64());
-        if self.store.take_lease(HOUSEKEEPER, self.owner, LEASE).await?.is_none() {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    async fn expire(&mut self) -> Result<(), StoreError> {
         let Walk { changed, next } = self.store.expire(self.expire_at, EXPIRE_ROWS).await?;
         self.expire_at = next;
         self.metrics.expired.inc_by(changed as u64);
+        Ok(())
+    }
+
+    async fn repair(&mut self) -> Result<(), StoreError> {
         let Walk { changed, next } = self.store.repair(self.repair_at, REPAIR_LANES).await?;
         self.repair_at = next;
         if changed > 0 {
@@ -158,32 +190,58 @@ impl Housekeeper {
                 "{changed} lane heads did not agree with the work and were corrected; this is a bug"
             );
         }
-        self.tidy().await
+        Ok(())
     }
 
-    async fn tidy(&mut self) -> Result<(), StoreError> {
+    async fn tidy(&mut self) {
         let keep = self.retention;
-        for (stale, age) in [(Stale::Feed, keep.feed), (Stale::Tombstones, keep.feed)] {
-            for _ in 0..TRIM_BLOCKS {
-                let removed = self.store.engine.trim(stale, age, TRIM_BLOCK, Vec::new()).await?;
-                self.metrics.removed.inc_by(removed as u64);
-                if removed < TRIM_BLOCK {
-                    break;
-                }
+        let stale = [
+            (Stale::Feed, keep.feed, "the feed was not trimmed"),
+            (Stale::Tombstones, keep.feed, "tombstones were not removed"),
+            (Stale::Leases, LEASES_KEPT, "old leases were not removed"),
+        ];
+        for (stale, age, or_else) in stale {
+            let trimmed = self.trim(stale, age).await;
+            self.done(or_else, trimmed);
+        }
+        let trimmed = self.trim_history().await;
+        self.done("finished work was not removed", trimmed);
+        let trimmed = self.trim_health().await;
+        self.done("the health of clusters that are gone was not removed", trimmed);
+        let trimmed = self.store.trim_audit(keep.audit).await;
+        let removed = self.done("the audit log was not shortened", trimmed);
+        self.metrics.removed.inc_by(removed.unwrap_or(0) as u64);
+    }
+
+    async fn trim(&self, stale: Stale, age: Duration) -> Result<(), StoreError> {
+        for _ in 0..TRIM_BLOCKS {
+            let removed = self.store.engine.trim(stale, age, TRIM_BLOCK, Vec::new()).await?;
+            self.metrics.removed.inc_by(removed as u64);
+            if removed < TRIM_BLOCK {
+                break;
             }
         }
+        Ok(())
+    }
+
+    async fn trim_history(&mut self) -> Result<(), StoreError> {
         for _ in 0..TRIM_BLOCKS {
             let engine = &self.store.engine;
             let Walk { changed, next } =
-                engine.trim_history(keep, self.history_at, HISTORY_ROWS, TRIM_BLOCK).await?;
+                engine.trim_history(self.retention, self.history_at, HISTORY_ROWS, TRIM_BLOCK).await?;
             self.history_at = next;
             self.metrics.removed.inc_by(changed as u64);
             if changed < TRIM_BLOCK {
                 break;
             }
         }
-        let removed = self.store.trim_audit(keep.audit).await?;
-        self.metrics.removed.inc_by(removed as u64);
+        Ok(())
+    }
+
+    async fn trim_health(&mut self) -> Result<(), StoreError> {
+        let Walk { changed, next } = self.store.engine.trim_health(self.health_at, HEALTH_ROWS).await?;
+        self.health_at = next;
+        self.metrics.removed.inc_by(changed as u64);
         Ok(())
     }
 }

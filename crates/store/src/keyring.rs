@@ -108,6 +108,13 @@ struct Keys {
     by_id: HashMap<String, Zeroizing<[u8; KEY_BYTES]>>,
 }
 
+impl Keys {
+    /// As the file has them.
+    fn lines(&self) -> Vec<(String, Zeroizing<[u8; KEY_BYTES]>)> {
+        self.order.iter().map(|id| (id.clone(), self.by_id[id].clone())).collect()
+    }
+}
+
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyring").field("path", &self.path).field("keys", &self.ids()).finish()
@@ -123,11 +130,33 @@ impl Keyring {
 
     /// Reads a key file, or makes one with a fresh key when there is none.
     pub fn read_or_create(path: &Path) -> Result<Keyring, KeyFileError> {
-        if !path.exists() {
-            let (id, key) = fresh_key()?;
-            write_keys(path, &[(id, key)])?;
+        let ring = Keyring::read_or_draft(path)?;
+        ring.publish()?;
+        Ok(ring)
+    }
+
+    /// Reads a key file; where there is none, holds a fresh key that gets into the file only when a store takes it. So
+    /// a key that opens nothing is never left in the place of one that was lost, and nobody ever has to remove one.
+    pub fn read_or_draft(path: &Path) -> Result<Keyring, KeyFileError> {
+        match read_keys(path) {
+            Ok(keys) => Ok(Keyring { path: Some(path.to_owned()), keys: Arc::new(RwLock::new(keys)) }),
+            Err(KeyFileError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Keyring { path: Some(path.to_owned()), ..Keyring::ephemeral()? })
+            }
+            Err(error) => Err(error),
         }
-        Keyring::read(path)
+    }
+
+    /// Makes sure that the keys are in the file. Of several that make it at once the first is kept, and all take its key.
+    pub(crate) fn publish(&self) -> Result<(), KeyFileError> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let mut keys = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Where a key file was put by others its directory need not be writable.
+        if !path.exists() {
+            put_keys(path, &keys.lines(), false)?;
+        }
+        *keys = read_keys(path)?;
+        Ok(())
     }
 
     /// A ring with one fresh key that is nowhere else: for tests and simulations.
@@ -201,8 +230,7 @@ impl Keyring {
         folder.lock().map_err(failed)?;
         let mut keys = read_keys(path)?;
         change(&mut keys);
-        let lines: Vec<_> = keys.order.iter().map(|id| (id.clone(), keys.by_id[id].clone())).collect();
-        write_keys(path, &lines)?;
+        put_keys(path, &keys.lines(), true)?;
         *ours = keys;
         Ok(())
     }
@@ -348,8 +376,13 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces the file in one step: a crash leaves the old or the new one, never half of one.
-fn write_keys(path: &Path, keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)]) -> Result<(), KeyFileError> {
+/// Puts the file there in one step: a crash leaves the old or the new one, never half of one. One that is there already is
+/// left alone unless it is to be replaced.
+fn put_keys(
+    path: &Path,
+    keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)],
+    replace: bool,
+) -> Result<(), KeyFileError> {
     let mut text = Zeroizing::new(String::from(
         "# The keys that this store's secrets are sealed with; the first one seals, all open.\n\
          # Whoever has this file and the database can read every secret. Keep a copy apart from the database's backups.\n",
@@ -364,7 +397,15 @@ fn write_keys(path: &Path, keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)]) -> Res
             std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
+        if replace {
+            std::fs::rename(&temporary, path)?;
+        } else {
+            // A hard link, unlike a rename, does not replace what is there already: that may be another's only key.
+            match std::fs::hard_link(&temporary, path) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+                _ => std::fs::remove_file(&temporary)?,
+            }
+        }
         std::fs::File::open(folder_of(path))?.sync_all()
     })();
     written.map_err(|source| {
@@ -424,6 +465,39 @@ mod tests {
         let sealed = ring.seal(Uuid::nil(), "a", b"b").unwrap();
         let again = Keyring::read_or_create(&path).unwrap();
         assert_eq!(again.open(&sealed).unwrap().expose(), b"b");
+    }
+
+    #[test]
+    fn of_many_that_make_a_key_file_at_once_all_have_the_same_key() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("keys");
+            let begin = std::sync::Barrier::new(8);
+            let ids: Vec<String> = std::thread::scope(|scope| {
+                let make = || {
+                    begin.wait();
+                    Keyring::read_or_create(&path).unwrap().current()
+                };
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(Keyring::read(&path).unwrap().ids(), [ids[0].clone()]);
+            assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "a temporary file was left");
+        }
+    }
+
+    #[test]
+    fn a_key_that_no_store_took_is_in_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let (ours, theirs) = (Keyring::read_or_draft(&path).unwrap(), Keyring::read_or_draft(&path).unwrap());
+        assert!(!path.exists());
+        theirs.publish().unwrap();
+        let published = std::fs::read(&path).unwrap();
+        ours.publish().unwrap();
+        assert_eq!(ours.current(), theirs.current());
+        assert!(std::fs::read(&path).unwrap() == published);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use store::{AuditWriter, HealthWriter, Reader, Store};
 pub use transaction::{Committed, Transaction};
 pub use transfer::Counts;
 pub use typed::{
-    BillingRecords, By, Cancelled, ClusterEnd, Clusters, Collection, Documents, Ensured, KUBECONFIG,
+    BillingRecords, Brief, By, Cancelled, ClusterEnd, Clusters, Collection, Documents, Ensured, KUBECONFIG,
     ManifestView, Manifests, OperationView, Operations, Page, PageToken, Secrets, Selection, Subscriptions,
     Versioned, Wish,
 };

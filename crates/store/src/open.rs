@@ -60,13 +60,15 @@ pub enum Writing {
     Inline,
 }
 
-/// For simulations: asked at every write of an inline store, which also lets other tasks run before and after it.
+/// For simulations: asked at every read and write of an inline store. A write also lets other tasks run before and after it.
 #[derive(Clone)]
 pub struct Disturbance(Arc<dyn Fn(Moment) -> Result<(), StoreError> + Send + Sync>);
 
-/// When a write is disturbed.
+/// When the store is disturbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
+    /// Something is read; an error is the answer.
+    Read,
     /// Nothing is written yet; an error keeps it so.
     Before,
     /// It is written; an error is an answer that was lost.
@@ -74,9 +76,13 @@ pub enum Moment {
 }
 
 impl Disturbance {
-    /// Asks `disturb` at every write.
+    /// Asks `disturb` at every read and write.
     pub fn new(disturb: impl Fn(Moment) -> Result<(), StoreError> + Send + Sync + 'static) -> Disturbance {
         Disturbance(Arc::new(disturb))
+    }
+
+    pub(crate) fn at_read(&self) -> Result<(), StoreError> {
+        (self.0)(Moment::Read)
     }
 
     pub(crate) async fn at(&self, moment: Moment) -> Result<(), StoreError> {

@@ -19,7 +19,7 @@ use crate::open::{Location, OpenError, Options, Schema};
 use crate::postgres::Postgres;
 use crate::records::HealthSample;
 use crate::sqlite::Sqlite;
-use crate::transaction::{Committed, Transaction, Write, validate};
+use crate::transaction::{Committed, Transaction, Write, validate, validate_completions};
 use crate::wake::{Topic, Wakeups};
 use crate::work::{
     Budget, CLAIM_MAX, Claimed, Completion, Fate, Hold, LEASE, LaneView, NewWork, QueueView, Renewed,
@@ -65,7 +65,11 @@ impl Store {
             Location::Postgres(_) => Engine::Postgres(Postgres::open(&options).await?),
         };
         let store = Store { reader: Reader { engine, keyring: options.keyring } };
-        match crate::rotate::fit_keys(&store).await {
+        let fitted = async {
+            crate::rotate::fit_keys(&store).await?;
+            Ok(crate::audit::begin(&store).await?)
+        };
+        match fitted.await {
             Ok(()) => Ok(store),
             Err(error) => {
                 store.close().await;
@@ -175,8 +179,7 @@ impl Store {
         if completions.is_empty() {
             return Ok(Vec::new());
         }
-        let checked = completions.iter().cloned().fold(Transaction::new(), Transaction::complete);
-        validate(&checked)?;
+        validate_completions(&completions)?;
         self.engine.complete(completions).await
     }
 
@@ -299,9 +302,9 @@ impl Reader {
         self.engine.wakeups(topic)
     }
 
-    /// Answers when the database does.
+    /// Answers when the database does, and when nothing is known that would keep us from writing to it.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.engine.meta("generation").await.map(drop)
+        self.engine.ping().await
     }
 
     /// A living document.

@@ -38,10 +38,12 @@ pub(crate) enum Write {
     },
     /// Only if there is no such secret yet; another one stays as it is.
     EnsureSecret(Sealed),
+    /// What the store says of itself.
+    SetMeta(Vec<(String, String)>),
     Enqueue(NewWork),
     /// Work that its origin had withdrawn is wanted again, as if it were new.
     Revive(NewWork),
-    /// Only if nothing runs in this lane.
+    /// Only if nothing runs in this lane and nothing that has begun rests in it.
     ExpectIdle {
         lane: Uuid,
     },
@@ -239,12 +241,7 @@ const AUDIT_TEXT_BYTES_MAX: usize = 8 * 1024;
 
 /// Refuses what no engine could store, with one sentence; the engines need not look again.
 pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
-    if transaction.writes.len() > WRITES_MAX {
-        let count = transaction.writes.len();
-        return Err(StoreError::invalid(format!(
-            "a transaction holds {count} changes; at most {WRITES_MAX} are accepted"
-        )));
-    }
+    check_count(transaction.writes.len())?;
     let enqueued = transaction
         .writes
         .iter()
@@ -256,6 +253,23 @@ pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
         )));
     }
     transaction.writes.iter().try_for_each(validate_write)
+}
+
+/// The same for ends that are written together, each of which stands alone.
+pub(crate) fn validate_completions(completions: &[Completion]) -> Result<(), StoreError> {
+    // An end is a write of its own, and so is each thing that is told with it.
+    let count: usize = completions.iter().map(|it| 1 + it.entries.len()).sum();
+    check_count(count)?;
+    completions.iter().try_for_each(|it| json("result", &it.result))
+}
+
+fn check_count(count: usize) -> Result<(), StoreError> {
+    match count {
+        0..=WRITES_MAX => Ok(()),
+        _ => Err(StoreError::invalid(format!(
+            "a transaction holds {count} changes; at most {WRITES_MAX} are accepted"
+        ))),
+    }
 }
 
 fn validate_write(write: &Write) -> Result<(), StoreError> {
@@ -346,6 +360,7 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
         }
         Write::SavePosition { reader, .. } => key("reader's name", reader),
         Write::DropSecret { .. }
+        | Write::SetMeta(_)
         | Write::Delete { .. }
         | Write::Guard(_)
         | Write::Expedite { .. }
@@ -378,12 +393,26 @@ fn json(what: &str, value: &Value) -> Result<(), StoreError> {
     if has_nul(value) {
         return Err(StoreError::invalid(format!("{what}: holds the character NUL, which cannot be stored")));
     }
-    match value.to_string().len() {
+    match json_bytes(value) {
         0..=BODY_BYTES_MAX => Ok(()),
         bytes => Err(StoreError::invalid(format!(
             "{what}: has {bytes} bytes of JSON; at most {BODY_BYTES_MAX} are accepted"
         ))),
     }
+}
+
+/// How long a value is as text, without making the text.
+fn json_bytes(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::fmt::Write for Count {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0 += text.len();
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = std::fmt::Write::write_fmt(&mut count, format_args!("{value}"));
+    count.0
 }
 
 fn has_nul(value: &Value) -> bool {

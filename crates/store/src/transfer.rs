@@ -134,6 +134,7 @@ pub(crate) static TABLES: [Table; 9] = [
             column("changed", Integer),
             column("started", Integer),
             column("origin", Text),
+            column("to_end", Flag),
         ],
     },
     Table {
@@ -344,6 +345,8 @@ impl Store {
         meta.retain(|(key, _)| key != "generation");
         meta.push(("generation".to_owned(), (generation + 1).to_string()));
         import.commit(meta).await?;
+        // It came with the records, unless the store that they come from had none yet.
+        crate::audit::begin(self).await?;
         Ok(counts)
     }
 }

@@ -186,7 +186,8 @@ pub struct Yielding {
     /// to end, and undoes what it did.
     pub begun: bool,
     /// Refused when somebody has asked for the work's end meanwhile: a wish that was accepted must not be lost with the
-    /// hand-back. Not set by who has taken the wish up and left that in the checkpoint.
+    /// hand-back. Not set by who knows of the wish and leaves the work on its way to that end: begun work that is given back
+    /// without this is held up by no budget any more.
     pub unless_cancelled: bool,
     /// What is told of it, in order; written with the hand-back or not at all.
     pub entries: Vec<Entry>,
@@ -255,6 +256,9 @@ pub struct WorkView {
     pub origin: Option<String>,
     /// The budgets that count it while it runs, if they are configured.
     pub budgets: Vec<String>,
+    /// Whether it has begun and is on its way to its end: somebody asked for that while it rested, or what it did is being
+    /// taken back. No budget holds it up.
+    pub ending: bool,
 }
 
 /// A lane as a reader sees it.

@@ -67,6 +67,7 @@ fn fresh() -> Provisioned {
             api_visibility: Visibility::Public,
             ingress: Vec::new(),
         },
+        managed_domain: None,
         record: Record::default(),
         created_by: String::new(),
         provisioned_by: String::new(),

@@ -5,7 +5,7 @@
 pub enum Key {
     /// The resource id, in lower case.
     ResourceId,
-    /// MIMO's bucket; our clusters have none.
+    /// The bucket that the cluster's watching falls into.
     BucketId,
     /// The subscription, in lower case.
     SubscriptionId,
@@ -25,7 +25,7 @@ pub enum Key {
     IsManagedDomain,
     /// Where it runs.
     Location,
-    /// The Kubernetes version that was last seen in it.
+    /// The version that was installed; of an imported cluster, the one that was last seen in it.
     Version,
     /// When it was created or imported.
     CreatedAt,

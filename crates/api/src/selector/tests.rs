@@ -37,6 +37,79 @@ fn matches(selectors: Value) -> bool {
         .matches(&attributes())
 }
 
+/// A cluster of ours, as its document is stored.
+fn ours(domain: &str, managed: Option<&str>, identity: Value) -> Cluster {
+    let mut provisioned = json!({
+        "bucket": 77,
+        "spec": {
+            "domain": domain, "version": "4.17.3", "resourceGroupId": "/subscriptions/abc/resourcegroups/aro-web",
+            "fips": "Disabled", "identity": identity,
+            "network": {
+                "podCidr": "10.128.0.0/14", "serviceCidr": "172.30.0.0/16", "outboundType": "UserDefinedRouting",
+                "preconfiguredNsg": "Disabled",
+            },
+            "master": {"vmSize": "Standard_D8s_v3", "subnetId": "s", "encryptionAtHost": "Disabled"},
+            "workers": [], "apiVisibility": "Private", "ingress": [],
+        },
+    });
+    if let Some(managed) = managed {
+        provisioned["managedDomain"] = managed.into();
+    }
+    let provisioned = Some(Box::new(serde_json::from_value(provisioned).unwrap()));
+    Cluster { imported: false, provisioned, ..cluster() }
+}
+
+#[test]
+fn how_a_cluster_of_ours_was_installed_is_known_and_of_an_imported_one_it_is_not() {
+    let principal = json!({"kind": "servicePrincipal", "clientId": "c"});
+    let of = |cluster: &Cluster| ClusterAttributes::of(cluster, None, Some("v1.30.4"));
+    let seen = of(&ours("web", Some("web.clusters.shipshape.test"), principal.clone()));
+    let expect = [
+        ("bucketID", "77"),
+        ("authenticationType", "ServicePrincipal"),
+        ("architectureVersion", "1"),
+        ("outboundType", "UserDefinedRouting"),
+        ("APIServerVisibility", "Private"),
+        ("isManagedDomain", "false"),
+        ("version", "4.17.3"),
+    ];
+    for (key, value) in expect {
+        assert_eq!(seen.get(key), Some(value), "{key}");
+        if key != "version" {
+            assert_eq!(of(&cluster()).get(key), None, "{key} of an imported cluster");
+            let selector = json!({"key": key, "operator": "eq", "value": value});
+            assert!(Selectors::parse(&[selector]).unwrap().matches(&seen), "{key}");
+        }
+    }
+    let workload = json!({"kind": "workload", "resourceId": "r", "platform": {}});
+    assert_eq!(of(&ours("web", None, workload)).get("authenticationType"), Some("WorkloadIdentity"));
+    for (domain, managed, expect) in [
+        ("web.clusters.shipshape.test", Some("web.clusters.shipshape.test"), "true"),
+        ("web.westeurope.aroapp.io", None, "true"),
+        ("web.aroapp.azure.us", None, "true"),
+        ("web.customer.example", None, "false"),
+        ("web", None, "false"),
+    ] {
+        assert_eq!(
+            of(&ours(domain, managed, principal.clone())).get("isManagedDomain"),
+            Some(expect),
+            "{domain}"
+        );
+    }
+}
+
+#[test]
+fn the_version_of_a_cluster_of_ours_is_the_one_that_runs_in_it() {
+    let principal = json!({"kind": "servicePrincipal", "clientId": "c"});
+    let mut cluster = ours("web", None, principal);
+    if let Some(made) = &mut cluster.provisioned {
+        made.record.running_version = Some("4.18.0".to_owned());
+    }
+    let seen = ClusterAttributes::of(&cluster, None, Some("v1.31.0"));
+    let newer = json!({"key": "version", "operator": "gt", "value": "4.17.9"});
+    assert!(Selectors::parse(&[newer]).unwrap().matches(&seen));
+}
+
 #[test]
 fn the_attributes_of_a_cluster_are_a_flat_map_in_mimos_spelling() {
     let expect = json!({

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use api::doc::{OutboundType, Switch, Visibility};
-use cloud::{Frontend, Put, ResourceId, RoleAssignment, Rule, Shape};
+use cloud::{Frontend, Put, Resource, ResourceId, RoleAssignment, Rule, Shape};
 use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::lifecycle::fault::refused;
 use steps::lifecycle::resources::ensure;
 use steps::lifecycle::{Ours, resource_id};
 use uuid::Uuid;
@@ -12,12 +13,43 @@ use uuid::Uuid;
 use super::{done, names};
 use crate::Context;
 
-/// The group, managed on the cluster's behalf.
+/// What the cluster's principal is in its group.
+const CONTRIBUTOR: &str = "Contributor";
+
+/// The group, managed on the cluster's behalf. One that is there already is its customer's, with what is in it.
 pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
     let ours = cx.life.ours().await?;
+    let put = group_put(&ours)?;
+    let taken = || {
+        let group = put.id.name();
+        let message = format!(
+            "The resource group '{group}' already exists; it must be one that is made for the cluster."
+        );
+        let target = Some("properties.clusterProfile.resourceGroupId");
+        refused("ClusterResourceGroupAlreadyExists", message, target)
+    };
+    match cx.life.cloud.get(&put.id).await? {
+        Some(found) if !is_own_group(&ours, &found) => return Err(taken()),
+        _ => {}
+    }
+    match ensure(&*cx.life.cloud, std::slice::from_ref(&put)).await {
+        // One that is not seen yet.
+        Err(error) if error.code() == "Conflict" => Err(taken()),
+        look => look,
+    }
+}
+
+/// The group as it is made.
+pub(crate) fn group_put(ours: &Ours) -> Result<Put, StepError> {
     let managed_by = Some(ours.document().id.clone());
-    let put = put(&ours, ours.group()?, Shape::ResourceGroup { managed_by });
-    ensure(&*cx.life.cloud, &[Put { tags: ours.provisioned.tags.clone(), ..put }]).await
+    let put = put(ours, ours.group()?, Shape::ResourceGroup { managed_by });
+    Ok(Put { tags: ours.provisioned.tags.clone(), ..put })
+}
+
+/// Whether a group that was found is managed for the cluster.
+pub(crate) fn is_own_group(ours: &Ours, found: &Resource) -> bool {
+    let Shape::ResourceGroup { managed_by } = &found.shape else { return false };
+    managed_by.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&ours.document().id))
 }
 
 fn put(ours: &Ours, id: ResourceId, shape: Shape) -> Put {
@@ -135,9 +167,22 @@ pub(crate) async fn assign_roles(cx: Arc<Context>, _: StepContext) -> Result<Out
 async fn assign(cx: &Context, ours: &Ours) -> Result<(), StepError> {
     let Some(principal) = ours.made().service_principal_object_id.clone() else { return Ok(()) };
     // The name follows from what it says, so that a repetition is the same one and another principal gets another.
-    let name = Uuid::new_v5(&cx.life.cluster, format!("Contributor/{principal}").as_bytes()).to_string();
-    let assignment = RoleAssignment { name, principal, role: "Contributor".to_owned(), scope: ours.group()? };
-    Ok(cx.life.cloud.assign_role(&assignment).await?)
+    let named = |principal: &str| {
+        Uuid::new_v5(&cx.life.cluster, format!("{CONTRIBUTOR}/{principal}").as_bytes()).to_string()
+    };
+    let scope = ours.group()?;
+    let given = cx.life.cloud.role_assignments(&scope).await?;
+    let (role, name) = (CONTRIBUTOR.to_owned(), named(&principal));
+    cx.life
+        .cloud
+        .assign_role(&RoleAssignment { name, principal: principal.clone(), role, scope: scope.clone() })
+        .await?;
+    // A principal that was replaced keeps nothing. What others gave has other names, and stays.
+    let is_ours = |it: &RoleAssignment| it.role == CONTRIBUTOR && it.name == named(&it.principal);
+    for old in given.into_iter().filter(|it| it.principal != principal && is_ours(it)) {
+        cx.life.cloud.revoke_role(&old.scope, &old.name).await?;
+    }
+    Ok(())
 }
 
 async fn record_outbound(cx: &Context, step: &StepContext, ours: &Ours) -> Result<(), StepError> {
@@ -158,9 +203,10 @@ pub(crate) async fn reconcile_outbound(cx: Arc<Context>, step: StepContext) -> R
         return Ok(waiting);
     }
     let wanted = names::outbound_addresses(&ours, outbound_count(&ours))?;
-    let before: Result<Vec<ResourceId>, StepError> =
-        ours.made().effective_outbound_ips.iter().map(|it| resource_id(it)).collect();
-    let surplus: Vec<ResourceId> = before?.into_iter().filter(|it| !wanted.contains(it)).collect();
+    // What the cloud holds, not what is recorded: an update that failed made more than it recorded.
+    let held = cx.life.cloud.list(&ours.group()?).await?.into_iter().map(|it| it.id);
+    let surplus: Vec<ResourceId> =
+        held.filter(|it| names::is_further_outbound_address(&ours, it) && !wanted.contains(it)).collect();
     if let waiting @ Look::Waiting(_) = steps::lifecycle::resources::remove(&*cx.life.cloud, &surplus).await?
     {
         return Ok(waiting);

@@ -13,7 +13,7 @@ pub fn create(workload: bool, tempo: Tempo) -> Plan<Context> {
                 .action("ensure-cluster-msi-certificate", identities::ensure_cluster_certificate)
                 .action("platform-workload-identity-ids", identities::persist_platform_ids)
         })
-        .every("validate-resources", 15, tempo.rights_look, validate::resources)
+        .every("validate-resources", 15, tempo.rights_look, validate::resources_of_new)
         .action("validate-zones", prepare::zones)
         .when(workload, |draft| draft.action("cluster-identity-ids", identities::persist_cluster_ids))
         .when(!workload, |draft| draft.action("cluster-sp-object-id", identities::persist_object_id))

@@ -12,6 +12,7 @@ pub fn delete(workload: bool, tempo: Tempo) -> Plan<Context> {
         .enduring()
         // Before all else: an installer that goes on would make what is being removed.
         .action("stop-installer", teardown::stop_installer)
+        .until(teardown::OWNED_BY, 10, teardown::ensure_group)
         .until("delete-dns", 10, teardown::names)
         .until("delete-private-endpoint", 10, teardown::private_endpoint)
         .action("delete-role-assignments", teardown::role_assignments)

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::doc::{Identity, PlatformIdentity, secrets};
+use api::doc::{Identity, PlatformIdentity, RoleSet, secrets};
+use api::rest::Semver;
 use cloud::{Put, Resource, Shape};
 use steps::credentials::ensure_identity_certificate;
 use steps::engine::{Look, Outcome, StepContext, StepError};
 use steps::lifecycle::fault::refused;
 use steps::lifecycle::resources::ensure;
-use steps::lifecycle::{Ours, resource_id};
+use steps::lifecycle::{Ours, resource_id, store_failed};
 
 use super::{done, prepare};
 use crate::Context;
@@ -103,15 +104,40 @@ pub(crate) fn issuer(cx: &Context) -> String {
     format!("https://oidc.{}/{}", cx.life.service.domain, cx.life.cluster)
 }
 
-/// What the cluster's tokens are called in a federated identity.
-pub(crate) fn federation(cx: &Context, operator: &str) -> (String, String) {
-    let issuer = issuer(cx);
-    (format!("{issuer}|{operator}"), format!("system:serviceaccount:openshift-{operator}:{operator}"))
+/// How the names of the cluster's federated credentials begin, in whatever identity.
+pub(crate) fn own_prefix(cx: &Context) -> String {
+    format!("{}|", issuer(cx))
+}
+
+/// The service accounts of each operator, as the role sets of the cluster's minor version (and of the one that it may be
+/// upgraded to) name them.
+async fn service_accounts(cx: &Context, ours: &Ours) -> Result<BTreeMap<String, Vec<String>>, StepError> {
+    let running = ours.made().running_version.as_deref().unwrap_or(&ours.spec().version);
+    let to_come = match &ours.spec().identity {
+        Identity::Workload { upgradeable_to, .. } => upgradeable_to.as_deref(),
+        Identity::ServicePrincipal { .. } => None,
+    };
+    let mut accounts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (version, needed) in [(Some(running), true), (to_come, false)] {
+        let Some(version) = version.and_then(|it| it.parse::<Semver>().ok()) else { continue };
+        let path = format!("/platformworkloadidentityrolesets/{}", version.minor_name());
+        let found = cx.life.store.collection::<RoleSet>().find(&path).await.map_err(store_failed)?;
+        if found.is_none() && needed {
+            let message = format!("there is no role set of version {}", version.minor_name());
+            return Err(StepError::transient("NoRoleSet", message));
+        }
+        for role in found.into_iter().flat_map(|it| it.document.roles) {
+            let of_operator = accounts.entry(role.operator_name).or_default();
+            of_operator.extend(role.service_accounts);
+        }
+    }
+    Ok(accounts)
 }
 
 /// Lets the tokens of the platform's service accounts speak for the platform's identities.
 pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
     let ours = cx.life.ours().await?;
+    let (accounts, own) = (service_accounts(&cx, &ours).await?, own_prefix(&cx));
     for (operator, identity) in platform(&ours) {
         let id = resource_id(&identity.resource_id)?;
         let Some(found) = cx.life.cloud.get(&id).await? else {
@@ -120,11 +146,14 @@ pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<Look, S
         let Shape::Identity { mut federated, client_id, principal_id, tenant_id } = found.shape else {
             return Err(StepError::terminal("Invalid", format!("{id} is not an identity")));
         };
-        let (name, subject) = federation(&cx, &operator);
-        if federated.get(&name) == Some(&subject) {
+        // One for each service account; those of another version, or of an earlier build, go.
+        let before = federated.clone();
+        federated.retain(|name, _| !name.starts_with(&own));
+        let of_operator = accounts.get(&operator).into_iter().flatten();
+        federated.extend(of_operator.map(|account| (format!("{own}{account}"), account.clone())));
+        if federated == before {
             continue;
         }
-        federated.insert(name, subject);
         let shape = Shape::Identity { federated, client_id, principal_id, tenant_id };
         let put = Put { id, location: found.location, tags: found.tags, shape, token: None };
         if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &[put]).await? {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::doc::{Identity, WorkerPoolStatus, secrets};
+use cloud::ResourceId;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::Api;
-use kube::core::ObjectMeta;
+use kube::api::ListParams;
+use kube::core::{DynamicObject, ObjectMeta};
 use kubelink::apply::{Force, apply_one};
 use kubelink::facts::{self, OperatorFacts};
 use kubelink::patch::{Change, patch};
@@ -15,11 +17,14 @@ use serde_json::{Value, json};
 use steps::credentials::CertificateUse;
 use steps::engine::{Look, Outcome, StepContext, StepError, StepErrorKind};
 use steps::lifecycle::certificates::{self as shared, condition, object};
+use steps::lifecycle::fault::refused;
 use steps::lifecycle::registry;
 
 use super::done;
 use crate::Context;
 
+/// Where the cluster's machines are looked after.
+const MACHINES: &str = "openshift-machine-api";
 /// So many workers must be ready before customers get the cluster.
 const WORKERS_MIN: usize = 2;
 /// Those whose settling means that the cluster has.
@@ -108,15 +113,33 @@ pub(crate) async fn minimum_worker_nodes_ready(cx: Arc<Context>, _: StepContext)
     let asked: u32 = ours.spec().workers.iter().map(|it| it.count).sum();
     let wanted = WORKERS_MIN.min(usize::try_from(asked).unwrap_or(WORKERS_MIN));
     let look = async {
+        let machines = machine_objects(&cx, "Machine").await?;
+        let machines: Vec<&Value> = machines.iter().filter(|it| is_worker(it)).collect();
+        if let Some(why) = machines.iter().find_map(|it| out_of_quota(it)) {
+            return Err(refused("QuotaExceeded", why, Some("properties.workerProfiles[0].VMSize")));
+        }
+        let running = machines.iter().filter(|it| it["status"]["phase"] == "Running").count();
         let nodes = facts::nodes(&cx.life.link().await?).await?;
         let workers = nodes.iter().filter(|it| it.roles.iter().any(|role| role == "worker"));
         let ready = workers.filter(|it| it.ready).count();
-        if ready >= wanted {
+        if running >= wanted && ready >= wanted {
             return Ok(Look::Done(Outcome::said(format!("{ready} workers are ready"))));
         }
-        Ok(Look::Waiting(format!("{ready} of {wanted} workers are ready")))
+        Ok(Look::Waiting(format!("{running} of {wanted} workers run and {ready} are ready")))
     };
     patiently(look.await)
+}
+
+fn is_worker(machine: &Value) -> bool {
+    machine["metadata"]["labels"]["machine.openshift.io/cluster-api-machine-role"] != "master"
+}
+
+/// What a machine that failed for want of quota, or of its size, says: no patience will help it.
+fn out_of_quota(machine: &Value) -> Option<String> {
+    let status = &machine["status"];
+    let said = status["errorMessage"].as_str().filter(|_| status["phase"] == "Failed")?;
+    let words = ["QuotaExceeded", "SkuNotAvailable", "exceeding approved"];
+    words.iter().any(|word| said.contains(word)).then(|| said.to_owned())
 }
 
 /// Updates come from us, not from the customer's channel.
@@ -186,18 +209,9 @@ pub(crate) async fn cluster_data(cx: Arc<Context>, step: StepContext) -> Result<
     let seen = running_version(&version);
     let ours = cx.life.ours().await?;
     let console = format!("https://console-openshift-console.apps.{}/", ours.domain);
-    let workers: Vec<WorkerPoolStatus> = ours
-        .spec()
-        .workers
-        .iter()
-        .map(|pool| WorkerPoolStatus {
-            name: format!("{}-{}", ours.made().infra_id.as_deref().unwrap_or_default(), pool.name),
-            vm_size: Some(pool.vm_size.clone()),
-            disk_size_gb: Some(pool.disk_size_gb),
-            subnet_id: Some(pool.subnet_id.clone()),
-            count: pool.count,
-        })
-        .collect();
+    let sets = machine_objects(&cx, "MachineSet").await?;
+    let subscription = &ours.document().subscription_id;
+    let workers: Vec<WorkerPoolStatus> = sets.iter().map(|set| seen_pool(set, subscription)).collect();
     cx.life
         .record(step.hold, |record| {
             record.running_version = seen.clone().or(record.running_version.take());
@@ -206,6 +220,41 @@ pub(crate) async fn cluster_data(cx: Arc<Context>, step: StepContext) -> Result<
         })
         .await?;
     Ok(seen.map_or_else(Outcome::default, |version| Outcome::said(format!("version {version}"))))
+}
+
+/// The objects of that kind by which the cluster looks after its machines, in the order of their names.
+async fn machine_objects(cx: &Context, kind: &str) -> Result<Vec<Value>, StepError> {
+    let link = cx.life.link().await?;
+    let (resource, _) = link.resolve("machine.openshift.io/v1beta1", kind).await?;
+    let api: Api<DynamicObject> = Api::namespaced_with(link.client(), MACHINES, &resource);
+    let listed = api.list(&ListParams::default()).await;
+    let listed = listed.map_err(|error| link.failed("list", format!("{kind}s in {MACHINES}"), error))?;
+    let mut objects = listed.items;
+    objects.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
+    Ok(objects.into_iter().map(|it| serde_json::to_value(it).unwrap_or_default()).collect())
+}
+
+/// A pool of workers as its MachineSet tells.
+fn seen_pool(set: &Value, subscription: &str) -> WorkerPoolStatus {
+    let provider = &set["spec"]["template"]["spec"]["providerSpec"]["value"];
+    let text = |name: &str| provider[name].as_str();
+    let number = |value: &Value| value.as_u64().and_then(|it| u32::try_from(it).ok());
+    let subnet = |group: &str, network: &str, subnet: &str| {
+        let network =
+            ResourceId::group(subscription, group).sibling("Microsoft.Network", "virtualNetworks", network);
+        network.child("subnets", subnet).to_string()
+    };
+    let subnet_id = match (text("networkResourceGroup"), text("vnet"), text("subnet")) {
+        (Some(group), Some(network), Some(name)) => Some(subnet(group, network, name)),
+        _ => None,
+    };
+    WorkerPoolStatus {
+        name: set["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        vm_size: text("vmSize").map(str::to_owned),
+        disk_size_gb: number(&provider["osDisk"]["diskSizeGB"]),
+        subnet_id,
+        count: number(&set["spec"]["replicas"]).unwrap_or_default(),
+    }
 }
 
 /// The version that a ClusterVersion has reached: the newest entry of its history that is complete.
@@ -218,6 +267,35 @@ fn running_version(version: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_that_failed_for_want_of_quota_is_told_from_others() {
+        let machine =
+            |phase: &str, message: &str| json!({"status": {"phase": phase, "errorMessage": message}});
+        let quota = "failed to create vm: QuotaExceeded: cores";
+        assert_eq!(out_of_quota(&machine("Failed", quota)).as_deref(), Some(quota));
+        assert_eq!(out_of_quota(&machine("Provisioning", quota)), None);
+        assert_eq!(out_of_quota(&machine("Failed", "the image was not found")), None);
+        assert_eq!(out_of_quota(&json!({"status": {"phase": "Running"}})), None);
+    }
+
+    #[test]
+    fn a_pool_is_shown_as_its_machine_set_tells() {
+        let set = json!({
+            "metadata": {"name": "one-worker-eastus1"},
+            "spec": {"replicas": 5, "template": {"spec": {"providerSpec": {"value": {
+                "vmSize": "Standard_D4s_v5", "osDisk": {"diskSizeGB": 256},
+                "networkResourceGroup": "net", "vnet": "v", "subnet": "w",
+            }}}}},
+        });
+        let seen = seen_pool(&set, "s");
+        assert_eq!((seen.name.as_str(), seen.count, seen.disk_size_gb), ("one-worker-eastus1", 5, Some(256)));
+        assert_eq!(seen.vm_size.as_deref(), Some("Standard_D4s_v5"));
+        let subnet =
+            "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/w";
+        assert_eq!(seen.subnet_id.as_deref(), Some(subnet));
+        assert_eq!(seen_pool(&json!({}), "s").subnet_id, None);
+    }
 
     #[test]
     fn the_running_version_is_the_newest_complete_one() {

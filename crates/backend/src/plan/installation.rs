@@ -20,8 +20,9 @@ const ORDERED_BY: &str = "run-installer";
 
 /// Orders the installation. The deadline is left for whoever waits: it does not begin anew with another worker.
 pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    let order = cx.installer.prepare(&cx.life.ours().await?)?;
-    cx.installer.start(&order).await?;
+    let ours = cx.life.ours().await?;
+    let installer = cx.installer.for_version(&ours.spec().version)?;
+    installer.start(&installer.prepare(&ours)?).await?;
     let limit = SignedDuration::try_from(cx.tempo.installation).unwrap_or(SignedDuration::MAX);
     let deadline = cx.life.clock.now().saturating_add(limit).unwrap_or(Timestamp::MAX);
     Ok(Outcome { memory: json!({ "deadline": deadline }), ..Outcome::said("the installation is ordered") })
@@ -73,10 +74,12 @@ pub(crate) async fn remove_bootstrap(cx: Arc<Context>, _: StepContext) -> Result
         matches!(it.shape.kind(), Kind::Machine | Kind::Disk) && it.id.name().starts_with(&scaffold)
     };
     let all = cx.life.cloud.list(&ours.group()?).await?;
-    // Machines first: a disk is in use until its machine is gone.
-    let mut found: Vec<&Resource> = all.iter().filter(|it| is_scaffold(it)).collect();
+    // Machines first: a disk is in use until its machine is gone. The machine by its name too: it may not be shown yet.
+    let machine = ours.group()?.sibling("Microsoft.Compute", "virtualMachines", &scaffold);
+    let mut found: Vec<&Resource> = all.iter().filter(|it| is_scaffold(it) && it.id != machine).collect();
     found.sort_by_key(|it| it.shape.kind() == Kind::Disk);
-    let ids: Vec<ResourceId> = found.into_iter().map(|it| it.id.clone()).collect();
+    let found = found.into_iter().map(|it| it.id.clone());
+    let ids: Vec<ResourceId> = std::iter::once(machine).chain(found).collect();
     remove(&*cx.life.cloud, &ids).await
 }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::doc::{Cluster, Identity, Verb};
-use steps::engine::{Body, Look, Outcome, Plan, Step, StepContext, StepError};
+use steps::engine::{Body, Look, Outcome, Plan, Step, StepContext, StepError, StepErrorKind};
 
 use crate::{Context, Tempo};
 
@@ -79,7 +79,7 @@ impl Drafting {
             true => Step::action(name, endurance::of(body)),
             false => Step::action(name, body),
         };
-        self.steps.push(Step { retry: self.tempo.retry(), ..step });
+        self.push(step);
         self
     }
 
@@ -107,8 +107,13 @@ impl Drafting {
         if let Body::Wait { every, .. } = &mut step.body {
             *every = pace;
         }
-        self.steps.push(Step { retry: self.tempo.retry(), ..step });
+        self.push(step);
         self
+    }
+
+    fn push(&mut self, step: Step<Context>) {
+        let on_panic = if self.enduring { StepErrorKind::Transient } else { step.on_panic };
+        self.steps.push(Step { retry: self.tempo.retry(), on_panic, ..step });
     }
 
     /// Further steps, if that is so.

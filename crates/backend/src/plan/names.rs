@@ -1,10 +1,12 @@
 //! What the resources of a cluster are called. All but the private endpoint and the names are in the group that we manage.
 
-use cloud::ResourceId;
+use cloud::{Resource, ResourceId, Shape};
 use steps::engine::StepError;
 use steps::lifecycle::{Lifecycle, Ours};
 
 const NETWORK: &str = "Microsoft.Network";
+/// How the names of further addresses of outgoing traffic go on after the infra id.
+const FURTHER: &str = "outbound-pip-v4-";
 
 /// The load balancer inside the cluster's network: the API server and the configuration of machines.
 pub(crate) fn internal_load_balancer(ours: &Ours) -> Result<ResourceId, StepError> {
@@ -32,8 +34,13 @@ pub(crate) fn ingress_address(ours: &Ours) -> Result<ResourceId, StepError> {
 
 /// The public addresses of outgoing traffic: the API server's first, further ones by number.
 pub(crate) fn outbound_addresses(ours: &Ours, count: u32) -> Result<Vec<ResourceId>, StepError> {
-    let further = (2..=count).map(|nth| address(ours, &format!("outbound-pip-v4-{nth}")));
+    let further = (2..=count).map(|nth| address(ours, &format!("{FURTHER}{nth}")));
     std::iter::once(api_address(ours)).chain(further).collect()
+}
+
+/// Whether a resource is called as the further public addresses of outgoing traffic are.
+pub(crate) fn is_further_outbound_address(ours: &Ours, id: &ResourceId) -> bool {
+    ours.infra_id().is_ok_and(|infra_id| id.name().starts_with(&format!("{infra_id}-{FURTHER}")))
 }
 
 /// The security group of both subnets.
@@ -49,11 +56,30 @@ pub(crate) fn storage_account(ours: &Ours, purpose: &str) -> Result<ResourceId, 
     Ok(ours.group()?.sibling("Microsoft.Storage", "storageAccounts", &name))
 }
 
+/// The label of a cluster whose names we keep, and the zone that it is in.
+pub(crate) fn label_and_zone(ours: &Ours) -> (&str, &str) {
+    ours.domain.split_once('.').unwrap_or((&ours.domain, ""))
+}
+
 /// The names of the API server and of applications, in the service's zone.
 pub(crate) fn records(cx: &Lifecycle, ours: &Ours) -> [ResourceId; 2] {
-    let zone = cx.service.zone_id(&ours.document().location);
-    let label = &ours.spec().domain;
+    let (label, zone) = label_and_zone(ours);
+    let zone = cx.service.zone_id(zone);
     [zone.child("A", &format!("api.{label}")), zone.child("A", &format!("*.apps.{label}"))]
+}
+
+/// The tag of a record that says whose it is.
+pub(crate) const OWNER: &str = "cluster";
+
+/// Whether a record that was found is the cluster's. One that a build before this made says nothing, and is known by where it
+/// leads.
+pub(crate) fn is_own_record(cx: &Lifecycle, ours: &Ours, found: &Resource) -> bool {
+    if let Some(owner) = found.tags.get(OWNER) {
+        return *owner == cx.cluster.to_string();
+    }
+    let Shape::DnsRecord { addresses, .. } = &found.shape else { return false };
+    let made = ours.made();
+    addresses.iter().all(|it| [&made.api_ip, &made.ingress_ip].into_iter().flatten().any(|ours| ours == it))
 }
 
 /// The private endpoint by which this service reaches the API server; in the service's own group.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::doc::{Switch, Visibility};
 use cloud::{Put, Resource, ResourceId, Shape};
 use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::lifecycle::fault::refused;
 use steps::lifecycle::resources::{ensure, expect};
 use steps::lifecycle::{Ours, resource_id};
 
@@ -16,13 +17,36 @@ const SERVICE_ENDPOINTS: [&str; 2] = ["Microsoft.ContainerRegistry", "Microsoft.
 /// Names are asked for again after so many seconds.
 const TTL: u32 = 300;
 
-/// The zone of the service's clusters' names.
+/// The zone of the service's clusters' names, in which nobody else has this cluster's.
 pub(crate) async fn zone(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
     let ours = cx.life.ours().await?;
     if !ours.is_domain_managed() {
         return Ok(Look::Done(Outcome::said("the customer keeps the cluster's names")));
     }
-    ensure(&*cx.life.cloud, &cx.life.service.zone_puts(&ours.document().location)).await
+    let zone = cx.life.service.zone_puts(names::label_and_zone(&ours).1);
+    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &zone).await? {
+        return Ok(waiting);
+    }
+    for record in names::records(&cx.life, &ours) {
+        if let Some(waiting) = expect_free(&cx, &ours, &record).await? {
+            return Ok(waiting);
+        }
+    }
+    Ok(Look::Done(Outcome::default()))
+}
+
+/// Refuses a name that leads elsewhere: the store lets no two clusters have the same, but it does not know of those that an
+/// earlier build took in, nor of what somebody wrote into the zone by hand. What must go first is waited for.
+async fn expect_free(cx: &Context, ours: &Ours, record: &ResourceId) -> Result<Option<Look>, StepError> {
+    let Some(found) = cx.life.cloud.get(record).await? else { return Ok(None) };
+    if names::is_own_record(&cx.life, ours, &found) {
+        return Ok(None);
+    }
+    if found.state == cloud::State::Deleting {
+        return Ok(Some(Look::Waiting(format!("{} of another is still being removed", record.name()))));
+    }
+    let message = format!("The provided domain '{}' is already in use by another cluster.", ours.domain);
+    Err(refused("DuplicateDomain", message, Some("properties.clusterProfile.domain")))
 }
 
 /// The customer's subnets, each once.
@@ -151,9 +175,13 @@ async fn lead(cx: &Context, ours: &Ours, which: usize, address: &str) -> Result<
         return Ok(Look::Done(Outcome::said(address)));
     }
     let id = names::records(&cx.life, ours)[which].clone();
+    if let Some(waiting) = expect_free(cx, ours, &id).await? {
+        return Ok(waiting);
+    }
     let location = cx.life.service.location.clone();
     let shape = Shape::DnsRecord { ttl: TTL, addresses: vec![address.to_owned()] };
-    ensure(&*cx.life.cloud, &[Put { id, location, tags: [].into(), shape, token: None }]).await
+    let tags = [(names::OWNER.to_owned(), cx.life.cluster.to_string())].into();
+    ensure(&*cx.life.cloud, &[Put { id, location, tags, shape, token: None }]).await
 }
 
 async fn public_address(cx: &Context, id: &ResourceId) -> Result<String, StepError> {

@@ -75,12 +75,15 @@ pub(crate) async fn infra_id(cx: Arc<Context>, step: StepContext) -> Result<Outc
     Ok(Outcome::said(recorded.infra_id.unwrap_or_default()))
 }
 
-/// What of a cluster's name can be part of a host's name.
+/// What of a cluster's name can be part of a host's name: it begins with a letter, which not every cluster's name does.
 fn name_part(name: &str) -> String {
     let name = name.to_lowercase();
     let letters = name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' });
-    let part: String = letters.take(NAME_PART_MAX).collect();
-    let part = part.trim_matches('-');
+    let letters: String = letters.collect();
+    let letters = letters.trim_start_matches('-');
+    let before = if letters.starts_with(|it: char| it.is_ascii_digit()) { "c" } else { "" };
+    let part: String = before.chars().chain(letters.chars()).take(NAME_PART_MAX).collect();
+    let part = part.trim_end_matches('-');
     if part.is_empty() { "aro".to_owned() } else { part.to_owned() }
 }
 
@@ -176,6 +179,10 @@ mod tests {
         check("a-very-long-name-of-a-cluster", "a-very-long-nam");
         check("---", "aro");
         check("\u{fc}ber", "ber");
+        check("1st", "c1st");
+        check("9", "c9");
+        check("-9-", "c9");
+        check("1234567890123456", "c12345678901234");
     }
 
     #[test]

@@ -20,7 +20,9 @@ const REASON: &str = "its subscription is deleted";
 /// While some are left it gives its work back and looks again later, so that it takes no slot from those who remove them.
 pub fn remove_subscription(tempo: Tempo) -> Plan<Context> {
     let step = Step::action("delete-clusters", clusters_are_gone);
-    Plan { steps: vec![Step { retry: tempo.retry(), ..step }], time_limit: OPERATION_TIME }
+    // Nobody would ask again, so that not even a panic ends it.
+    let on_panic = StepErrorKind::Transient;
+    Plan { steps: vec![Step { retry: tempo.retry(), on_panic, ..step }], time_limit: OPERATION_TIME }
 }
 
 async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {

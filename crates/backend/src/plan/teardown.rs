@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use api::doc::Identity;
 use cloud::{CloudError, Kind, Put, Resource, ResourceId, Shape, State};
+use serde_json::json;
 use steps::engine::{Look, Outcome, StepContext, StepError};
 use steps::lifecycle::resources::remove;
 use steps::lifecycle::{Ours, certificates as shared, resource_id, store_failed};
 
 use super::network::{change_subnet, subnets};
-use super::{done, identities, names, prepare};
+use super::{base, done, identities, names, prepare};
 use crate::Context;
 
 /// Nobody makes anything of it any more.
@@ -26,7 +27,15 @@ pub(crate) async fn names(cx: Arc<Context>, _: StepContext) -> Result<Look, Step
     if !ours.is_domain_managed() {
         return Ok(Look::Done(Outcome::default()));
     }
-    remove(&*cx.life.cloud, &names::records(&cx.life, &ours)).await
+    let mut own = Vec::new();
+    for record in names::records(&cx.life, &ours) {
+        // A cluster that was refused for its name has none; what is there is another's.
+        match cx.life.cloud.get(&record).await? {
+            Some(found) if !names::is_own_record(&cx.life, &ours, &found) => {}
+            _ => own.push(record),
+        }
+    }
+    remove(&*cx.life.cloud, &own).await
 }
 
 /// Our own way to its API server is gone.
@@ -34,21 +43,40 @@ pub(crate) async fn private_endpoint(cx: Arc<Context>, _: StepContext) -> Result
     remove(&*cx.life.cloud, &[names::private_endpoint(&cx.life)]).await
 }
 
-/// The group that we manage for it, if it is there and is ours.
-async fn own_group(cx: &Context, ours: &Ours) -> Result<Option<ResourceId>, StepError> {
-    let id = ours.group()?;
-    let found = cx.life.cloud.get(&id).await?;
-    let is_own = |group: &Resource| {
-        let Shape::ResourceGroup { managed_by } = &group.shape else { return false };
-        managed_by.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&ours.document().id))
+/// The step that leaves for those after it whether the group is ours.
+pub(crate) const OWNED_BY: &str = "ensure-resource-group";
+
+/// Makes sure whose the group is, by putting it as it was made: a cloud that does not show it yet, or that has taken our rights
+/// over it, still knows who manages it. Best effort; where it cannot be put, what is seen decides.
+pub(crate) async fn ensure_group(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    let is_ours = match cx.life.cloud.put(base::group_put(&ours)?).await {
+        Ok(_) => true,
+        Err(CloudError::InUse { .. }) if cx.life.cloud.get(&ours.group()?).await?.is_none() => {
+            return Ok(Look::Waiting("the resource group is being removed".to_owned()));
+        }
+        Err(error @ (CloudError::Throttled { .. } | CloudError::Unavailable { .. })) => {
+            return Err(error.into());
+        }
+        Err(_) => {
+            let found = cx.life.cloud.get(&ours.group()?).await?;
+            found.is_some_and(|it| base::is_own_group(&ours, &it))
+        }
     };
-    Ok(found.filter(is_own).map(|_| id))
+    let said = if is_ours { "it is the cluster's own" } else { "it is not the cluster's own, and stays" };
+    Ok(Look::Done(Outcome { memory: json!({ "ours": is_ours }), ..Outcome::said(said) }))
+}
+
+/// The group that we manage for it, if it is ours.
+fn own_group(step: &StepContext, ours: &Ours) -> Result<Option<ResourceId>, StepError> {
+    let is_ours = step.memory.get(OWNED_BY).is_some_and(|it| it["ours"] == true);
+    is_ours.then(|| ours.group()).transpose()
 }
 
 /// What is left in the group; nothing when it is not there.
-async fn left(cx: &Context) -> Result<Vec<Resource>, StepError> {
+async fn left(cx: &Context, step: &StepContext) -> Result<Vec<Resource>, StepError> {
     let ours = cx.life.ours().await?;
-    let Some(group) = own_group(cx, &ours).await? else { return Ok(Vec::new()) };
+    let Some(group) = own_group(step, &ours)? else { return Ok(Vec::new()) };
     match cx.life.cloud.list(&group).await {
         Ok(all) => Ok(all),
         // Whoever may not even list it has nothing there any more.
@@ -58,9 +86,9 @@ async fn left(cx: &Context) -> Result<Vec<Resource>, StepError> {
 }
 
 /// The roles that were given over the group.
-pub(crate) async fn role_assignments(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn role_assignments(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
     let ours = cx.life.ours().await?;
-    let Some(group) = own_group(&cx, &ours).await? else { return done() };
+    let Some(group) = own_group(&step, &ours)? else { return done() };
     let given = match cx.life.cloud.role_assignments(&group).await {
         Ok(given) => given,
         Err(error) if error.is_not_found() => return done(),
@@ -100,21 +128,21 @@ fn level(kind: Kind) -> Level {
     }
 }
 
-async fn remove_level(cx: &Context, wanted: Level) -> Result<Look, StepError> {
-    let all = left(cx).await?;
+async fn remove_level(cx: &Context, step: &StepContext, wanted: Level) -> Result<Look, StepError> {
+    let all = left(cx, step).await?;
     let ids: Vec<ResourceId> =
         all.into_iter().filter(|it| level(it.shape.kind()) == wanted).map(|it| it.id).collect();
     remove(&*cx.life.cloud, &ids).await
 }
 
 /// The machines, and private ways to others.
-pub(crate) async fn machines(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    remove_level(&cx, Level::Machines).await
+pub(crate) async fn machines(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    remove_level(&cx, &step, Level::Machines).await
 }
 
 /// All that nothing stands on any more.
-pub(crate) async fn resources(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    remove_level(&cx, Level::Middle).await
+pub(crate) async fn resources(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    remove_level(&cx, &step, Level::Middle).await
 }
 
 /// The customer's subnets are as they brought them, as far as our security group goes.
@@ -144,14 +172,14 @@ pub(crate) async fn detach_security_groups(cx: Arc<Context>, _: StepContext) -> 
 }
 
 /// The security groups.
-pub(crate) async fn security_groups(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    remove_level(&cx, Level::Guards).await
+pub(crate) async fn security_groups(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    remove_level(&cx, &step, Level::Guards).await
 }
 
-/// The group itself, with whatever somebody put into it since.
-pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+/// The group itself, with whatever somebody put into it since, and with what the cloud did not show.
+pub(crate) async fn resource_group(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
     let ours = cx.life.ours().await?;
-    match own_group(&cx, &ours).await? {
+    match own_group(&step, &ours)? {
         Some(group) => remove(&*cx.life.cloud, &[group]).await,
         None => Ok(Look::Done(Outcome::default())),
     }
@@ -163,21 +191,23 @@ pub(crate) async fn federated_credentials(cx: Arc<Context>, _: StepContext) -> R
     let ours = cx.life.ours().await?;
     let Identity::Workload { platform, .. } = &ours.spec().identity else { return done() };
     for (operator, identity) in platform {
-        if let Err(error) = unfederate(&cx, operator, &identity.resource_id).await {
-            tracing::warn!(cluster.id = %cx.life.cluster, error = %error.whole(), "The federated credential of {operator} stays");
+        if let Err(error) = unfederate(&cx, &identity.resource_id).await {
+            tracing::warn!(cluster.id = %cx.life.cluster, error = %error.whole(), "The federated credentials of {operator} stay");
         }
     }
     done()
 }
 
-async fn unfederate(cx: &Context, operator: &str, id: &str) -> Result<(), StepError> {
+async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
     let id = resource_id(id)?;
     let Some(Resource { location, tags, shape: Shape::Identity { mut federated, .. }, .. }) =
         cx.life.cloud.get(&id).await?
     else {
         return Ok(());
     };
-    if federated.remove(&identities::federation(cx, operator).0).is_none() {
+    let (own, before) = (identities::own_prefix(cx), federated.len());
+    federated.retain(|name, _| !name.starts_with(&own));
+    if federated.len() == before {
         return Ok(());
     }
     let shape = Shape::Identity { federated, client_id: None, principal_id: None, tenant_id: None };

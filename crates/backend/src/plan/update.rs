@@ -12,7 +12,8 @@ use crate::{Context, Tempo};
 pub struct Affected {
     /// It works as managed identities.
     pub workload: bool,
-    /// The number of public addresses of outgoing traffic is not what is wanted.
+    /// Its traffic leaves through our load balancer. Always looked at: an update that failed may have left addresses that
+    /// nothing records.
     pub outbound: bool,
     /// Its names are in the service's zone, so that its certificates are ours.
     pub certificates: bool,
@@ -22,13 +23,11 @@ impl Affected {
     /// What a cluster's document tells.
     pub fn of(cluster: &Cluster) -> Affected {
         let Some(provisioned) = &cluster.provisioned else { return Affected::default() };
-        let (spec, record) = (&provisioned.spec, &provisioned.record);
-        let has = u32::try_from(record.effective_outbound_ips.len()).unwrap_or(u32::MAX);
-        let balanced = spec.network.outbound_type == OutboundType::Loadbalancer;
+        let spec = &provisioned.spec;
         Affected {
             workload: matches!(spec.identity, Identity::Workload { .. }),
-            outbound: balanced && spec.network.managed_outbound_ips.unwrap_or(1) != has,
-            certificates: !spec.domain.contains('.'),
+            outbound: spec.network.outbound_type == OutboundType::Loadbalancer,
+            certificates: provisioned.is_domain_managed(),
         }
     }
 

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::doc::{Identity, OutboundType, Spec, Switch};
+use cloud::capacity::{
+    ENCRYPTION_FEATURE, Lack, Pool, lacking_feature, lacking_provider, lacking_quota, lacking_size,
+};
 use cloud::{CloudError, Credential, Principal, Resource, ResourceId, Shape, State};
 use steps::engine::{Look, Outcome, StepContext, StepError};
 use steps::lifecycle::fault::refused;
@@ -48,10 +51,52 @@ pub(crate) async fn resources(cx: Arc<Context>, _: StepContext) -> Result<Look, 
     }
 }
 
+/// The same before a cluster is made, and first whether its subscription can have it at all. The API has looked at that when it
+/// took the cluster in, as far as the cloud answered it then, and others have asked for theirs since.
+pub(crate) async fn resources_of_new(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+    let ours = cx.life.ours().await?;
+    // What was made by an earlier run counts as used, and was looked at before it was made.
+    if ours.made().infra_id.is_none()
+        && let Some(Lack { code, message, target }) = lack(&cx, &ours).await?
+    {
+        return Err(refused(code.as_str(), message, target.as_deref()));
+    }
+    resources(cx, step).await
+}
+
+/// What its subscription cannot have, if anything.
+async fn lack(cx: &Context, ours: &Ours) -> Result<Option<Lack>, StepError> {
+    let (cloud, spec, document) = (&cx.life.cloud, ours.spec(), ours.document());
+    let (subscription, location) = (&document.subscription_id, &document.location);
+    let is_on = |it: Switch| it == Switch::Enabled;
+    let masters = Pool::masters(&spec.master.vm_size, is_on(spec.master.encryption_at_host));
+    let workers =
+        spec.workers.iter().enumerate().map(|(at, it)| {
+            Pool::workers(at, &it.vm_size, is_on(it.encryption_at_host), u64::from(it.count))
+        });
+    let pools: Vec<Pool> = std::iter::once(masters).chain(workers).collect();
+    if let Some(lack) = lacking_size(&cloud.sizes(subscription, location).await?, &pools, location) {
+        return Ok(Some(lack));
+    }
+    if pools.iter().any(|it| it.is_encrypted)
+        && cloud.feature(subscription, ENCRYPTION_FEATURE).await? != Some(true)
+    {
+        return Ok(Some(lacking_feature()));
+    }
+    let outbound = spec.network.managed_outbound_ips.unwrap_or(1);
+    if let Some(lack) = lacking_quota(&cloud.usages(subscription, location).await?, &pools, outbound) {
+        return Ok(Some(lack));
+    }
+    Ok(lacking_provider(&cloud.providers(subscription).await?))
+}
+
 async fn first_wrong(cx: &Context, ours: &Ours) -> Result<Option<Wrong>, StepError> {
     let spec = ours.spec();
     let credential = cx.life.credential(spec).await?;
     if let Some(wrong) = principal(cx, spec, &credential).await? {
+        return Ok(Some(wrong));
+    }
+    if let Some(wrong) = wrong_ranges(spec) {
         return Ok(Some(wrong));
     }
     let subnets = Subnets::gather(cx, spec).await?;
@@ -320,6 +365,15 @@ impl Subnets {
     }
 }
 
+/// e: the ranges of pods and services, which are in no subnet.
+fn wrong_ranges(spec: &Spec) -> Option<Wrong> {
+    let (pods, services) = (&spec.network.pod_cidr, &spec.network.service_cidr);
+    let overlap =
+        Range::parse(pods).zip(Range::parse(services)).is_some_and(|(one, other)| one.overlaps(other));
+    let message = format!("The pod range {pods} overlaps with the service range {services}.");
+    overlap.then(|| Wrong::new("InvalidLinkedVNet", "properties.networkProfile", message))
+}
+
 /// e and f: what is wrong with a subnet that is there.
 fn wrong_subnet(
     id: &ResourceId,
@@ -401,7 +455,7 @@ async fn outbound_addresses(cx: &Context, ours: &Ours) -> Result<Option<Wrong>, 
     let network = &ours.spec().network;
     let has = ours.made().effective_outbound_ips.len() as u64;
     let wanted = u64::from(network.managed_outbound_ips.unwrap_or(1));
-    // Before the first deployment the whole quota was looked at by the frontend.
+    // Before the first deployment the whole quota is looked at: see `resources_of_new`.
     if network.outbound_type != OutboundType::Loadbalancer || has == 0 || wanted <= has {
         return Ok(None);
     }

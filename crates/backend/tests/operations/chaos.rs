@@ -239,6 +239,7 @@ async fn kill_at_random(ground: &Ground, count: usize) {
         FaultRule::of(Trouble::Unavailable { when: Moment::After }).share(0.01),
         FaultRule::of(Trouble::Reset { when: Moment::After }).share(0.005),
         FaultRule::of(Trouble::Hangs { millis: 300, when: Moment::Before }).share(0.005),
+        FaultRule::of(Trouble::Unseen { millis: 400 }).share(0.02),
     ] {
         site.cloud.inject(rule).await.unwrap();
     }
@@ -347,6 +348,10 @@ async fn judge(site: &Site, life: &Life) -> Option<Cluster> {
     if ended.status == ProvisioningState::Failed {
         let error = ended.error.unwrap();
         assert!(!error.code.is_empty() && !error.message.is_empty(), "{name}");
+        // Only work whose attempts were spent, mostly by kills, has nothing better to say.
+        let work = site.store.work(*operation).await.unwrap().unwrap();
+        let is_worn_out = work.state == WorkState::RetriesExceeded;
+        assert!(is_worn_out || error.code != "InternalServerError", "{name}: {error:?}: {:?}", work.result);
         assert_eq!(cluster.failed_provisioning_state, Some(ended.initial_status), "{name}");
         return Some(cluster);
     }

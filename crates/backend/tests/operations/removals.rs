@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use api::doc::{ProvisioningState, Subscription, SubscriptionState, Verb};
-use cloud::ResourceId;
 use cloud::sim::{FaultRule, Moment, Setting, Trouble};
+use cloud::{Cloud as _, ResourceId, State};
 use jiff::SignedDuration;
 use store::By;
 use uuid::Uuid;
@@ -98,4 +98,26 @@ async fn of_a_deleted_subscription_even_what_is_locked_is_waited_for() {
     let (_stop, _backend) = site.backend();
     site.succeeds(removed).await;
     assert_eq!(site.left_of("orphan", id, SUBSCRIPTION).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_cloud_does_not_show_yet_is_removed_too() {
+    let site = Site::new().await;
+    let (_stop, _backend) = site.backend();
+    // An address cannot be had; what was made until then is shown only long after.
+    let full = Trouble::Quota { quota: "PublicIPAddresses".to_owned() };
+    site.cloud.inject(FaultRule::of(full).about("-pip-v4")).await.unwrap();
+    site.cloud.inject(FaultRule::of(Trouble::Unseen { millis: 600_000 }).about("aro-hidden")).await.unwrap();
+    let (id, made) = site.create("hidden").await;
+    assert_eq!(site.ended(made).await.error.unwrap().code, "ResourceQuotaExceeded");
+    let group = ResourceId::group(SUBSCRIPTION, "aro-hidden");
+    let is_there = async || {
+        let groups = site.cloud.groups(SUBSCRIPTION).await.unwrap();
+        groups.iter().any(|it| it.id == group && it.state != State::Deleting)
+    };
+    assert!(is_there().await && site.cloud.get(&group).await.unwrap().is_none());
+    site.cloud.clear_faults().await.unwrap();
+    let removed = site.change(id, Verb::Delete, |_| ()).await;
+    site.succeeds(removed).await;
+    assert!(!is_there().await, "the group is an orphan");
 }

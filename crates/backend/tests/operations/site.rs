@@ -90,6 +90,7 @@ impl Site {
     pub(crate) async fn on(store: Store, directory: Option<tempfile::TempDir>, clock: SharedClock) -> Site {
         let ends = CancellationToken::new();
         let (cloud, url, token, served) = cloud(&ends).await;
+        trial::offer_roles(&store).await.unwrap();
         Site { _directory: directory, store, cloud, url, token, clock, ends, served: Some(served) }
     }
 

@@ -9,6 +9,7 @@ use cloud::install::{Order, Stage};
 use cloud::wire::{Call, Refusal};
 use cloud::{Fault, State};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use kubesim::life::Life;
@@ -201,9 +202,13 @@ async fn step(desk: &Arc<Desk>, kept: &Kept, up: &mut Option<Up>) -> Result<(), 
         }
         Stage::ApiServer => {
             until(desk, due).await;
-            let (password, id) =
-                (kubeadmin_password()?, seed::uuid(desk.seed, &[&order.cluster.to_string()]));
+            let id = seed::uuid(desk.seed, &[&order.cluster.to_string()]);
             let started = start(desk, order).await?;
+            // A stage that is begun again keeps the password that it put into the cluster the first time.
+            let password = match known_password(&started.client).await? {
+                Some(password) => password,
+                None => kubeadmin_password()?,
+            };
             furnish(desk, order, &started.client, &password, &id.to_string()).await?;
             let running = desk.sim.get(&sim_name(order)).ok_or_else(|| anyhow::anyhow!("it is not up"))?;
             let (url, kubeconfig) = (running.url(), running.kubeconfig());
@@ -302,6 +307,14 @@ async fn start(desk: &Desk, order: &Order) -> Result<Up, Hitch> {
 fn kubeadmin_password() -> Result<String, Failure> {
     let parts: Result<Vec<String>, Failure> = (0..4).map(|_| secrets::text(5)).collect();
     Ok(parts?.join("-"))
+}
+
+/// The password of `kubeadmin` that a cluster has already, if it has one.
+async fn known_password(client: &kube::Client) -> anyhow::Result<Option<String>> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
+    let found = secrets.get_opt("kubeadmin").await?;
+    let text = found.and_then(|it| it.data?.remove("kubeadmin"));
+    Ok(text.map(|it| String::from_utf8(it.0)).transpose()?)
 }
 
 /// Where objects of a kind are.

@@ -102,8 +102,22 @@ async fn an_installation_survives_a_kill_in_each_of_its_stages() {
     let count = machines.iter().filter(|it| it.shape.kind() == cloud::Kind::Machine).count();
     assert_eq!(count, 7, "nothing is made twice");
 
-    // And so does the cluster that came of it.
+    // And so does the cluster that came of it. Killed before it could tell the password of its kubeadmin, the stage is begun
+    // again, and tells the one that is in the cluster.
     let url = done.api_url;
+    let password = bed.cloud.installer().handover(order.cluster).await.unwrap().kubeadmin_password;
+    bed.stop().await;
+    let db = rusqlite::Connection::open(place.path().join("cloud.db")).unwrap();
+    let changed = db.execute(
+        "update record set doc = json_remove(json_set(doc, '$.stage', 'apiServer'), '$.access') where kind = 'installation'",
+        [],
+    );
+    assert_eq!(changed.unwrap(), 1);
+    db.close().unwrap();
+    let bed = Bed::with(options()).await;
+    assert_eq!(bed.ended(order.cluster).await.fault, None);
+    let again = bed.cloud.installer().handover(order.cluster).await.unwrap().kubeadmin_password;
+    assert_eq!(again.expose(), password.expose());
     bed.stop().await;
     let bed = Bed::with(options()).await;
     let client = eventually("the cluster answers again", async || {

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use kubelink::Kubeconfig;
 use serde::Serialize;
 use store::{PageToken, Selection, StoreError, Versioned};
+use upkeep::why::version_seen;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -196,13 +197,22 @@ pub(super) fn absent(id: &ResourceId) -> Refusal {
 #[utoipa::path(
     get, path = "/selectors", operation_id = "getSelectors", tag = "clusters",
     params(ClusterPath, Version),
-    responses((status = 200, description = "Every attribute that is known of it.", body = BTreeMap<String, String>))
+    responses(
+        (status = 200, description = "Every attribute that is known of it.", body = BTreeMap<String, String>),
+        (status = 404, description = "There is no such cluster, or its subscription is not known."),
+    )
 )]
 pub(super) async fn selectors(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
     let read = find(&desk, &ask.resource_id()?).await?;
     let path = format!("/subscriptions/{}", read.document.subscription_id);
     let subscription = desk.store.subscriptions().find(&path).await?.map(|it| it.document.state);
-    let version = shown(&desk, read.uuid, &read.document).await?.properties.version;
+    // Nobody tells us of the subscription that imported clusters stand below.
+    if subscription.is_none() && !read.document.imported {
+        let message = format!("The subscription {} was not found.", read.document.subscription_id);
+        return Err(Refusal::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message));
+    }
+    let health = desk.store.health(vec![read.uuid]).await?.pop();
+    let version = health.as_ref().and_then(version_seen);
     let attributes = ClusterAttributes::of(&read.document, subscription, version.as_deref());
     Answer::compact(attributes.as_map())
 }

@@ -14,12 +14,6 @@ use super::{Desk, manifest_form, schedules};
 /// The resource type of clusters.
 const CLUSTER_TYPE: &str = "Microsoft.RedHatOpenShift/openShiftClusters";
 
-/// What runs in a cluster that we made: it is recorded. What its API server says of itself is Kubernetes' own version.
-pub(super) fn installed_version(document: &Cluster) -> Option<String> {
-    let made = document.provisioned.as_deref()?;
-    Some(made.record.running_version.as_ref().unwrap_or(&made.spec.version).clone())
-}
-
 /// A cluster in the admin form.
 pub(super) fn cluster(uuid: Uuid, document: &Cluster, health: Option<&HealthSample>) -> AdminCluster {
     let word = |name: &str| health.and_then(|sample| sample.sample.get(name)?.as_str()).map(str::to_owned);
@@ -33,7 +27,7 @@ pub(super) fn cluster(uuid: Uuid, document: &Cluster, health: Option<&HealthSamp
             uuid,
             provisioning_state: document.provisioning_state,
             failed_provisioning_state: document.failed_provisioning_state,
-            version: installed_version(document).or_else(|| word("version")),
+            version: document.installed_version().map(str::to_owned).or_else(|| word("version")),
             labels: document.labels.clone(),
             imported: document.imported,
             api_server: made.and_then(|it| it.record.api_url.clone()),

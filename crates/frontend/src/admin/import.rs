@@ -109,7 +109,7 @@ fn location(desk: &Desk, wanted: Option<&str>) -> Result<String, Refusal> {
     params(ClusterPath, MaybeVersion, Reason, IfMatch),
     responses(
         (status = 200, description = "It is forgotten.", body = Object),
-        (status = 409, description = "Work runs on it, or it was not imported."),
+        (status = 409, description = "Work runs on it or has begun, or it was not imported."),
     )
 )]
 pub(super) async fn forget(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
@@ -124,8 +124,9 @@ pub(super) async fn forget(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
         }
         match desk.store.clusters().forget(&read, &by).await {
             Ok(()) => return Ok(Answer::done()),
-            Err(StoreError::WrongState { work, .. }) => {
-                let message = format!("Work {work} runs on the cluster; cancel it or wait for its end.");
+            Err(StoreError::WrongState { work, state, .. }) => {
+                let how = if state == "Pending" { "has begun" } else { "runs" };
+                let message = format!("Work {work} {how} on the cluster; cancel it or wait for its end.");
                 return Err(Refusal::conflict(message));
             }
             Err(StoreError::Gone { .. }) => return Err(clusters::absent(&id)),

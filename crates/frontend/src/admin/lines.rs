@@ -164,7 +164,7 @@ fn line(uuid: Uuid, document: &Cluster) -> FleetLine {
         location: document.location.clone(),
         provisioning_state: document.provisioning_state,
         failed_provisioning_state: document.failed_provisioning_state,
-        version: forms::installed_version(document),
+        version: document.installed_version().map(str::to_owned),
         reachability: None,
         labels: document.labels.clone(),
         running: None,

@@ -76,7 +76,7 @@ pub(super) fn form(
         task_name: names.get(&manifest.task_id).cloned().unwrap_or_default(),
         task_version: journal.task_version,
         // The last step's end is written with the work's: the checkpoint still shows the one before.
-        step: journal.step.filter(|_| state != WorkState::Completed),
+        step: journal.step.filter(|step| state != WorkState::Completed && !step.name.is_empty()),
     }
 }
 
@@ -183,6 +183,7 @@ mod tests {
             result: None,
             origin: None,
             budgets: Vec::new(),
+            ending: false,
         }
     }
 

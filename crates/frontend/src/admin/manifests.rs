@@ -100,7 +100,7 @@ pub(super) async fn shown_now(desk: &Desk, id: Uuid) -> Result<ManifestForm, Ref
 #[utoipa::path(
     delete, path = "/maintenancemanifests/{manifestId}", operation_id = "deleteManifest", tag = "manifests",
     params(ClusterPath, Version, Reason, ("manifestId" = String, Path, description = "The manifest.")),
-    responses((status = 200, description = "It is gone.", body = Object), (status = 409, description = "It runs."))
+    responses((status = 200, description = "It is gone.", body = Object), (status = 409, description = "It runs, or has begun and rests."))
 )]
 pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
     let by = ask.by(None)?;
@@ -108,8 +108,10 @@ pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
     let read = find(&desk, &ask, |manifest| manifest.cluster_path.eq_ignore_ascii_case(&path)).await?;
     match desk.store.manifests().delete(&read, &by).await {
         Ok(()) => Ok(Answer::done()),
-        Err(StoreError::WrongState { .. }) => {
-            Err(Refusal::conflict("The manifest runs; cancel it and wait for its end before it is deleted."))
+        Err(StoreError::WrongState { state, .. }) => {
+            let how = if state == "Pending" { "has begun" } else { "runs" };
+            let message = format!("The manifest {how}; cancel it and wait for its end before it is deleted.");
+            Err(Refusal::conflict(message))
         }
         Err(StoreError::Gone { .. }) => Err(Refusal::not_found(NO_MANIFEST)),
         Err(other) => Err(other.into()),

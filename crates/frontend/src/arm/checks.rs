@@ -1,28 +1,19 @@
 //! What is asked of the cloud before a cluster is accepted: that its sizes can be had, its quotas suffice and the providers are
 //! registered, and quickly whether its subnets are there and may be used. Whatever takes longer is the backend's first step.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::rest::{Draft, HiddenText, find_size};
+use api::rest::{Draft, HiddenText};
 use api::secret::Secret;
-use cloud::{Availability, Cloud, CloudError, Credential, ResourceId, SharedCloud, Size, Usage};
+use cloud::capacity::{
+    ENCRYPTION_FEATURE, Lack, LackCode, Pool, lacking_feature, lacking_provider, lacking_quota, lacking_size,
+};
+use cloud::{Cloud, CloudError, Credential, ResourceId, SharedCloud};
 use http::StatusCode;
 use tokio::time::Instant;
 
 use super::write::CLOUD_TIME_MAX;
 use crate::wire::{Code, Refusal, sentence};
-
-/// The control plane, and the machine that brings it up.
-const MASTERS: u64 = 3;
-const BOOTSTRAP: u64 = 1;
-/// For the API server, the ingress and what leaves.
-const PUBLIC_IPS: u64 = 3;
-
-const PROVIDERS: [&str; 4] =
-    ["Microsoft.Authorization", "Microsoft.Compute", "Microsoft.Network", "Microsoft.Storage"];
-
-const ENCRYPTION_FEATURE: &str = "Microsoft.Compute/EncryptionAtHost";
 
 /// Rights that were just given are not seen at once: missing ones are looked for again for a moment before they are refused. The
 /// backend has more patience, but a customer who is told now need not delete what could not be made.
@@ -43,14 +34,6 @@ const SUBNET_RIGHTS: [&str; 3] = [
 
 const PRINCIPAL: &str = "properties.servicePrincipalProfile";
 
-/// One pool of machines.
-struct Pool<'a> {
-    size: &'a str,
-    is_encrypted: bool,
-    target: String,
-    machines: u64,
-}
-
 /// Refuses the first thing that the cloud does not have for this cluster. A cloud that does not answer in time is not held
 /// against the customer: what could not be asked now is asked by the backend.
 pub(super) async fn run(cloud: &SharedCloud, draft: &Draft<'_>, subscription: &str) -> Result<(), Refusal> {
@@ -69,63 +52,69 @@ pub(super) async fn run(cloud: &SharedCloud, draft: &Draft<'_>, subscription: &s
     }
 }
 
-fn pools<'a>(draft: &Draft<'a>) -> Vec<Pool<'a>> {
+fn pools(draft: &Draft<'_>) -> Vec<Pool> {
     let is_on = |text: Option<&String>| text.is_some_and(|it| it == "Enabled");
     let mut pools = Vec::new();
     let Some(properties) = &draft.properties else { return pools };
     if let Some(master) = properties.master {
-        pools.push(Pool {
-            size: master.vm_size.as_deref().unwrap_or_default(),
-            is_encrypted: is_on(master.encryption_at_host.as_ref()),
-            target: "properties.masterProfile".to_owned(),
-            machines: MASTERS + BOOTSTRAP,
-        });
+        let size = master.vm_size.as_deref().unwrap_or_default();
+        pools.push(Pool::masters(size, is_on(master.encryption_at_host.as_ref())));
     }
     for (at, worker) in properties.workers.into_iter().flatten().enumerate() {
-        pools.push(Pool {
-            size: worker.vm_size.as_deref().unwrap_or_default(),
-            is_encrypted: is_on(worker.encryption_at_host.as_ref()),
-            target: format!("properties.workerProfiles[{at}]"),
-            machines: u64::try_from(worker.count.unwrap_or_default()).unwrap_or_default(),
-        });
+        let size = worker.vm_size.as_deref().unwrap_or_default();
+        let machines = u64::try_from(worker.count.unwrap_or_default()).unwrap_or_default();
+        pools.push(Pool::workers(at, size, is_on(worker.encryption_at_host.as_ref()), machines));
     }
     pools
 }
 
+/// How many addresses of outgoing traffic a draft asks for.
+fn outbound_ips(draft: &Draft<'_>) -> u32 {
+    let network = draft.properties.as_ref().and_then(|it| it.network);
+    let profile = network.and_then(|it| it.load_balancer_profile.as_ref());
+    let count = profile.and_then(|it| it.managed_outbound_ips.as_ref()?.count);
+    count.and_then(|it| u32::try_from(it).ok()).unwrap_or(1)
+}
+
+fn refuse(lack: Option<Lack>) -> Result<(), Refusal> {
+    let Some(Lack { code, message, target }) = lack else { return Ok(()) };
+    let code = match code {
+        LackCode::InvalidParameter => Code::InvalidParameter,
+        LackCode::ResourceQuotaExceeded => Code::ResourceQuotaExceeded,
+        LackCode::ResourceProviderNotRegistered => Code::ResourceProviderNotRegistered,
+    };
+    let refusal = Refusal::new(StatusCode::BAD_REQUEST, code, message);
+    Err(match target {
+        Some(target) => refusal.at(target),
+        None => refusal,
+    })
+}
+
 async fn ask(
     cloud: &dyn Cloud,
-    pools: &[Pool<'_>],
+    pools: &[Pool],
     draft: &Draft<'_>,
     subscription: &str,
     location: &str,
 ) -> Result<(), Refusal> {
-    let Some(sizes) = answered("the sizes", cloud.sizes(subscription, location).await) else { return Ok(()) };
-    check_sizes(&sizes, pools, location)?;
+    // What the cloud does not tell is left to the backend, and the rest is looked at all the same.
+    if let Some(sizes) = answered("the sizes", cloud.sizes(subscription, location).await) {
+        refuse(lacking_size(&sizes, pools, location))?;
+    }
     if pools.iter().any(|pool| pool.is_encrypted)
         && let Some(feature) = answered("a feature", cloud.feature(subscription, ENCRYPTION_FEATURE).await)
     {
         match feature {
             Some(true) => {}
-            Some(false) => {
-                let message = format!(
-                    "The feature {ENCRYPTION_FEATURE} is not registered in the subscription; register it or disable \
-                     encryption at host."
-                );
-                return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidParameter, message));
-            }
+            Some(false) => return refuse(Some(lacking_feature())),
             None => return Err(Refusal::internal(format!("the feature {ENCRYPTION_FEATURE} has no state"))),
         }
     }
     if let Some(usages) = answered("the quotas", cloud.usages(subscription, location).await) {
-        check_quotas(&usages, pools)?;
+        refuse(lacking_quota(&usages, pools, outbound_ips(draft)))?;
     }
     if let Some(providers) = answered("the providers", cloud.providers(subscription).await) {
-        let is_registered =
-            |name: &&str| providers.iter().any(|it| it.namespace.eq_ignore_ascii_case(name) && it.registered);
-        if let Some(missing) = PROVIDERS.into_iter().find(|name| !is_registered(name)) {
-            let message = format!("The resource provider '{missing}' is not registered.");
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::ResourceProviderNotRegistered, message));
-        }
+        refuse(lacking_provider(&providers))?;
     }
     check_subnets(cloud, draft).await?;
     check_rights(cloud, draft).await
@@ -139,55 +128,6 @@ fn answered<T>(what: &str, outcome: Result<T, CloudError>) -> Option<T> {
             tracing::warn!(error = cause, "The cloud did not tell {what}; that is left to the backend");
         })
         .ok()
-}
-
-fn check_sizes(sizes: &[Size], pools: &[Pool<'_>], location: &str) -> Result<(), Refusal> {
-    for pool in pools {
-        let refused = |why: &str| {
-            let message = format!("The selected SKU '{}' is {why} in location '{location}'.", pool.size);
-            Err(Refusal::parameter(format!("{}.VMSize", pool.target), message))
-        };
-        let Some(size) = sizes.iter().find(|size| size.name.eq_ignore_ascii_case(pool.size)) else {
-            return refused("unavailable");
-        };
-        if let Availability::Restricted(restriction) = &size.availability {
-            return refused(&format!("restricted ({})", restriction.reason));
-        }
-        if pool.is_encrypted && !size.encryption_at_host {
-            let message = format!("The selected SKU '{}' does not support encryption at host.", pool.size);
-            return Err(Refusal::parameter(format!("{}.encryptionAtHost", pool.target), message));
-        }
-    }
-    Ok(())
-}
-
-fn check_quotas(usages: &[Usage], pools: &[Pool<'_>]) -> Result<(), Refusal> {
-    let machines: u64 = pools.iter().map(|pool| pool.machines).sum();
-    let mut wanted: BTreeMap<&str, u64> = BTreeMap::from([
-        ("virtualMachines", machines),
-        ("PremiumDiskCount", machines),
-        ("PublicIPAddresses", PUBLIC_IPS),
-    ]);
-    for pool in pools {
-        let Some(size) = find_size(pool.size) else { continue };
-        for quota in [size.family, "cores"] {
-            *wanted.entry(quota).or_default() += pool.machines * u64::from(size.cores);
-        }
-    }
-    for (quota, wanted) in wanted {
-        // A limit that the cloud does not tell of is none.
-        let Some(usage) = usages.iter().find(|usage| usage.quota.eq_ignore_ascii_case(quota)) else {
-            continue;
-        };
-        if wanted > usage.limit.saturating_sub(usage.used) {
-            let message = format!(
-                "Resource quota of {quota} exceeded. Maximum allowed: {}, Current in use: {}, Additional requested: {wanted}.",
-                usage.limit, usage.used
-            );
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::ResourceQuotaExceeded, message));
-        }
-    }
-    Ok(())
 }
 
 /// The subnets that a draft names, each with the field that does.
@@ -207,10 +147,19 @@ fn subnets(draft: &Draft<'_>) -> Vec<(ResourceId, String)> {
 /// A quick look whether the subnets are there at all.
 async fn check_subnets(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), Refusal> {
     for (id, target) in subnets(draft) {
-        if let Some(None) = answered("a subnet", cloud.get(&id).await) {
-            let message = format!("The provided subnet '{id}' could not be found.");
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidLinkedVNet, message).at(target));
-        }
+        let Some(None) = answered("a subnet", cloud.get(&id).await) else { continue };
+        let refused = |code, message| Err(Refusal::new(StatusCode::BAD_REQUEST, code, message).at(target));
+        let network = id.parent();
+        return match network {
+            Some(network) if matches!(answered("a network", cloud.get(&network).await), Some(None)) => {
+                let message = format!("The provided virtual network '{network}' could not be found.");
+                refused(Code::InvalidLinkedVNet, message)
+            }
+            _ => {
+                let message = format!("The provided subnet '{id}' could not be found.");
+                refused(Code::InvalidLinkedSubnet, message)
+            }
+        };
     }
     Ok(())
 }

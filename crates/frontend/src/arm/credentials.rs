@@ -5,6 +5,7 @@ use api::rest::{AdminKubeconfig, Credentials, HiddenText};
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use store::Transaction;
 use uuid::Uuid;
 
 use super::gatekeeping::{Deed, check_state, check_subscription};
@@ -24,7 +25,7 @@ use crate::wire::{Answer, Ask, Refusal};
     )
 )]
 pub(super) async fn list_credentials(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let cluster = admitted(&desk, &ask).await?;
+    let cluster = admitted(&desk, &ask, "cluster.listCredentials").await?;
     let password = desk.reader().secret(cluster, KUBEADMIN_PASSWORD).await?;
     let text = password.map(|secret| HiddenText::new(String::from_utf8_lossy(secret.expose())));
     Ok(Answer::ok(&Credentials { kubeadmin_username: "kubeadmin".to_owned(), kubeadmin_password: text }))
@@ -41,14 +42,14 @@ pub(super) async fn list_credentials(State(desk): State<Desk>, ask: Ask) -> Resu
     )
 )]
 pub(super) async fn list_admin_credentials(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let cluster = admitted(&desk, &ask).await?;
+    let cluster = admitted(&desk, &ask, "cluster.listAdminCredentials").await?;
     let kubeconfig = desk.reader().secret(cluster, CUSTOMER_KUBECONFIG).await?;
     let text = kubeconfig.map(|secret| HiddenText::new(STANDARD.encode(secret.expose())));
     Ok(Answer::ok(&AdminKubeconfig { kubeconfig: text }))
 }
 
-/// The cluster, if its credentials may be shown now.
-async fn admitted(desk: &Desk, ask: &Ask) -> Result<Uuid, Refusal> {
+/// The cluster, if its credentials may be shown now. Who is shown them is in the audit log before they are.
+async fn admitted(desk: &Desk, ask: &Ask, action: &str) -> Result<Uuid, Refusal> {
     let id = ask.resource_id()?;
     ask.check_media()?;
     version(ask)?;
@@ -56,5 +57,7 @@ async fn admitted(desk: &Desk, ask: &Ask) -> Result<Uuid, Refusal> {
     check_subscription(desk, &id.subscription, Deed::Credentials).await?;
     let read = clusters::find(desk, &id).await?;
     check_state(&read.document, Deed::Credentials)?;
+    let entry = ask.by(Some(""))?.entry(action, &id.path, None, None);
+    desk.store.commit(Transaction::new().audit(entry)).await?;
     Ok(read.uuid)
 }

@@ -2,7 +2,7 @@
 
 use api::doc::{Cluster, Operation, ProvisioningState, Verb};
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use store::{Secrets, StoreError};
 use uuid::Uuid;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::gatekeeping::{Deed, check_state, check_subscription};
 use super::params::Version;
 use super::write::ASYNC_OPERATION;
-use super::{Desk, TURNS_MAX, is_admin, link, operations, pause, version};
+use super::{Desk, TURNS_MAX, empty, is_admin, link, operations, pause, version};
 use crate::admin::params::{ClusterPath, IfMatch};
 use crate::wire::{Ask, Refusal};
 
@@ -33,7 +33,7 @@ pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Respons
     for turn in 1..=TURNS_MAX {
         let Some(read) = desk.store.clusters().find(&id.path).await? else {
             ask.check_version(None)?;
-            return Ok(StatusCode::NO_CONTENT.into_response());
+            return Ok(empty(StatusCode::NO_CONTENT));
         };
         check_subscription(&desk, &id.subscription, Deed::Delete).await?;
         ask.check_version(Some(read.etag))?;
@@ -74,7 +74,7 @@ pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Respons
 
 fn accepted(desk: &Desk, ask: &Ask, cluster: &Cluster, operation: Uuid) -> Response {
     let paths = operations::paths(&cluster.subscription_id, &cluster.location, operation);
-    let mut response = StatusCode::ACCEPTED.into_response();
+    let mut response = empty(StatusCode::ACCEPTED);
     let headers = response.headers_mut();
     for (name, path) in [(ASYNC_OPERATION, paths.status), (header::LOCATION, paths.result)] {
         if let Ok(url) = HeaderValue::from_str(&link::to(desk, ask, &path)) {

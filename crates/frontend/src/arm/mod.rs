@@ -23,8 +23,9 @@ use std::time::Duration;
 
 use api::clock::SharedClock;
 use api::rest::{ApiVersion, Ground};
+use axum::response::{IntoResponse as _, Response};
 use cloud::SharedCloud;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use store::{Reader, Store};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -117,6 +118,12 @@ fn version(ask: &Ask) -> Result<ApiVersion, Refusal> {
 fn is_admin(ask: &Ask) -> bool {
     let mut named = ask.query.all("api-version");
     named.next() == Some("admin") && named.next().is_none()
+}
+
+/// An answer without a body. It has the type that every answer has.
+fn empty(status: StatusCode) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    (status, [(header::CONTENT_TYPE, json)]).into_response()
 }
 
 /// How long to wait before a whole handler is run again after somebody else was quicker.

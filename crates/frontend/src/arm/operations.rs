@@ -12,7 +12,7 @@ use store::{OperationView, WorkView};
 use uuid::Uuid;
 
 use super::params::{LocationPath, Version};
-use super::{Desk, PROVIDER, link, version};
+use super::{Desk, PROVIDER, empty, link, version};
 use crate::wire::{Answer, Ask, Refusal};
 
 const NO_OPERATION: &str = "The operation was not found.";
@@ -95,7 +95,7 @@ pub(super) async fn result(State(desk): State<Desk>, ask: Ask) -> Result<Respons
     let version = version(&ask)?;
     let operation = find(&desk, &ask).await?.operation.document;
     if is_running(&desk, &operation).await? {
-        let mut response = StatusCode::ACCEPTED.into_response();
+        let mut response = empty(StatusCode::ACCEPTED);
         let own = link::to(&desk, &ask, ask.spelled());
         if let Ok(own) = HeaderValue::from_str(&own) {
             response.headers_mut().insert(header::LOCATION, own);
@@ -107,7 +107,7 @@ pub(super) async fn result(State(desk): State<Desk>, ask: Ask) -> Result<Respons
         operation.snapshot.map(serde_json::from_value::<Cluster>).transpose().map_err(Refusal::internal)?;
     Ok(match copy {
         Some(cluster) => Answer::ok(&version.show(&cluster).without_status()).into_response(),
-        None => StatusCode::NO_CONTENT.into_response(),
+        None => empty(StatusCode::NO_CONTENT),
     })
 }
 

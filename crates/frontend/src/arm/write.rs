@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::doc::secrets::{CLIENT_SECRET, PULL_SECRET};
 use api::doc::{Cluster, Identity, Operation, ProvisioningState, Verb};
+use api::domain;
 use api::rest::v2025_07_25::OpenShiftCluster;
 use api::rest::{
     ApiVersion, Draft, External, HiddenText, Semver, Wrong, check_unchanged, lay_over, match_roles, patched,
@@ -127,6 +128,11 @@ impl From<StoreError> for Failed {
 /// Which key of the cluster another one holds.
 fn duplicate(key: &str) -> Refusal {
     let (code, message) = match key.split_once(':') {
+        Some(("domain", domain)) => {
+            let message = format!("The provided domain '{domain}' is already in use by another cluster.");
+            let refusal = Refusal::new(StatusCode::BAD_REQUEST, Code::DuplicateDomain, message);
+            return refusal.at("properties.clusterProfile.domain");
+        }
         Some(("resource-group", group)) => (
             Code::DuplicateResourceGroup,
             format!("The provided resource group '{group}' is already in use by another cluster."),
@@ -155,6 +161,8 @@ async fn create(desk: &Desk, ask: &Ask, version: ApiVersion, id: &ResourceId) ->
     let mut cluster = blank(id, desk.clock.now());
     lay_over(&draft, &mut cluster);
     let provisioned = cluster.provisioned.as_deref_mut().ok_or_else(no_properties)?;
+    let zone = domain::zone_in(&cluster.location, desk.rules.zone.as_deref());
+    provisioned.managed_domain = domain::managed(&provisioned.spec.domain, &zone);
     lay_system_data(ask, &mut provisioned.system_data);
     BUILD.clone_into(&mut provisioned.created_by);
     BUILD.clone_into(&mut provisioned.provisioned_by);

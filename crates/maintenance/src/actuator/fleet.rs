@@ -118,7 +118,7 @@ impl Tasks for Fleet {
         let definition = self.definition(manifest.task_id, journal).await?;
         let link = self.link(cluster).await?;
         let mut version = version.map(str::to_owned);
-        let fresh = journal.step.is_none() && journal.done.is_empty() && !journal.is_undoing();
+        let fresh = !journal.has_begun();
         if fresh {
             // Asked before anything is begun: a manifest whose cluster does not answer has taken no effect, and can still be
             // too late.
@@ -143,6 +143,11 @@ impl Tasks for Fleet {
             plan,
             context: Arc::new(context),
         })
+    }
+
+    async fn name(&self, task: Uuid) -> Option<String> {
+        let definition = self.definition(task, &Journal::default()).await.ok()?;
+        Some(definition.name().to_owned())
     }
 
     async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<Contact, StepError> {

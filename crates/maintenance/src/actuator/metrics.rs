@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use api::work::Ending;
+use api::work::{Ending, WorkState};
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -31,6 +31,7 @@ pub struct Metrics {
     parked: Family<Key, Gauge>,
     pub(super) taken_over: Counter,
     pub(super) lost: Counter,
+    pub(super) undo_failed: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -72,6 +73,7 @@ impl Default for Metrics {
             parked: Family::default(),
             taken_over: Counter::default(),
             lost: Counter::default(),
+            undo_failed: Counter::default(),
         }
     }
 }
@@ -113,6 +115,11 @@ impl Metrics {
         registry.register("parked", "Clusters that wait for room in a budget", self.parked.clone());
         registry.register("takeovers", "Manifests taken over from lost actuators", self.taken_over.clone());
         registry.register("lost", "Manifests whose lease this actuator lost", self.lost.clone());
+        registry.register(
+            "undo_failed",
+            "Manifests that ended with something that could not be taken back",
+            self.undo_failed.clone(),
+        );
     }
 
     pub(super) fn ended(&self, task: &str, ending: Ending, attempt: i32, took: Duration) {
@@ -120,6 +127,12 @@ impl Metrics {
         self.manifests.get_or_create(&outcome).inc();
         self.attempts.observe(f64::from(attempt));
         self.durations.get_or_create(&Task { task: task.to_owned() }).observe(took.as_secs_f64());
+    }
+
+    /// So many ended without a holder.
+    pub(super) fn ended_unheld(&self, task: &str, state: WorkState, count: u64) {
+        let outcome = Outcome { task: task.to_owned(), outcome: state.as_str() };
+        self.manifests.get_or_create(&outcome).inc_by(count);
     }
 
     pub(super) fn handed_back(&self, why: WaitingCode) {

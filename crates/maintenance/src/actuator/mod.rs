@@ -13,6 +13,7 @@ mod scout;
 mod stats;
 mod survey;
 mod tasks;
+mod unheld;
 mod work;
 
 use std::sync::Arc;
@@ -79,6 +80,7 @@ pub async fn run<T: Tasks>(deps: Deps<T>, shutdown: CancellationToken) -> Result
         ("scout", scout::watch(crew.clone(), over.clone()).boxed()),
         ("survey", survey::watch(crew.clone(), over.clone()).boxed()),
         ("statistics", stats::keep(crew.clone(), over.clone()).boxed()),
+        ("unheld", unheld::count(crew.clone(), over.clone()).boxed()),
     ];
     tracing::info!(actuator.id = %owner, "Actuator {owner} takes up to {slots} manifests");
     serve(crew, ends, parts, over, shutdown)

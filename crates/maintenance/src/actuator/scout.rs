@@ -1,7 +1,9 @@
 //! Whether clusters answer: one is asked once when it was imported or made; later it is told by what happens to manifests.
-//! Only changes are written.
+//! One that did not answer is asked again, ever more slowly, until it does: that costs as much as is out of reach, not as there
+//! is. Only changes are written.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::doc::{Cluster, Document as _, ProvisioningState};
@@ -9,15 +11,14 @@ use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
 use steps::engine::Journal;
 use store::{
-    Change, FEED_PAGE_MAX, FeedError, HealthSample, PAGE_MAX, Position, Selection, StoreError, Subject,
-    Topic, Yielding,
+    Brief, Change, FEED_PAGE_MAX, FeedError, HealthSample, PAGE_MAX, Position, Selection, StoreError,
+    Subject, Topic, Yielding,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::crew::Crew;
-use super::work::Facts;
 use super::{Contact, Tasks};
 
 /// Between two looks at the feed when no wake-up came.
@@ -26,6 +27,52 @@ const POLL: Duration = Duration::from_secs(15);
 const GAP: Duration = Duration::from_millis(50);
 /// So many clusters are asked at once.
 const AT_ONCE: usize = 16;
+/// A cluster that did not answer is asked again after this; it doubles.
+const AGAIN: Duration = Duration::from_secs(60);
+/// The longest pause before a cluster that did not answer is asked again.
+const AGAIN_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// The clusters that did not answer this process: when each is asked again, and the pause that led there.
+#[derive(Debug, Default)]
+pub(super) struct Away(Mutex<BTreeMap<Uuid, (Instant, Duration)>>);
+
+impl Away {
+    fn clusters(&self) -> MutexGuard<'_, BTreeMap<Uuid, (Instant, Duration)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It does not answer; asked for the first time or again.
+    fn silent(&self, cluster: Uuid) {
+        let mut clusters = self.clusters();
+        let pause = clusters.get(&cluster).map_or(AGAIN, |(_, pause)| (*pause * 2).min(AGAIN_MAX));
+        clusters.insert(cluster, (Instant::now() + pause, pause));
+    }
+
+    /// It does not answer somebody else; when it is asked stays as it is.
+    fn reported(&self, cluster: Uuid) {
+        self.clusters().entry(cluster).or_insert((Instant::now() + AGAIN, AGAIN));
+    }
+
+    /// It answers, or there is nothing to be asked any more.
+    fn back(&self, cluster: Uuid) {
+        self.clusters().remove(&cluster);
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.clusters().values().map(|(at, _)| *at).min()
+    }
+
+    /// Those that are to be asked now, as many as are asked at once; they are not due again before the same pause has passed.
+    fn due(&self, now: Instant) -> Vec<Uuid> {
+        let mut clusters = self.clusters();
+        let due = clusters.iter_mut().filter(|(_, (at, _))| *at <= now).take(AT_ONCE);
+        due.map(|(cluster, (at, pause))| {
+            *at = now + *pause;
+            *cluster
+        })
+        .collect()
+    }
+}
 
 /// Asks every cluster that nobody has asked yet, and each that is imported or made from now on.
 pub(super) async fn watch<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken) {
@@ -37,11 +84,16 @@ pub(super) async fn watch<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken)
             Err(FeedError::Gone { .. }) => place = None,
             Err(FeedError::Store(error)) => tracing::debug!(error = %error, "The feed was not read"),
         }
+        if let Err(error) = ask_again(&crew, &over).await {
+            tracing::debug!(error = %error, "Clusters that did not answer are asked later");
+        }
+        let again = crew.away.next().unwrap_or_else(|| Instant::now() + POLL);
         let pause = async {
             tokio::select! {
                 biased;
                 () = bell.next() => sleep(GAP).await,
                 () = sleep(POLL) => {}
+                () = sleep_until(again) => {}
             }
         };
         if over.run_until_cancelled(pause).await.is_none() {
@@ -117,10 +169,23 @@ async fn ask<T: Tasks>(
     Ok(())
 }
 
+/// Asks those again that did not answer and whose time has come.
+async fn ask_again<T: Tasks>(crew: &Crew<T>, over: &CancellationToken) -> Result<(), StoreError> {
+    let due = crew.away.due(Instant::now());
+    if due.is_empty() {
+        return Ok(());
+    }
+    // Others look too.
+    for seen in crew.store.health(due.clone()).await?.iter().filter(|it| it.reachable) {
+        crew.away.back(seen.cluster);
+    }
+    ask(crew, due, over).await
+}
+
 async fn ask_one<T: Tasks>(crew: &Crew<T>, id: Uuid) -> Result<(), StoreError> {
     match crew.store.documents::<Cluster>().get(id).await? {
         Some(cluster) if is_settled(&cluster.document) => look(crew, id, &cluster.document).await,
-        Some(_) | None => {}
+        Some(_) | None => crew.away.back(id),
     }
     Ok(())
 }
@@ -129,6 +194,10 @@ async fn ask_one<T: Tasks>(crew: &Crew<T>, id: Uuid) -> Result<(), StoreError> {
 pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) {
     let answer = crew.tasks.contact(id, cluster).await;
     let before = crew.store.health(vec![id]).await.ok().and_then(|mut known| known.pop());
+    match &answer {
+        Ok(_) => crew.away.back(id),
+        Err(_) => crew.away.silent(id),
+    }
     let (reachable, sample) = match answer {
         Ok(Contact { version }) => (true, sample(before.as_ref(), Some(version), None)),
         Err(error) => (false, sample(before.as_ref(), None, Some(error.whole()))),
@@ -139,7 +208,8 @@ pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) 
 }
 
 /// A manifest met a cluster that does not answer, and was given back for that.
-pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &Facts, yielding: &Yielding) {
+pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &Brief, yielding: &Yielding) {
+    crew.away.reported(yielding.hold.lane);
     if facts.health.as_ref().is_some_and(|it| !it.reachable) {
         return;
     }

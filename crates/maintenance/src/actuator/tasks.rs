@@ -20,6 +20,9 @@ pub trait Tasks: Send + Sync + 'static {
         errand: Errand<'_>,
     ) -> impl Future<Output = Result<Ready<Self::Context>, StepError>> + Send;
 
+    /// The name of a task, for metrics; none when nobody knows it any more.
+    fn name(&self, task: Uuid) -> impl Future<Output = Option<String>> + Send;
+
     /// Asks a cluster whether it is there.
     fn contact(
         &self,

@@ -3,7 +3,6 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use api::doc::{Cluster, Manifest};
 use api::work::Ending;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
@@ -11,22 +10,15 @@ use steps::crew::Written;
 use steps::engine::{
     ATTEMPTS_MAX, Control, Ended, Journal, Order, Refusal, StepError, WaitingCode, refuse, run,
 };
-use store::{Claimed, Completion, Fate, HealthSample};
+use store::{Brief, Claimed, Completion, Fate};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::crew::{ACTOR, Crew};
 use super::{Errand, Ready, Tasks, scout};
 
-/// What is known of a manifest when its run begins.
-pub(super) struct Facts {
-    pub(super) manifest: Option<Manifest>,
-    pub(super) cluster: Option<Cluster>,
-    pub(super) health: Option<HealthSample>,
-}
-
 /// Works one manifest and writes how that ended.
-pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control: Control, facts: Facts) {
+pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control: Control, facts: Brief) {
     let running = crew.metrics.running();
     let begun = Instant::now();
     loop {
@@ -36,9 +28,13 @@ pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control:
                 // While its end is written another may be at work in its place.
                 drop(running);
                 let (ending, code) = (completion.ending, code_of(&completion));
+                let left_behind = completion.result.get("undoFailed").is_some();
                 match crew.hands.write_end(&control, completion).await {
                     Some(Fate::Done) => {
                         crew.metrics.ended(&task, ending, claimed.attempt, begun.elapsed());
+                        if left_behind {
+                            crew.metrics.undo_failed.inc();
+                        }
                         after_end(crew, &facts, ending, &code, begun.elapsed()).await;
                     }
                     Some(Fate::Lost) | None => drop(crew.metrics.lost.inc()),
@@ -71,20 +67,25 @@ async fn walk<T: Tasks>(
     crew: &Crew<T>,
     claimed: &Claimed,
     control: &Control,
-    facts: &Facts,
+    facts: &Brief,
 ) -> (String, Ended) {
     let journal = Journal::read(claimed.checkpoint.as_ref());
     let unknown = || "unknown".to_owned();
-    let refused = |journal, refusal: Refusal| {
-        refuse(&crew.store, claimed, journal, crew.clock.clone(), ACTOR, &refusal)
+    let refused = async |journal, refusal: Refusal| {
+        refuse(&crew.store, claimed, journal, control.clone(), crew.clock.clone(), ACTOR, &refusal).await
     };
     let gone =
         |code: &str, message: &str| Refusal::Withdrawn { code: code.to_owned(), message: message.to_owned() };
     let Some(manifest) = &facts.manifest else {
-        return (unknown(), refused(journal, gone("ManifestGone", "the manifest is gone")));
+        // Nobody knows what it was to do; what it did may have to be put in order by hand.
+        let refusal = match journal.has_begun() {
+            true => Refusal::Error(StepError::terminal("ManifestGone", "the manifest is gone")),
+            false => gone("ManifestGone", "the manifest is gone"),
+        };
+        return (unknown(), refused(journal, refusal).await);
     };
     let Some(cluster) = &facts.cluster else {
-        return (unknown(), refused(journal, gone("ClusterGone", "the cluster is gone")));
+        return (unknown(), refused(journal, gone("ClusterGone", "the cluster is gone")).await);
     };
     if claimed.first && claimed.run_after > Timestamp::UNIX_EPOCH {
         crew.metrics.lag(claimed.claimed_at.duration_since(claimed.run_after));
@@ -101,14 +102,10 @@ async fn walk<T: Tasks>(
     let panicked = |_| Err(StepError::terminal("Panic", "making the task's plan panicked"));
     let Ready { task, version, definition, plan, context } = match ready.unwrap_or_else(panicked) {
         Ok(ready) => ready,
-        // Nothing of it can be run, and nobody wants it any more.
-        Err(_) if control.cancel.is_cancelled() => {
-            return (unknown(), refused(journal, gone("Cancelled", "cancelled")));
-        }
-        Err(error) => return (unknown(), refused(journal, Refusal::Error(error))),
+        Err(error) => return (unknown(), refused(journal, Refusal::Error(error)).await),
     };
     let mut journal = journal;
-    if journal.step.is_none() && journal.done.is_empty() {
+    if journal.plan.is_none() && journal.done.is_empty() {
         journal.task_version = version;
         journal.plan = definition;
     }
@@ -131,18 +128,17 @@ fn code_of(completion: &Completion) -> String {
 }
 
 /// What an end teaches: how long its task takes, that it panics, that its cluster answers again.
-async fn after_end<T: Tasks>(crew: &Crew<T>, facts: &Facts, ending: Ending, code: &str, took: Duration) {
+async fn after_end<T: Tasks>(crew: &Crew<T>, facts: &Brief, ending: Ending, code: &str, took: Duration) {
     let Some(manifest) = &facts.manifest else { return };
     match ending {
-        Ending::Completed => {
-            crew.durations.note(manifest.task_id, [took]);
-            let unreachable = facts.health.as_ref().is_some_and(|it| !it.reachable);
-            if let Some(cluster) = facts.cluster.as_ref().filter(|_| unreachable) {
-                scout::look(crew, manifest.cluster, cluster).await;
-            }
-        }
+        Ending::Completed => crew.durations.note(manifest.task_id, [took]),
         Ending::Failed if code == "Panic" => crew.broken(manifest.task_id).await,
         Ending::Failed | Ending::RetriesExceeded | Ending::Cancelled => {}
+    }
+    // However it ended, its steps may have met a cluster that answers again.
+    let unreachable = facts.health.as_ref().is_some_and(|it| !it.reachable);
+    if let Some(cluster) = facts.cluster.as_ref().filter(|_| unreachable) {
+        scout::look(crew, manifest.cluster, cluster).await;
     }
 }
 

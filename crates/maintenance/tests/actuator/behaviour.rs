@@ -259,7 +259,11 @@ async fn an_unreachable_cluster_is_told_once_and_told_to_be_back_once() {
     let health = bed.store.health(vec![bed.cluster]).await.unwrap().pop().unwrap();
     assert_eq!((health.reachable, &health.sample["message"]), (false, &json!("no answer")));
     assert_eq!(health.since.as_second(), 1_800_000_000, "since the first look, and no later one was written");
-    assert_eq!(asked.load(Ordering::SeqCst), 1, "it was asked when it appeared");
+    assert_eq!(
+        asked.load(Ordering::SeqCst),
+        3,
+        "it was asked when it appeared, a minute and three minutes later"
+    );
     there.store(true, Ordering::SeqCst);
     assert_eq!(bed.until_ended(id).await.state, WorkState::Completed);
     sleep(Duration::from_secs(1)).await;
@@ -439,4 +443,125 @@ async fn what_tasks_take_and_how_they_end_is_counted() {
     for name in ["start_lag_seconds_count 6", "attempts_count 6", "running 0", "takeovers_total 0"] {
         assert!(text.contains(&format!("shipshape_actuator_{name}")), "{name}: {text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_answers_again_is_noticed_though_nothing_is_done_on_it() {
+    let mut bed = Bed::new().await;
+    let there = Arc::new(AtomicBool::new(false));
+    let answers = there.clone();
+    let mut tasks = Scripted::new(Arc::new(()), noop);
+    tasks.answer = Box::new(move |_| match answers.load(Ordering::SeqCst) {
+        true => Ok(Contact { version: "v1.2.3".to_owned() }),
+        false => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
+    });
+    bed.start_with(tasks);
+    sleep(Duration::from_secs(30)).await;
+    assert!(!bed.store.health(vec![bed.cluster]).await.unwrap()[0].reachable);
+    there.store(true, Ordering::SeqCst);
+    sleep(Duration::from_secs(60)).await;
+    assert!(bed.store.health(vec![bed.cluster]).await.unwrap()[0].reachable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_end_on_a_cluster_that_answers_again_tells_that_it_does() {
+    let mut bed = Bed::new().await;
+    let there = Arc::new(AtomicBool::new(false));
+    let (seen, answers) = (there.clone(), there.clone());
+    let mut tasks = Scripted::new(Arc::new(()), move |_| match seen.load(Ordering::SeqCst) {
+        true => {
+            Ok(Plan::new().step(Step::action("no", |_, _| async { Err(StepError::terminal("No", "no")) })))
+        }
+        false => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
+    });
+    tasks.answer = Box::new(move |_| match answers.load(Ordering::SeqCst) {
+        true => Ok(Contact { version: "v1.2.3".to_owned() }),
+        false => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
+    });
+    bed.start_with(tasks);
+    let id = bed.ask().await;
+    sleep(Duration::from_secs(1)).await;
+    there.store(true, Ordering::SeqCst);
+    assert_eq!(bed.until_ended(id).await.state, WorkState::Failed);
+    sleep(Duration::from_millis(10)).await;
+    assert!(bed.store.health(vec![bed.cluster]).await.unwrap()[0].reachable);
+}
+
+/// A plan that marks the cluster and then waits; its undo takes the mark away.
+fn marked(marks: &Arc<AtomicU32>) -> Plan<()> {
+    let (set, cleared) = (marks.clone(), marks.clone());
+    let mark = Step::action("mark", move |_: Arc<()>, _| {
+        set.store(1, Ordering::SeqCst);
+        async { Ok(Outcome::default()) }
+    })
+    .undo(move |_, _, _| {
+        cleared.store(0, Ordering::SeqCst);
+        async { Ok(Some("the mark was taken away".to_owned())) }
+    });
+    let wait = Step::wait("for-ever", Duration::from_secs(3600), |_, _| async {
+        Ok(Look::Waiting("for ever".to_owned()))
+    });
+    Plan::new().step(mark).step(wait)
+}
+
+#[tokio::test(start_paused = true)]
+async fn begun_work_that_is_cancelled_while_its_plan_cannot_be_made_is_undone_when_it_can() {
+    let mut bed = Bed::new().await;
+    let (marks, away) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (seen, gone) = (marks.clone(), away.clone());
+    bed.start_with(Scripted::new(Arc::new(()), move |_| match gone.load(Ordering::SeqCst) {
+        true => Err(StepError::transient("Store", "the store gave no answer")),
+        false => Ok(marked(&seen)),
+    }));
+    let id = bed.ask().await;
+    bed.until(id, |work| work.step.as_deref() == Some("for-ever")).await;
+    away.store(true, Ordering::SeqCst);
+    // An operation makes it rest; behind that its plan cannot be made.
+    let operation = NewWork::new(Uuid::now_v7(), bed.cluster, WorkKind::Operation);
+    bed.store.enqueue(vec![operation]).await.unwrap();
+    bed.until(id, |work| work.state == WorkState::Pending).await;
+    bed.cancel(id).await;
+    // The kill switch does not keep it from its end.
+    bed.store.set_budget(&format!("task/{TASK}"), Some(0), None).await.unwrap();
+    let operation = bed.store.claim(WorkKind::Operation, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
+    let done = store::Completion::new(operation.hold, api::work::Ending::Completed, json!({}));
+    bed.store.complete(vec![done]).await.unwrap();
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!((bed.work(id).await.state, marks.load(Ordering::SeqCst)), (WorkState::Pending, 1));
+    away.store(false, Ordering::SeqCst);
+    let result = bed.until_ended(id).await.result.unwrap();
+    assert_eq!((&result["code"], &result["by"]), (&json!("Cancelled"), &json!("ada")));
+    assert_eq!((&result["reason"], marks.load(Ordering::SeqCst)), (&json!("not today"), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_that_no_holder_writes_and_undos_that_fail_are_counted() {
+    let mut bed = Bed::new().await;
+    bed.start(|_| {
+        let stuck = Step::action("a", |_, _| async { Ok(Outcome::default()) })
+            .undo(|_, _, _| async { Err(StepError::terminal("No", "no way back")) });
+        let fails = Step::action("b", |_, _| async { Err(StepError::terminal("No", "no")) });
+        Ok(Plan::new().step(stuck).step(fails))
+    });
+    let failed = bed.ask().await;
+    assert_eq!(bed.until_ended(failed).await.state, WorkState::Failed);
+    sleep(Duration::from_secs(20)).await;
+    bed.store.set_budget(&format!("task/{TASK}"), Some(0), None).await.unwrap();
+    let (late, cancelled) = (bed.ask().await, bed.ask().await);
+    bed.cancel(cancelled).await;
+    sleep(Duration::from_secs(3600)).await;
+    // The lane is let out, and the claim that takes it up closes what is too late.
+    bed.store.set_budget(&format!("task/{TASK}"), None, None).await.unwrap();
+    assert_eq!(bed.until_ended(late).await.state, WorkState::TimedOut);
+    sleep(Duration::from_secs(20)).await;
+    let mut registry = Registry::with_prefix("shipshape_actuator");
+    bed.metrics.register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for (outcome, count) in [("Failed", 1), ("TimedOut", 1), ("Cancelled", 1)] {
+        let told =
+            format!(r#"shipshape_actuator_manifests_total{{task="scripted",outcome="{outcome}"}} {count}"#);
+        assert!(text.contains(&told), "{told}: {text}");
+    }
+    assert!(text.contains("shipshape_actuator_undo_failed_total 1"), "{text}");
 }

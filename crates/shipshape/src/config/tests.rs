@@ -315,6 +315,16 @@ fn a_password_is_never_shown() {
     check("postgres://me:a@hunter2@db/x", "postgres://me:***@db/x");
     check("postgres://me@db/x?password=hunter2", "postgres://me@db/x?password=***");
     check("postgres://me@db/x?a=b&sslpassword=hunter2&c=d", "postgres://me@db/x?a=b&sslpassword=***&c=d");
+    for value in ["hunter2==", "=hunter2", "a=b=hunter2", "hunter2?password", "password=hunter2"] {
+        check(&format!("postgres://me@db/x?password={value}"), "postgres://me@db/x?password=***");
+        check(
+            &format!("postgres://me@db/x?a=b&PassWord={value}&c=d"),
+            "postgres://me@db/x?a=b&PassWord=***&c=d",
+        );
+    }
+    check("postgres://me:hunter2==@db/x", "postgres://me:***@db/x");
+    check("postgres://me@db:5432/x?password=a@hunter2", "postgres://me@db:5432/x?password=***");
+    check("postgres://me:hunter2password=x@db/x", "postgres://me:***@db/x");
     check("postgres://me@db/x", "postgres://me@db/x");
 
     let refused = |text: &str| {
@@ -325,6 +335,8 @@ fn a_password_is_never_shown() {
     refused("store.url=hunter2");
     refused("store.url=postgres://me:hunter2/more@db/x");
     refused("store.url=postgres://me:hunter2 @db/x");
+    refused("store.url=postgres://me:a?hunter2@db/x");
+    refused("store.ulr=postgres://me:a?hunter2@db/x");
     refused("store.url=mysql:hunter2");
     refused("store.ulr=postgres://me:hunter2@db/x");
     refused("store.url:postgres://me:hunter2@db/x");

@@ -138,22 +138,28 @@ impl<'de> Deserialize<'de> for StoreUrl {
 /// much is masked rather than too little.
 pub(crate) fn redacted(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let rest = match rest.rsplit_once('@') {
-        Some((user, host)) => match user.split_once(':') {
+    // Apart from each other: an @ in a parameter must not be taken for the end of a user's password.
+    let (place, parameters) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
+    let place = match (place.rsplit_once('@'), place.split_once(':')) {
+        (Some((user, host)), _) => match user.split_once(':') {
             Some((name, _)) => format!("{name}:***@{host}"),
-            None => rest.to_owned(),
+            None => place.to_owned(),
         },
-        None => rest.to_owned(),
+        // The ? may be in a password.
+        (None, Some((name, _))) if parameters.contains('@') => return format!("{scheme}://{name}:***"),
+        (None, _) => place.to_owned(),
     };
-    let masked: Vec<String> = rest.split('&').map(mask_parameter).collect();
-    format!("{scheme}://{}", masked.join("&"))
+    let masked: Vec<String> = parameters.split('&').map(mask_parameter).collect();
+    format!("{scheme}://{place}{}", masked.join("&"))
 }
 
-/// Masks `password=…` and the like, whether it is the first parameter or a later one.
+/// Masks `password=…` and the like, whether it is the first parameter or a later one. The value goes from the first `=` behind
+/// the name to the end: passwords in base64 end with `=` themselves.
 fn mask_parameter(part: &str) -> String {
-    match part.rsplit_once('=') {
-        Some((name, _)) if name.to_ascii_lowercase().ends_with("password") => format!("{name}=***"),
-        _ => part.to_owned(),
+    const NAME: &str = "password=";
+    match part.to_ascii_lowercase().find(NAME) {
+        Some(at) => format!("{}***", &part[..at + NAME.len()]),
+        None => part.to_owned(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The store, looked after from the command line.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -168,7 +169,9 @@ fn a_fleet_that_outgrows_one_machine_moves_to_postgresql() {
     let database = server.database().unwrap();
     let export = home.run(&["store", "export", "fleet.jsonl"]);
     assert_eq!(export.code, Some(0), "{export:?}");
-    assert!(!std::fs::read_to_string(home.directory.path().join("fleet.jsonl")).unwrap().contains("hunter2"));
+    let exported = home.directory.path().join("fleet.jsonl");
+    assert!(!std::fs::read_to_string(&exported).unwrap().contains("hunter2"));
+    assert_eq!(std::fs::metadata(&exported).unwrap().permissions().mode() & 0o777, 0o600);
     let import = home.run(&["store", "import", "fleet.jsonl", "--store", database.url()]);
     assert_eq!(import.code, Some(0), "{import:?}");
     assert!(import.stdout.contains("9 documents") && import.stdout.contains("1 work"), "{import:?}");
@@ -241,6 +244,8 @@ fn a_rotated_key_opens_everything_and_the_old_one_nothing() {
         "{rotate:?}"
     );
     assert_eq!(home.run(&["store", "check"]).code, Some(0));
+    let told = home.run(&["audit", "list", "--action", "store.rotate-key"]);
+    assert!(told.stdout.contains("service:rotate-key") && told.stdout.contains("/keys/k"), "{told:?}");
     block_on(async {
         let store = open(&data(&home)).await;
         assert!(store.clusters().kubeconfig(imported).await.unwrap().is_some());

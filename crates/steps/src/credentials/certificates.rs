@@ -1,6 +1,5 @@
 //! The certificates of a cluster's API server and of its ways in: from the vault into the cluster, and named there.
 
-use api::doc::Spec;
 use cloud::IssuedCertificate;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -48,11 +47,6 @@ impl CertificateUse {
             CertificateUse::Ingress => "openshift-ingress",
         }
     }
-}
-
-/// Whether the cluster's domain is one of ours, so that its certificates are ours too: a bare label of the service's own zone.
-pub fn is_managed(spec: &Spec) -> bool {
-    !spec.domain.contains('.')
 }
 
 /// Carries both certificates, as the vault has them now, into the cluster, and records until when they are good; what became

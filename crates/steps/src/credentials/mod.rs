@@ -15,9 +15,7 @@ use uuid::Uuid;
 
 use crate::engine::StepError;
 
-pub use certificates::{
-    CertificateUse, carry_certificates, configure_api_server, configure_ingress, is_managed,
-};
+pub use certificates::{CertificateUse, carry_certificates, configure_api_server, configure_ingress};
 pub use identity::{Renewal, ensure_identity_certificate};
 pub use registry::{TOKEN_DAYS, TOKEN_ROTATION_DAYS, check_token};
 

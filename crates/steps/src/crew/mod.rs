@@ -50,7 +50,8 @@ pub struct Timing {
 
 impl Default for Timing {
     fn default() -> Timing {
-        Timing { lease: LEASE, renewal: RENEWAL, self_stop: SELF_STOP, take_over: Duration::from_secs(5) }
+        // One look is one small read: work of a lost holder goes on within two seconds after its lease.
+        Timing { lease: LEASE, renewal: RENEWAL, self_stop: SELF_STOP, take_over: Duration::from_secs(1) }
     }
 }
 

@@ -190,9 +190,15 @@ impl Journal {
         self.done.iter().any(|it| it.name == step)
     }
 
-    /// Whether the step of that name was begun and did not come to its end.
+    /// Whether the step of that name was begun and did not come to its end. A step without a name is one that a lost holder
+    /// may have begun: it is whichever comes next.
     pub fn is_open(&self, step: &str) -> bool {
-        self.step.as_ref().is_some_and(|it| it.name == step) && !self.is_done(step)
+        self.step.as_ref().is_some_and(|it| it.name == step || it.name.is_empty()) && !self.is_done(step)
+    }
+
+    /// Whether something of the work may have taken effect.
+    pub fn has_begun(&self) -> bool {
+        self.step.is_some() || !self.done.is_empty() || self.is_undoing()
     }
 
     /// What the step of that name left; null when it left nothing or did not come to its end.

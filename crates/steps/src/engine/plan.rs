@@ -10,7 +10,7 @@ use serde_json::Value;
 use store::Hold;
 use tokio_util::sync::CancellationToken;
 
-use super::StepError;
+use super::{StepError, StepErrorKind};
 
 /// How long a step may take when nobody said otherwise.
 pub const STEP_TIME: Duration = Duration::from_secs(10 * 60);
@@ -42,6 +42,9 @@ pub struct Step<C> {
     pub undo: Option<Undo<C>>,
     /// Whether the work may be handed back after it (and, for a wait, during it): for a customer's operation or a shutdown.
     pub safe_point: bool,
+    /// What a panic in it means. A bug does not go away by trying again, so that it ends the work; work that must not end
+    /// before it is done says otherwise.
+    pub on_panic: StepErrorKind,
 }
 
 /// How often a step is tried within one attempt of the work. Only transient errors are tried again.
@@ -222,6 +225,7 @@ impl<C> Step<C> {
             body,
             undo: None,
             safe_point: true,
+            on_panic: StepErrorKind::Terminal,
         }
     }
 

@@ -5,19 +5,24 @@ use std::time::Duration;
 
 use api::admin::EntryEvent;
 use api::clock::SharedClock;
+use api::error::{Class, Classify as _};
 use api::work::Ending;
 use serde_json::{Map, Value};
 use store::{Claimed, Completion, Store, Yielding};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use super::decide::{ATTEMPTS_MAX, Verdict, next_step, safe_before, verdict};
+use super::decide::{ATTEMPTS_MAX, Verdict, back_off, next_step, safe_before, verdict};
 use super::ledger::{Ledger, Lost};
 use super::step::{StepEnd, carry_out};
-use super::undo::take_back;
+use super::undo::{give_up, take_back};
 use super::{Control, Journal, Plan, StepError, Undoing, WaitingCode};
 
 /// So many entries of a work's log are looked through for who asked for its end.
 const LOG_PAGE: usize = 200;
+/// The first pause before a log that could not be read is read again; it doubles.
+const READ_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause before a log that could not be read is read again.
+const READ_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// What is needed to walk a plan.
 pub struct Order<'a, C> {
@@ -64,42 +69,88 @@ pub async fn run<C: Send + Sync + 'static>(order: Order<'_, C>) -> Ended {
     control.hear(claimed.signals);
     let ledger = Ledger::open(store, claimed, journal, control, clock, actor);
     // Somebody may have asked for the end while it rested, or in the very moment in which it was handed back.
-    if !claimed.first && who_asked(&ledger).await.0.is_some() {
-        ledger.control.cancel.cancel();
+    if !claimed.first {
+        match who_asked(&ledger).await {
+            Ok((Some(_), _)) => ledger.control.cancel.cancel(),
+            Ok((None, _)) => {}
+            Err(Lost) => return Ended::Lost,
+        }
     }
     let walk = Walk { plan, context, taken_over: claimed.taken_over, attempts_max };
     walk.on(ledger).await.unwrap_or(Ended::Lost)
 }
 
-/// Ends or sets aside work of which no step can be run: its task is not known, its cluster is gone, what its task requires is
-/// not so. Nothing is undone, for there is no plan to do it by.
-pub fn refuse(
+/// Ends or sets aside work whose plan cannot be made: its task is not known, its cluster is gone, what its task requires is
+/// not so.
+///
+/// What has taken no effect ends when somebody asked for that. What has begun is owed its undo, and there is no plan to do it
+/// by: it is set aside until there is one, whoever asked for its end. Where there never will be one, its end says what was not
+/// taken back.
+pub async fn refuse(
     store: &Store,
     claimed: &Claimed,
     journal: Journal,
+    control: Control,
     clock: SharedClock,
     actor: &str,
     refusal: &Refusal,
 ) -> Ended {
-    let ledger = Ledger::open(store, claimed, journal, Control::new(), clock, actor);
+    control.hear(claimed.signals);
+    let mut ledger = Ledger::open(store, claimed, journal, control, clock, actor);
+    // A lost holder may have begun a step of which nothing is written; which one, only the plan knows.
+    if claimed.taken_over && !ledger.journal.has_begun() {
+        ledger.enter("", 0, 0, "");
+    }
     match refusal {
         Refusal::Withdrawn { code, message } => {
             Ended::Finished(ledger.finish(Ending::Cancelled, code, message, Map::new()))
         }
-        Refusal::Error(error) => {
-            match verdict(error, claimed.attempt, ATTEMPTS_MAX, ledger.rested.as_ref(), ledger.hold.work) {
-                Verdict::End(ending) => {
-                    let mut completion = ledger.finish(ending, error.code(), &error.whole(), Map::new());
-                    tell_customer(&mut completion, error);
-                    Ended::Finished(completion)
-                }
-                Verdict::Rest { code, rest, spent } => {
-                    let yielding = ledger.give_back(code, &error.whole(), rest, spent);
-                    Ended::HandedBack { yielding, why: code }
-                }
-            }
-        }
+        Refusal::Error(error) => set_aside(ledger, error).await.unwrap_or(Ended::Lost),
     }
+}
+
+/// What becomes of work whose plan could not be made.
+async fn set_aside(ledger: Ledger<'_>, error: &StepError) -> Result<Ended, Lost> {
+    let begun = ledger.journal.has_begun();
+    let asked = ledger.control.cancel.is_cancelled() || (begun && who_asked(&ledger).await?.0.is_some());
+    match verdict(error, ledger.attempt, ATTEMPTS_MAX, ledger.rested.as_ref(), ledger.hold.work) {
+        // Nothing was done, and nobody wants it any more.
+        _ if asked && !begun => {
+            let cause = wish(&ledger, None).await?;
+            Ok(Ended::Finished(give_up(ledger, cause, &error.whole())))
+        }
+        // Its undo is owed however often there was no plan to do it by.
+        Verdict::End(Ending::RetriesExceeded) if begun => {
+            let rest = back_off(ledger.attempt, ledger.hold.work);
+            Ok(hand_on(ledger, WaitingCode::BackingOff, error, rest, false, asked))
+        }
+        Verdict::End(_) if asked => {
+            let cause = wish(&ledger, None).await?;
+            Ok(Ended::Finished(give_up(ledger, cause, &error.whole())))
+        }
+        Verdict::End(ending) => {
+            let cause = Undoing::new(ending, error.code(), error.whole());
+            let mut completion = give_up(ledger, cause, &error.whole());
+            tell_customer(&mut completion, error);
+            Ok(Ended::Finished(completion))
+        }
+        Verdict::Rest { code, rest, spent } => Ok(hand_on(ledger, code, error, rest, spent, begun && asked)),
+    }
+}
+
+/// Gives work back until its plan may be made. A wish for its end that is known stays in its log, where the next holder finds
+/// it: it does not keep the work here.
+fn hand_on(
+    ledger: Ledger<'_>,
+    code: WaitingCode,
+    error: &StepError,
+    rest: Duration,
+    spent: bool,
+    asked: bool,
+) -> Ended {
+    let mut yielding = ledger.give_back(code, &error.whole(), rest, spent);
+    yielding.unless_cancelled &= !asked;
+    Ended::HandedBack { yielding, why: code }
 }
 
 /// Why no step of a piece of work can be run.
@@ -234,11 +285,7 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
     }
 
     async fn cancel(&self, ledger: Ledger<'_>, step: Option<String>) -> Result<Ended, Lost> {
-        let (by, reason) = who_asked(&ledger).await;
-        let mut message = "cancelled".to_owned();
-        message.extend(by.iter().map(|by| format!(" by {by}")));
-        message.extend(reason.iter().map(|reason| format!(": {reason}")));
-        let cause = Undoing { step, by, reason, ..Undoing::new(Ending::Cancelled, "Cancelled", message) };
+        let cause = wish(&ledger, step).await?;
         take_back(ledger, self.plan, &self.context, Some(cause)).await
     }
 }
@@ -261,12 +308,47 @@ fn leave(ledger: Ledger<'_>, code: WaitingCode) -> Ended {
     Ended::HandedBack { yielding, why: code }
 }
 
-/// Who asked for the work's end, and in which words; nobody when it is not in the log.
-async fn who_asked(ledger: &Ledger<'_>) -> (Option<String>, Option<String>) {
+/// The end that somebody asked for, with who did and in which words; `step` was in hand.
+async fn wish(ledger: &Ledger<'_>, step: Option<String>) -> Result<Undoing, Lost> {
+    let (by, reason) = who_asked(ledger).await?;
+    let mut message = "cancelled".to_owned();
+    message.extend(by.iter().map(|by| format!(" by {by}")));
+    message.extend(reason.iter().map(|reason| format!(": {reason}")));
+    Ok(Undoing { step, by, reason, ..Undoing::new(Ending::Cancelled, "Cancelled", message) })
+}
+
+/// Who asked for the work's end, and in which words; nobody when it is not in the log. A wish was accepted: while the log
+/// cannot be read it is asked again, for going on would be to pass over it.
+async fn who_asked(ledger: &Ledger<'_>) -> Result<(Option<String>, Option<String>), Lost> {
     let mut after = None;
     let mut asked = (None, None);
+    let mut pause = READ_PAUSE;
     // A log is read from its beginning; it is short, and a cancel is rare.
-    while let Ok(page) = ledger.store.entries(ledger.hold.work, after, LOG_PAGE).await {
+    loop {
+        let page = tokio::select! {
+            biased;
+            () = ledger.control.lost.cancelled() => return Err(Lost),
+            page = ledger.store.entries(ledger.hold.work, after, LOG_PAGE) => page,
+        };
+        let page = match page {
+            Ok(page) => page,
+            Err(error) if error.class() == Class::Transient => {
+                tracing::info!(work.id = %ledger.hold.work, error = %error, "The log of work {} is read again", ledger.hold.work);
+                tokio::select! {
+                    biased;
+                    () = ledger.control.lost.cancelled() => return Err(Lost),
+                    // The process ends now and the store does not answer: whoever takes the work over asks again.
+                    () = ledger.control.halt.cancelled() => return Err(Lost),
+                    () = sleep(pause) => pause = (pause * 2).min(READ_PAUSE_MAX),
+                }
+                continue;
+            }
+            Err(error) => {
+                // Asking again cannot help, and the work must come to its end all the same.
+                tracing::error!(work.id = %ledger.hold.work, error = %error, "The log of work {} cannot be read", ledger.hold.work);
+                return Ok(asked);
+            }
+        };
         after = page.last().map(|(place, _)| *place);
         let full = page.len() == LOG_PAGE;
         for (_, entry) in page {
@@ -275,8 +357,7 @@ async fn who_asked(ledger: &Ledger<'_>) -> (Option<String>, Option<String>) {
             }
         }
         if !full {
-            break;
+            return Ok(asked);
         }
     }
-    asked
 }

@@ -22,9 +22,9 @@ use super::{
 };
 
 /// A step that takes longer than this shows that it runs.
-const SHOW_AFTER: Duration = Duration::from_millis(250);
+pub(super) const SHOW_AFTER: Duration = Duration::from_millis(250);
 /// What a step says is written at most so often.
-const SHOW_EVERY: Duration = Duration::from_secs(1);
+pub(super) const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// So long a cancelled step may put things in order before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
 /// What a step leaves is part of every later checkpoint; more than this is no memory but a document.
@@ -44,9 +44,9 @@ pub(super) enum StepEnd {
 
 /// What a step says while it runs.
 #[derive(Default)]
-struct Board {
+pub(super) struct Board {
     notes: Mutex<Notes>,
-    changed: Notify,
+    pub(super) changed: Notify,
 }
 
 #[derive(Default)]
@@ -110,7 +110,7 @@ pub(super) async fn carry_out<C: Send + Sync + 'static>(
     }
 }
 
-fn step_context<C>(
+pub(super) fn step_context<C>(
     ledger: &Ledger<'_>,
     step: &Step<C>,
     board: &Arc<Board>,
@@ -222,7 +222,7 @@ async fn watch<C>(
 }
 
 /// Takes what the step said and which of its tries failed into the ledger.
-fn note(ledger: &mut Ledger<'_>, step: &str, board: &Board) {
+pub(super) fn note(ledger: &mut Ledger<'_>, step: &str, board: &Board) {
     let notes = std::mem::take(&mut *board.notes());
     if notes.message.is_some() || !notes.failed.is_empty() {
         ledger.speak();
@@ -288,7 +288,7 @@ pub(super) async fn caught<C, T>(
     let ran = AssertUnwindSafe(async move { body().await }).catch_unwind().await;
     ran.unwrap_or_else(|panic| {
         let message = format!("step {} panicked: {}", step.name, words(&*panic));
-        Err(StepError::terminal("Panic", message))
+        Err(StepError::new(step.on_panic, "Panic", message))
     })
 }
 

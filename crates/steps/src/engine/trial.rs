@@ -110,9 +110,11 @@ impl Mishap {
         Mishap::Halt,
     ];
 
-    /// How the work ends after it.
-    fn ends(self) -> WorkState {
+    /// How work of that plan ends after it.
+    fn ends<C>(self, plan: &Plan<C>) -> WorkState {
+        let outlives_panics = plan.steps.iter().all(|it| it.on_panic != StepErrorKind::Terminal);
         match self {
+            Mishap::Panic if outlives_panics => WorkState::Completed,
             Mishap::Terminal | Mishap::Panic => WorkState::Failed,
             Mishap::Cancel => WorkState::Cancelled,
             Mishap::None
@@ -129,7 +131,7 @@ impl Mishap {
     /// How many attempts that takes.
     fn attempts(self) -> i32 {
         match self {
-            Mishap::CrashBefore | Mishap::CrashAfter | Mishap::Transient => 2,
+            Mishap::CrashBefore | Mishap::CrashAfter | Mishap::Transient | Mishap::Panic => 2,
             _ => 1,
         }
     }
@@ -151,6 +153,8 @@ pub struct Account {
 struct Fate {
     step: Option<String>,
     mishap: Mishap,
+    /// How the work ends after it.
+    ends: WorkState,
     /// What lies behind the work when it is first claimed.
     done: Vec<Done>,
     seen: Arc<Mutex<Seen>>,
@@ -196,7 +200,6 @@ impl<C: Send + Sync + 'static> Trial<C> {
     /// One mishap at every step, one after the other, on the way to the plan's end; for plans whose worlds are too costly to be
     /// made anew for each step. The mishap must be one that the work survives.
     pub async fn along(&self, mishap: Mishap) -> Account {
-        assert_eq!(mishap.ends(), WorkState::Completed, "{mishap:?} ends the work at the first step");
         self.meets(None, mishap, Vec::new()).await
     }
 
@@ -207,11 +210,14 @@ impl<C: Send + Sync + 'static> Trial<C> {
         let mut fate = Fate {
             step: step.map(str::to_owned),
             mishap,
+            ends: mishap.ends(&plan),
             done,
             seen: Arc::default(),
             control: Control::new(),
             crash: Arc::default(),
         };
+        let survives = step.is_some() || fate.ends == WorkState::Completed;
+        assert!(survives, "{mishap:?} ends the work at the first step");
         let id = Uuid::now_v7();
         let work = NewWork::new(id, Uuid::now_v7(), WorkKind::Manifest);
         self.store.enqueue(vec![work]).await.expect("the trial's store takes work");
@@ -304,7 +310,7 @@ impl<C: Send + Sync + 'static> Trial<C> {
         context: &Arc<C>,
     ) {
         let work = &account.work;
-        let ends = fate.mishap.ends();
+        let ends = fate.ends;
         assert_eq!(work.state, ends, "{fate:?}: {:?}", work.result);
         let struck =
             i32::try_from(if fate.step.is_none() { account.ran.len() } else { 1 }).unwrap_or(i32::MAX);
@@ -317,6 +323,7 @@ impl<C: Send + Sync + 'static> Trial<C> {
                     Mishap::Twice
                         | Mishap::CrashAfter
                         | Mishap::Transient
+                        | Mishap::Panic
                         | Mishap::Halt
                         | Mishap::Unreachable
                 );

@@ -91,7 +91,7 @@ impl Ours {
 
     /// Whether its names are in the service's own zone; otherwise its customer keeps them, with their certificates.
     pub fn is_domain_managed(&self) -> bool {
-        !self.spec().domain.contains('.')
+        self.provisioned.is_domain_managed()
     }
 }
 
@@ -109,7 +109,10 @@ impl Lifecycle {
         let ours = read.document.provisioned.clone();
         let provisioned =
             ours.ok_or_else(|| StepError::terminal("Imported", "the cluster was imported; it is not ours"))?;
-        let domain = self.service.domain_of(&provisioned.spec.domain, &read.document.location);
+        let domain = provisioned
+            .managed_domain
+            .clone()
+            .unwrap_or_else(|| self.service.domain_of(&provisioned.spec.domain, &read.document.location));
         Ok(Ours { read, provisioned, domain })
     }
 

@@ -41,16 +41,17 @@ pub async fn expect(cloud: &dyn Cloud, id: &ResourceId) -> Result<Resource, Step
 pub async fn remove(cloud: &dyn Cloud, ids: &[ResourceId]) -> Result<Look, StepError> {
     let mut left = Vec::new();
     for id in ids {
-        match cloud.get(id).await? {
-            None => continue,
-            Some(Resource { state: State::Deleting, .. }) => {}
-            Some(_) => match cloud.delete(id).await {
+        let found = cloud.get(id).await?;
+        if !matches!(found, Some(Resource { state: State::Deleting, .. })) {
+            // Also what is not seen: it may only not be shown yet, and what is gone has been removed.
+            match cloud.delete(id).await {
+                Ok(()) if found.is_none() => continue,
                 Ok(()) => {}
                 // It goes after what uses it, which may come later in the list.
                 Err(cloud::CloudError::InUse { .. }) => {}
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error.into()),
-            },
+            }
         }
         left.push(id.name());
     }

@@ -1,5 +1,6 @@
 //! What this service has for itself in a cloud, beside its customers' clusters.
 
+use api::domain;
 use cloud::{Put, ResourceId, Shape};
 use serde::{Deserialize, Serialize};
 
@@ -48,17 +49,15 @@ impl Service {
 
     /// The zone of the names of clusters in a location.
     pub fn domain_in(&self, location: &str) -> String {
-        let of_location = |zone: &String| format!("{}.{zone}", location.to_lowercase());
-        self.zone.as_ref().map_or_else(|| self.domain.clone(), of_location)
+        match &self.zone {
+            Some(zone) => domain::zone_in(location, Some(zone)),
+            None => self.domain.clone(),
+        }
     }
 
     /// The whole domain name of a cluster in a location that asked for `domain`.
     pub fn domain_of(&self, domain: &str, location: &str) -> String {
-        if domain.contains('.') {
-            domain.to_owned()
-        } else {
-            format!("{domain}.{}", self.domain_in(location))
-        }
+        domain::managed(domain, &self.domain_in(location)).unwrap_or_else(|| domain.to_owned())
     }
 
     /// The service's own group.
@@ -66,9 +65,9 @@ impl Service {
         ResourceId::group(&self.subscription, &self.group)
     }
 
-    /// The zone of the names of its clusters in a location.
-    pub fn zone_id(&self, location: &str) -> ResourceId {
-        self.group_id().sibling("Microsoft.Network", "dnsZones", &self.domain_in(location))
+    /// A zone of clusters' names.
+    pub fn zone_id(&self, zone: &str) -> ResourceId {
+        self.group_id().sibling("Microsoft.Network", "dnsZones", zone)
     }
 
     fn network_id(&self) -> ResourceId {
@@ -84,11 +83,11 @@ impl Service {
         Put { id, location: self.location.clone(), tags: [].into(), shape, token: None }
     }
 
-    /// What the zone of the names of its clusters in a location needs.
-    pub fn zone_puts(&self, location: &str) -> Vec<Put> {
+    /// What a zone of clusters' names needs.
+    pub fn zone_puts(&self, zone: &str) -> Vec<Put> {
         vec![
             self.put(self.group_id(), Shape::ResourceGroup { managed_by: None }),
-            self.put(self.zone_id(location), Shape::DnsZone {}),
+            self.put(self.zone_id(zone), Shape::DnsZone {}),
         ]
     }
 
@@ -123,6 +122,9 @@ mod tests {
         assert_eq!(many.domain_of("harbour", "WestUS"), "harbour.westus.clusters.example");
         assert_eq!(many.domain_of("harbour", "eastus"), "harbour.eastus.clusters.example");
         assert_eq!(many.domain_of("harbour.customer.test", "eastus"), "harbour.customer.test");
-        assert_ne!(many.zone_id("eastus"), many.zone_id("westus"));
+        assert_eq!(
+            many.domain_of("harbour.eastus.clusters.example", "eastus"),
+            "harbour.eastus.clusters.example"
+        );
     }
 }

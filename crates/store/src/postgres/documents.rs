@@ -26,6 +26,14 @@ impl Postgres {
         self.rows("read documents", &sql, &[&uuids]).await?.iter().map(document).collect()
     }
 
+    pub(crate) async fn get_with_health(
+        &self,
+        uuids: Vec<Uuid>,
+        clusters: Vec<Uuid>,
+    ) -> Result<(Vec<Stored<Raw>>, Vec<crate::HealthSample>), StoreError> {
+        tokio::try_join!(self.get_many(uuids), self.health(clusters))
+    }
+
     pub(crate) async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
         let sql = "select uuid, id from documents where deleted_at is not null and uuid = any ($1)";
         let rows = self.rows("read deleted documents", sql, &[&uuids]).await?;

@@ -37,6 +37,7 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
         name: "one_index",
         sql: include_str!("../../migrations/postgres/0004_one_index.sql"),
     },
+    Migration { number: 5, name: "ending", sql: include_str!("../../migrations/postgres/0005_ending.sql") },
 ];
 
 /// Whoever migrates holds this advisory lock.
@@ -45,6 +46,17 @@ const LOCK: i64 = 5_346_213_300;
 const OLDEST: i32 = 130_000;
 /// Statements behind this line build indexes while others write, and so outside the transaction.
 const CONCURRENTLY: &str = "-- concurrently";
+
+/// No position of before fits any more.
+const RAISE: &str = "update meta set value = (value::bigint + 1)::text where key = 'generation'";
+/// Makes the rows of another instance fit into this one. The feed begins anew, since all its readers list everything once. The
+/// audit log keeps its order in front of all that comes: as the chain has it, and what is not sealed behind that.
+const PLACE_ANEW: &str = "delete from feed;
+    update meta set value = '0-0' where key = 'feed_floor';
+    update audit a set tx = 0, seq = p.place
+    from (select tx, seq, (select coalesce(max(seq), 0) from audit where tx = 0)
+            + row_number() over (order by number nulls last, at, tx, seq) as place from audit where tx <> 0) p
+    where a.tx = p.tx and a.seq = p.seq";
 
 impl Postgres {
     /// The schema that a database has, and the newest that we know.
@@ -288,6 +300,18 @@ async fn raise(client: &Client, system: &str) -> Result<bool, tokio_postgres::Er
     client.batch_execute("begin").await?;
     // Locks the generation, so that of several that start at once one raises it.
     let mut raised: bool = client.query_one("select recognise_v1($1)", &[&system]).await?.get(0);
+    // A dump that was read into another instance brings rows of transactions which have not begun here. They would stand
+    // behind everything that is written from now on, and out of everybody's sight.
+    let foreign =
+        "select exists (select from feed where tx >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+        or exists (select from audit where tx >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)";
+    if client.query_one(foreign, &[]).await?.get(0) {
+        client.batch_execute(PLACE_ANEW).await?;
+        if !raised {
+            client.batch_execute(RAISE).await?;
+            raised = true;
+        }
+    }
     // A server that was restored to an earlier time keeps its identifier, and all that it remembers of itself is as old
     // as its data; but it goes on in another timeline. So does a standby that is promoted: it may have lagged behind.
     let row = client
@@ -299,9 +323,7 @@ async fn raise(client: &Client, system: &str) -> Result<bool, tokio_postgres::Er
     let (timeline, before) = (row.get::<_, String>(0), row.get::<_, Option<String>>(1));
     if before.as_ref() != Some(&timeline) {
         if before.is_some() && !raised {
-            client
-                .execute("update meta set value = (value::bigint + 1)::text where key = 'generation'", &[])
-                .await?;
+            client.batch_execute(RAISE).await?;
             raised = true;
         }
         client.execute("select set_meta_v1(array['timeline'], array[$1::text])", &[&timeline]).await?;

@@ -24,9 +24,10 @@ use crate::work::{
 
 const LIVE: &str =
     "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
-  created, started, null::bigint as finished, null::jsonb as result, origin, budgets";
+  created, started, null::bigint as finished, null::jsonb as result, origin, budgets,
+  to_end is true";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
-  created, started, finished, result, origin, budgets";
+  created, started, finished, result, origin, budgets, false";
 const LANE: &str = "lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel";
 
 impl Postgres {
@@ -334,6 +335,7 @@ fn work(row: &Row) -> Result<WorkView, StoreError> {
         result: get(row, 15)?,
         origin: get(row, 16)?,
         budgets: get::<Option<Vec<String>>>(row, 17)?.unwrap_or_default(),
+        ending: get(row, 18)?,
     })
 }
 

@@ -11,7 +11,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::commit::topics;
-use super::{Postgres, count32, get, micros, time};
+use super::{Postgres, count, count32, get, micros, time};
 use crate::StoreError;
 use crate::document::behind;
 use crate::engine::Stale;
@@ -62,8 +62,9 @@ impl Postgres {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Option<i64>, StoreError> {
+        // The first fence is the time: what was removed and comes back must not meet a fence of before.
         let sql =
-            "insert into leases as l (name, owner, lease_until, fence) values ($1, $2, micros_v1() + $3, 1)
+            "insert into leases as l (name, owner, lease_until, fence) values ($1, $2, micros_v1() + $3, micros_v1())
             on conflict (name) do update set owner = excluded.owner, lease_until = excluded.lease_until,
               fence = l.fence + case when l.owner is distinct from excluded.owner then 1 else 0 end
             where l.owner is null or l.owner = excluded.owner or l.lease_until < micros_v1()
@@ -89,9 +90,34 @@ impl Postgres {
         rows.first().map(|row| get(row, 0)).transpose()
     }
 
-    pub(crate) async fn set_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
+    pub(crate) async fn trim_health(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        let sql = "with seen as (select cluster from health where cluster > $1 order by cluster limit $2),
+            gone as (delete from health h using seen s where h.cluster = s.cluster
+              and not exists (select from documents d where d.uuid = h.cluster and d.deleted_at is null) returning 1)
+            select (select count(*) from gone), (select count(*) from seen),
+              (select cluster from seen order by cluster desc limit 1)";
+        let row = self.row("remove old health", sql, &[&after.unwrap_or(Uuid::nil()), &count(max)]).await?;
+        let changed = usize::try_from(get::<i64>(&row, 0)?).unwrap_or(0);
+        let next = if get::<i64>(&row, 1)? == count(max) { get(&row, 2)? } else { None };
+        Ok(Walk { changed, next })
+    }
+
+    pub(crate) async fn ensure_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
+        // In the order of their keys: of two at once the second waits at the first key, and then finds all of them there.
+        let sql = "insert into meta (key, value) select m.key, m.value from unnest($1::text[], $2::text[]) as m (key, value)
+            order by m.key on conflict do nothing";
         let (keys, values) = columns(&values);
-        self.rows("write meta", "select set_meta_v1($1, $2)", &[&keys, &values]).await.map(drop)
+        self.rows("write meta", sql, &[&keys, &values]).await.map(drop)
+    }
+
+    pub(crate) async fn replace_meta(
+        &self,
+        key: String,
+        old: String,
+        new: String,
+    ) -> Result<bool, StoreError> {
+        let sql = "update meta set value = $3 where key = $1 and value = $2 returning key";
+        Ok(self.rows("write meta", sql, &[&key, &old, &new]).await?.len() == 1)
     }
 
     pub(crate) async fn trim(
@@ -114,6 +140,12 @@ impl Postgres {
             }
             Stale::Audit { up_to } => {
                 self.row(what, "select trim_audit_v1($1, $2, $3)", &[&up_to, &keys, &values]).await?
+            }
+            Stale::Leases => {
+                let sql = "with gone as (delete from leases where name in (select name from leases
+                      where lease_until < micros_v1() - $1 limit $2::integer for update skip locked) returning 1)
+                    select count(*)::integer from gone";
+                self.row(what, sql, &[&age, &max]).await?
             }
         };
         Ok(usize::try_from(get::<i32>(&row, 0)?).unwrap_or(0))

@@ -32,6 +32,7 @@ const RECORD: &str = "select record_v2($1, $2, $3)";
 const DOCUMENTS: &str = "select documents_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 const PUT_SECRETS: &str = "select put_secrets_v1($1, $2, $3, $4)";
 const ENSURE_SECRETS: &str = "select ensure_secrets_v2($1, $2, $3, $4)";
+const SET_META: &str = "select set_meta_v1($1, $2)";
 const DROP_SECRETS: &str = "delete from secrets s using unnest($1::uuid[], $2::text[]) as d (owner, name)
   where s.owner = d.owner and s.name = d.name";
 const AUDIT: &str = "insert into audit (id, at, actor, action, target, reason, correlation, before, after)
@@ -85,6 +86,7 @@ pub(super) struct Sorted {
     secrets: Vec<crate::Sealed>,
     ensured: Vec<crate::Sealed>,
     dropped: Vec<(Uuid, String)>,
+    meta: Vec<(String, String)>,
     audit: Vec<AuditEntry>,
     recorded: Vec<Recorded>,
     positions: BTreeMap<String, String>,
@@ -115,6 +117,7 @@ impl Sorted {
                 Write::PutSecret(sealed) => sorted.secrets.push(sealed),
                 Write::EnsureSecret(sealed) => sorted.ensured.push(sealed),
                 Write::DropSecret { owner, name } => sorted.dropped.push((owner, name)),
+                Write::SetMeta(values) => sorted.meta.extend(values),
                 Write::Audit(entry) => sorted.audit.push(entry),
                 Write::Record(recorded) => sorted.recorded.push(recorded),
                 Write::SavePosition { reader, position } => {
@@ -227,6 +230,10 @@ impl Sorted {
             if !secrets.is_empty() {
                 steps.push(secrets_step(sql, secrets));
             }
+        }
+        if !self.meta.is_empty() {
+            let (keys, values): (Vec<String>, Vec<String>) = self.meta.into_iter().unzip();
+            steps.push(Step { sql: SET_META, values: bound![keys, values], answers: Answers::Nothing });
         }
         if !self.audit.is_empty() {
             steps.push(audit_step(self.audit));

@@ -62,6 +62,8 @@ impl Session<'_> {
                     touched.insert(key.clone());
                     held.push(key);
                 }
+                // What is on its way to its end takes its place in a budget that is full, too.
+                Some(false) if first.ending => held.push(key),
                 Some(false) => full = full.or(Some(key)),
             }
         }

@@ -21,6 +21,12 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
     // before new work is put in.
     writes.sort_by_key(rank);
     let mut committed = Committed::default();
+    // A key that one document gives up may be taken by another in the same transaction, whichever of them comes first.
+    for write in &writes {
+        if let Write::Update(DocumentUpdate { uuid, unique_keys: Some(_), .. }) = write {
+            session.release_keys(*uuid)?;
+        }
+    }
     for write in writes {
         match write {
             Write::Guard(hold) => {
@@ -52,6 +58,7 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
             Write::PutSecret(sealed) => session.put_secret(&sealed, true)?,
             Write::EnsureSecret(sealed) => session.put_secret(&sealed, false)?,
             Write::DropSecret { owner, name } => session.drop_secret(owner, &name)?,
+            Write::SetMeta(values) => session.set_meta(&values)?,
             Write::Record(recorded) => session.record(&recorded)?,
             Write::Audit(entry) => session.audit(&entry)?,
             Write::SavePosition { reader, position } => session.save_position(&reader, position)?,
@@ -74,7 +81,7 @@ fn rank(write: &Write) -> u8 {
         // A path that one document gives up may be taken by the next in the same transaction.
         Write::Delete { .. } => 5,
         Write::Create(_) | Write::Update(_) => 6,
-        Write::PutSecret(_) | Write::EnsureSecret(_) | Write::DropSecret { .. } => 7,
+        Write::PutSecret(_) | Write::EnsureSecret(_) | Write::DropSecret { .. } | Write::SetMeta(_) => 7,
         // Behind what they tell of.
         Write::Record(_) | Write::Audit(_) | Write::SavePosition { .. } => 8,
     }
@@ -116,9 +123,6 @@ impl Session<'_> {
             )?
             .execute(params![update.uuid, update.desired, json_text(&update.body), self.now])?;
         if let Some(keys) = &update.unique_keys {
-            self.connection
-                .prepare_cached("delete from unique_keys where uuid = ?1")?
-                .execute([update.uuid])?;
             self.hold_keys(update.uuid, keys)?;
         }
         let etag = update.etag.next();
@@ -134,7 +138,7 @@ impl Session<'_> {
                 "update documents set etag = etag + 1, changed = ?2, deleted_at = ?2 where uuid = ?1",
             )?
             .execute(params![uuid, self.now])?;
-        self.connection.prepare_cached("delete from unique_keys where uuid = ?1")?.execute([uuid])?;
+        self.release_keys(uuid)?;
         self.connection.prepare_cached("delete from secrets where owner = ?1")?.execute([uuid])?;
         self.feed(&kind, uuid, etag.next().0, true)
     }
@@ -153,6 +157,11 @@ impl Session<'_> {
             Some((found, _)) => Err(StoreError::Changed { uuid, expected: etag, found: Etag(found) }),
             None => Err(StoreError::Gone { uuid }),
         }
+    }
+
+    fn release_keys(&self, uuid: Uuid) -> Result<(), StoreError> {
+        self.connection.prepare_cached("delete from unique_keys where uuid = ?1")?.execute([uuid])?;
+        Ok(())
     }
 
     fn hold_keys(&self, uuid: Uuid, keys: &[String]) -> Result<(), StoreError> {

@@ -125,6 +125,11 @@ pub(super) struct Line {
 }
 
 impl Line {
+    pub(super) fn told(entry: Entry) -> Line {
+        let (text, of_step) = entries::text_of(entry);
+        Line { text, of_step }
+    }
+
     pub(super) fn of(recorded: &Recorded) -> Line {
         Line { text: json_text(&recorded.body), of_step: recorded.of_step }
     }

@@ -5,6 +5,7 @@ mod budgets;
 mod commit;
 mod entries;
 mod fold;
+mod log_file;
 mod open;
 mod queue;
 mod read;
@@ -134,6 +135,12 @@ impl Sqlite {
         self.shared.readers.close();
         self.shared.writer.close().await;
         drop(self.shared.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+    }
+
+    /// Answers when the file can be read and, as far as is known, written.
+    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
+        self.shared.writer.answers()?;
+        self.meta("generation").await.map(drop)
     }
 
     /// There is one writer, and what it has not committed nobody waits for.

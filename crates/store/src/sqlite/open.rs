@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use tokio::sync::Semaphore;
 
 use super::fold::Folder;
+use super::log_file;
 use super::writer::Writer;
 use super::{Lock, Readers, Shared, Sqlite};
 use crate::migrate::{self, Migration, Plan};
@@ -36,6 +37,7 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
         name: "one_index",
         sql: include_str!("../../migrations/sqlite/0004_one_index.sql"),
     },
+    Migration { number: 5, name: "ending", sql: include_str!("../../migrations/sqlite/0005_ending.sql") },
 ];
 
 /// Every file begins with this.
@@ -105,6 +107,9 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
     let in_memory = path == Path::new(":memory:");
     let mut lock = if in_memory { None } else { Some(lock(path)?) };
     if !in_memory && !path.exists() {
+        if has_log(path) {
+            return Err(lone_log(path));
+        }
         make(path, options)?;
     }
     let found = if in_memory { Vec::new() } else { schema(path, &examine(path)?)? };
@@ -155,10 +160,15 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
 
 /// A connection that may write, and whose commits are on disk when they return.
 fn writable(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
+    let connection = match log_file::vfs() {
+        Some(name) => Connection::open_with_flags_and_vfs(path, OpenFlags::default(), name)?,
+        None => Connection::open(path)?,
+    };
     set_up(&connection)?;
+    // The log's file relies on `full`: what is not synced is not yet written either. A smaller cache than for readers: a
+    // commit in which pages changed places walks through all that is in it.
     connection.execute_batch(
-        "pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
+        "pragma cache_size = -16384; pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
          pragma journal_size_limit = 67108864;",
     )?;
     Ok(connection)
@@ -331,11 +341,19 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
+/// SQLite takes a log for that of whatever file it finds beside it, and would write what it holds into a new one.
+fn lone_log(path: &Path) -> OpenError {
+    let log = beside(path, "-wal");
+    let what = format!(
+        "is not there, but its log {} is; put the file back that it belongs to, or move the log away for a new store",
+        log.display()
+    );
+    file(path, &what)
+}
+
 /// Whether there are writes beside the file that are not yet in it.
 fn has_log(path: &Path) -> bool {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
-    std::fs::metadata(PathBuf::from(name)).is_ok_and(|log| log.len() > 0)
+    std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
 }
 
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
@@ -344,7 +362,6 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     // Plans must not depend on what is bound: else SQLite prepares a statement anew whenever a bound value meets one of
     // our partial indexes, which cost as much as all the rest of a claim.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // No larger: a commit in which pages changed places walks through all that is in the cache.
     connection.execute_batch("pragma cache_size = -65536; pragma temp_store = memory;")
 }
 
@@ -374,15 +391,13 @@ fn schema(path: &Path, connection: &Connection) -> Result<Vec<migrate::Applied>,
 /// Before an existing file is changed, it is copied: the way back, should the new release disappoint.
 fn copy_before_migration(path: &Path, connection: &Connection, from: i64) -> Result<(), OpenError> {
     let copy = beside(path, &format!(".before-migration-{}", from + 1));
-    if copy.exists() {
-        // An earlier try got this far; what it copied is the older, and so the better, copy.
-        return Ok(());
-    }
-    super::transfer::copy(connection, &copy).map_err(|source| OpenError::File {
-        path: copy.clone(),
-        what: format!("the copy before migrating cannot be made: {source}"),
-        source: None,
-    })?;
+    let failed = |why: String| file(&copy, &format!("the copy before migrating cannot be made: {why}"));
+    // One of that name is of an earlier try, or of before somebody went back to it. The file has the old schema still, with
+    // all that was written since: its copy takes the place of the other.
+    let fresh = beside(&copy, ".new");
+    let _ = std::fs::remove_file(&fresh);
+    super::transfer::copy(connection, &fresh).map_err(failed)?;
+    std::fs::rename(&fresh, &copy).map_err(|error| failed(error.to_string()))?;
     tracing::info!("The store was copied to {} before it is migrated", copy.display());
     Ok(())
 }

@@ -20,7 +20,6 @@ use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
 use crate::StoreError;
 use crate::document::text_value;
-use crate::entries::Recorded;
 use crate::wake::Topic;
 use crate::work::{
     CLASS_BEGUN, CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals,
@@ -45,7 +44,7 @@ impl Sqlite {
     pub(crate) async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
         let told = |completion: &mut Completion| -> Vec<Line> {
             let entries = std::mem::take(&mut completion.entries).into_iter();
-            entries.map(|entry| Line::of(&Recorded::of(completion.hold.work, entry))).collect()
+            entries.map(Line::told).collect()
         };
         let completions: Vec<(Vec<Line>, Completion)> =
             completions.into_iter().map(|mut it| (told(&mut it), it)).collect();
@@ -122,6 +121,8 @@ pub(super) struct First {
     run_before: Option<i64>,
     fresh: bool,
     pub(super) budgets: Option<String>,
+    /// Whether it is on its way to its end.
+    pub(super) ending: bool,
     state: State,
 }
 
@@ -334,7 +335,7 @@ impl Session<'_> {
             let first = self
                 .connection
                 .prepare_cached(
-                    "select id, kind, class, due_at, priority, run_before, started is null, budgets,
+                    "select id, kind, class, due_at, priority, run_before, started is null, budgets, coalesce(to_end, 0),
                        attempt, step, checkpoint, run_after
                      from work indexed by work_in_order
                      where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit 1",
@@ -456,7 +457,8 @@ impl Session<'_> {
             .prepare_cached(
                 "update work set state = 'Pending', due_at = ?2, attempt = attempt - ?3, owner = null, held = null, changed = ?4,
                    started = case when class = 2 and ?7 = 2 and ?3 = 1 then null else started end,
-                   step = coalesce(?5, step), checkpoint = coalesce(?6, checkpoint), class = min(class, ?7)
+                   step = coalesce(?5, step), checkpoint = coalesce(?6, checkpoint), class = min(class, ?7),
+                   to_end = max(coalesce(to_end, 0), ?8)
                  where id = ?1",
             )?
             .execute(params![
@@ -466,7 +468,8 @@ impl Session<'_> {
                 self.now,
                 yielding.checkpoint.as_ref().map(|(step, _)| step),
                 yielding.checkpoint.as_ref().map(|(_, data)| json_text(data)),
-                if yielding.begun { CLASS_BEGUN } else { CLASS_FRESH }
+                if yielding.begun { CLASS_BEGUN } else { CLASS_FRESH },
+                yielding.begun && !yielding.unless_cancelled
             ])?;
         self.feed(&live.kind, hold.work, 0, false)?;
         self.lower_budgets(live.held.as_deref())?;
@@ -537,9 +540,18 @@ impl Session<'_> {
 
     pub(super) fn expedite(&mut self, work: Uuid) -> Result<(), StoreError> {
         let live = self.pending_or_why(work)?;
-        self.connection
-            .prepare_cached("update work set run_after = 0, due_at = 0, changed = ?2 where id = ?1")?
-            .execute(params![work, self.now])?;
+        // What is too late is not let go first: whoever touches its lane closes it, and nothing is told behind its end.
+        let moved = self
+            .connection
+            .prepare_cached(
+                "update work set run_after = 0, due_at = 0, changed = ?2
+                 where id = ?1 and (class = ?3 and started is null and run_before <= ?2) is not true",
+            )?
+            .execute(params![work, self.now, CLASS_FRESH])?;
+        if moved == 0 {
+            let state = WorkState::TimedOut.as_str().to_owned();
+            return Err(StoreError::WrongState { work, state, wanted: "Pending" });
+        }
         self.feed(&live.kind, work, 0, false)?;
         self.settle_if_free(live.lane).map(drop)
     }
@@ -558,7 +570,7 @@ impl Session<'_> {
             // It rests; whoever takes it up next finds that it was asked to end in what is told of it.
             Some(live) if live.class == CLASS_BEGUN => {
                 self.connection
-                    .prepare_cached("update work set due_at = 0, changed = ?2 where id = ?1")?
+                    .prepare_cached("update work set due_at = 0, to_end = 1, changed = ?2 where id = ?1")?
                     .execute(params![work, self.now])?;
                 self.feed(&live.kind, work, 0, false)?;
                 self.settle_if_free(live.lane).map(drop)
@@ -568,10 +580,10 @@ impl Session<'_> {
         }
     }
 
-    /// Forgets work that does not run.
+    /// Forgets work that neither runs nor has begun: what it did would never be taken back.
     pub(super) fn discard(&mut self, work: Uuid) -> Result<(), StoreError> {
         if let Some(live) = self.live(work)? {
-            if live.state == "InProgress" {
+            if live.state == "InProgress" || live.class == CLASS_BEGUN {
                 return Err(StoreError::WrongState { work, state: live.state, wanted: "ended" });
             }
             self.remove(work, live.awaits())?;
@@ -582,16 +594,18 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Makes sure that nothing runs in a lane, and nothing that has begun rests in it.
     pub(super) fn expect_idle(&self, lane: Uuid) -> Result<(), StoreError> {
-        let running: Option<Uuid> = self
+        let half_done: Option<(Uuid, String)> = self
             .connection
-            .prepare_cached("select running from lanes where lane = ?1 and running is not null")?
-            .query_row([lane], |row| row.get(0))
+            .prepare_cached(
+                "select running, 'InProgress' from lanes where lane = ?1 and running is not null
+                 union all select id, state from work indexed by work_in_order where lane = ?1 and class = ?2 limit 1",
+            )?
+            .query_row(params![lane, CLASS_BEGUN], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        match running {
-            Some(work) => {
-                Err(StoreError::WrongState { work, state: "InProgress".to_owned(), wanted: "ended" })
-            }
+        match half_done {
+            Some((work, state)) => Err(StoreError::WrongState { work, state, wanted: "ended" }),
             None => Ok(()),
         }
     }
@@ -707,7 +721,8 @@ fn read_first(row: &Row<'_>) -> rusqlite::Result<First> {
         run_before: row.get(5)?,
         fresh: row.get(6)?,
         budgets: row.get(7)?,
-        state: read_state(row, 8)?,
+        ending: row.get(8)?,
+        state: read_state(row, 9)?,
     })
 }
 

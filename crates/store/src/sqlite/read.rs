@@ -26,11 +26,12 @@ const LAST_SEALED: &str =
     "coalesce((select seq from audit where number is not null order by number desc limit 1), 0)";
 
 const DOCUMENT: &str = "uuid, id, kind, parent, etag, generation, body, created, changed";
+const HEALTH: &str = "select cluster, at, reachable, since, sample from health where cluster = ?1";
 const LIVE: &str =
     "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
-  created, started, null as finished, null as result, origin, budgets";
+  created, started, null as finished, null as result, origin, budgets, coalesce(to_end, 0)";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
-  created, started, finished, result, origin, budgets";
+  created, started, finished, result, origin, budgets, 0";
 const LANE: &str = "lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel";
 const AUDIT: &str = "seq, id, at, actor, action, target, reason, correlation, before, after, number, seal";
 
@@ -46,9 +47,21 @@ impl Sqlite {
     pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
         self.read(move |connection| {
             let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
-            let found: Result<Vec<Option<Stored<Raw>>>, _> =
-                uuids.iter().map(|uuid| one(connection, &sql, [*uuid], document)).collect();
-            Ok(found?.into_iter().flatten().collect())
+            each(connection, &sql, &uuids, document)
+        })
+        .await
+    }
+
+    /// Both from one snapshot, by one reader.
+    pub(crate) async fn get_with_health(
+        &self,
+        uuids: Vec<Uuid>,
+        clusters: Vec<Uuid>,
+    ) -> Result<(Vec<Stored<Raw>>, Vec<HealthSample>), StoreError> {
+        self.read(move |connection| {
+            let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
+            let documents = each(connection, &sql, &uuids, document)?;
+            Ok((documents, each(connection, HEALTH, &clusters, health)?))
         })
         .await
     }
@@ -303,13 +316,7 @@ impl Sqlite {
     }
 
     pub(crate) async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
-        self.read(move |connection| {
-            let sql = "select cluster, at, reachable, since, sample from health where cluster = ?1";
-            let found: Result<Vec<_>, StoreError> =
-                clusters.iter().map(|cluster| one(connection, sql, [*cluster], health)).collect();
-            Ok(found?.into_iter().flatten().collect())
-        })
-        .await
+        self.read(move |connection| each(connection, HEALTH, &clusters, health)).await
     }
 
     pub(crate) async fn feed_now(&self) -> Result<Position, StoreError> {
@@ -476,6 +483,24 @@ pub(super) fn one<T>(
     rows.next()?.map(read).transpose()
 }
 
+/// One row for each key that has one.
+fn each<T>(
+    connection: &Connection,
+    sql: &str,
+    keys: &[Uuid],
+    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = Vec::with_capacity(keys.len());
+    for key in keys {
+        let mut rows = statement.query([key])?;
+        if let Some(row) = rows.next()? {
+            found.push(read(row)?);
+        }
+    }
+    Ok(found)
+}
+
 pub(super) fn many<T>(
     connection: &Connection,
     sql: &str,
@@ -537,6 +562,7 @@ fn work(row: &Row<'_>) -> Result<WorkView, StoreError> {
         result: json(row.get(15)?)?,
         origin: row.get(16)?,
         budgets: keys(row.get::<_, Option<String>>(17)?.as_deref())?,
+        ending: row.get(18)?,
     })
 }
 

@@ -142,6 +142,12 @@ impl Session<'_> {
             .execute(params![before, max])?)
     }
 
+    fn trim_leases(&mut self, before: i64, max: usize) -> Result<usize, StoreError> {
+        let sql =
+            "delete from leases where name in (select name from leases where lease_until < ?1 limit ?2)";
+        Ok(self.connection.prepare_cached(sql)?.execute(params![before, max])?)
+    }
+
     fn trim_audit(&mut self, up_to: i64) -> Result<usize, StoreError> {
         Ok(self
             .connection
@@ -179,7 +185,8 @@ impl Sqlite {
             Ok(session
                 .connection
                 .prepare_cached(
-                    "insert into leases (name, owner, lease_until, fence) values (?1, ?2, ?4, 1)
+                    // The first fence is the time: what was removed and comes back must not meet a fence of before.
+                    "insert into leases (name, owner, lease_until, fence) values (?1, ?2, ?4, ?3)
                      on conflict (name) do update set
                        fence = fence + (owner is not excluded.owner), owner = excluded.owner, lease_until = excluded.lease_until
                      where owner is excluded.owner or owner is null or lease_until < ?3
@@ -264,6 +271,7 @@ impl Sqlite {
                 Stale::Feed => session.trim_feed(before, max)?,
                 Stale::Tombstones => session.trim_tombstones(before, max)?,
                 Stale::Audit { up_to } => session.trim_audit(up_to)?,
+                Stale::Leases => session.trim_leases(before, max)?,
             };
             if removed > 0 {
                 session.set_meta(&meta)?;
@@ -314,8 +322,54 @@ impl Sqlite {
         Ok(Walk { changed, next })
     }
 
-    pub(crate) async fn set_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
-        self.write(move |session| session.set_meta(&values)).await
+    pub(crate) async fn trim_health(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+        let rows: Vec<(Uuid, bool)> = self
+            .read(move |connection| {
+                let sql = "select h.cluster, exists (select 1 from documents d where d.uuid = h.cluster and d.deleted_at is null)
+                     from health h where h.cluster > ?1 order by h.cluster limit ?2";
+                let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+                many(connection, sql, params![after.unwrap_or(Uuid::nil()), max], row)
+            })
+            .await?;
+        let next = if rows.len() == max { rows.last().map(|row| row.0) } else { None };
+        let gone: Vec<Uuid> = rows.into_iter().filter(|row| !row.1).map(|row| row.0).collect();
+        if gone.is_empty() {
+            return Ok(Walk { changed: 0, next });
+        }
+        let changed = self.write(move |session| {
+            // It was read in another snapshot: its document may have come meanwhile.
+            let sql = "delete from health where cluster = ?1
+                 and not exists (select 1 from documents where uuid = ?1 and deleted_at is null)";
+            let mut delete = session.connection.prepare_cached(sql)?;
+            gone.iter().try_fold(0, |changed, cluster| Ok(changed + delete.execute([cluster])?))
+        });
+        Ok(Walk { changed: changed.await?, next })
+    }
+
+    pub(crate) async fn ensure_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
+        self.write(move |session| {
+            for (key, value) in &values {
+                session
+                    .connection
+                    .prepare_cached("insert into meta (key, value) values (?1, ?2) on conflict do nothing")?
+                    .execute(params![key, value])?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn replace_meta(
+        &self,
+        key: String,
+        old: String,
+        new: String,
+    ) -> Result<bool, StoreError> {
+        self.write(move |session| {
+            let sql = "update meta set value = ?3 where key = ?1 and value = ?2";
+            Ok(session.connection.prepare_cached(sql)?.execute([key, old, new])? == 1)
+        })
+        .await
     }
 
     pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {

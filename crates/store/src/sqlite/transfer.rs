@@ -135,6 +135,10 @@ impl Import {
         let generation = meta.iter().find(|(key, _)| key == "generation").and_then(|(_, it)| it.parse().ok());
         self.engine
             .write(move |session| {
+                // The chain of an empty store makes way for the one that comes with the records.
+                session.connection.execute_batch(
+                    "delete from secrets; delete from meta where key in ('audit_head', 'audit_floor')",
+                )?;
                 for (table, row) in rows {
                     let mut names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
                     let mut values = table

@@ -3,10 +3,11 @@
 //! arrive. A caller that finds nobody else writes by itself instead: to wake a thread and to be woken by it costs about as
 //! much as a commit.
 //!
-//! Each job stands alone: one that fails takes back only its own changes. Nobody is answered before the commit is
-//! on disk; when the commit fails, everybody in it is told so.
+//! Each job stands alone: one that fails or panics takes back only its own changes, and a panic goes on where the caller
+//! waits. Nobody is answered before the commit is on disk; when the commit fails, everybody in it is told so.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
@@ -48,6 +49,7 @@ type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 struct Ran {
     succeeded: bool,
+    disk_full: bool,
     answer: Answer,
 }
 
@@ -63,6 +65,8 @@ pub(super) struct Grouped {
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     /// How many callers wait for an answer of the thread.
     waiting: AtomicUsize,
+    /// Whether the last write that had something to write found the disk full.
+    disk_full: Arc<AtomicBool>,
     desk: Arc<Mutex<Option<Desk>>>,
 }
 
@@ -74,6 +78,9 @@ struct Desk {
     bells: Bells,
     /// Whether something was written since the thread last looked.
     written: bool,
+    disk_full: Arc<AtomicBool>,
+    /// How many rows had been changed when it was last looked at.
+    changes: u64,
 }
 
 pub(super) struct Inline {
@@ -104,7 +111,16 @@ impl Writer {
         bells: Bells,
     ) -> std::io::Result<Writer> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
-        let desk = Desk { connection, folder, clock, bells, written: false };
+        let disk_full = Arc::new(AtomicBool::new(false));
+        let desk = Desk {
+            connection,
+            folder,
+            clock,
+            bells,
+            written: false,
+            disk_full: disk_full.clone(),
+            changes: 0,
+        };
         let desk = Arc::new(Mutex::new(Some(desk)));
         let thread = Thread { desk: desk.clone(), jobs: receiver };
         let thread =
@@ -113,6 +129,7 @@ impl Writer {
             jobs: Mutex::new(Some(sender)),
             thread: Mutex::new(Some(thread)),
             waiting: AtomicUsize::new(0),
+            disk_full,
             desk,
         })))
     }
@@ -148,7 +165,26 @@ impl Writer {
     ) -> Option<Result<T, StoreError>> {
         match self {
             Writer::Grouped(_) => None,
-            Writer::Inline(inline) => Some(work(&inline.lock())),
+            Writer::Inline(inline) => {
+                let disturbed = inline.disturbance.as_ref().map_or(Ok(()), Disturbance::at_read);
+                Some(disturbed.and_then(|()| work(&inline.lock())))
+            }
+        }
+    }
+
+    /// Whether something can be written, as far as that is known without trying.
+    pub(super) fn answers(&self) -> Result<(), StoreError> {
+        let Writer::Grouped(grouped) = self else { return Ok(()) };
+        let thread = grouped.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished) {
+            return Err(StoreError::Unavailable {
+                what: "the thread that writes is gone".to_owned(),
+                source: None,
+            });
+        }
+        match grouped.disk_full.load(Ordering::Relaxed) {
+            true => Err(StoreError::DiskFull),
+            false => Ok(()),
         }
     }
 
@@ -178,12 +214,14 @@ impl Grouped {
         };
         let (sender, receiver) = oneshot::channel();
         let mut job: Job = Box::new(move |session| {
-            let outcome = session.and_then(work);
-            let succeeded = outcome.is_ok();
+            // The thread is everybody's: one caller's panic must not end it.
+            let outcome = catch_unwind(AssertUnwindSafe(|| session.and_then(work)));
+            let succeeded = matches!(outcome, Ok(Ok(_)));
+            let disk_full = matches!(outcome, Ok(Err(StoreError::DiskFull)));
             let answer: Answer = Box::new(move |committed| {
-                let _ = sender.send(committed.and(outcome));
+                let _ = sender.send(outcome.map(|outcome| committed.and(outcome)));
             });
-            Ran { succeeded, answer }
+            Ran { succeeded, disk_full, answer }
         });
         let jobs = self.jobs()?;
         let waiting = Waiting::new(&self.waiting);
@@ -201,7 +239,7 @@ impl Grouped {
         drop(jobs);
         let answer = receiver.await.map_err(|_| closed())?;
         drop(waiting);
-        answer
+        answer.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn jobs(&self) -> Result<SyncSender<Job>, StoreError> {
@@ -227,13 +265,16 @@ impl Grouped {
         let outcome = tokio::task::block_in_place(|| {
             transact(&open.connection, open.clock.now().as_microsecond(), &open.bells, work)
         });
-        open.written = true;
-        let disk_full = matches!(outcome, Err(StoreError::DiskFull));
-        let needs_thread = open.folder.as_mut().is_some_and(|it| it.after_commit(disk_full));
+        let needs_thread = open.after_commit(matches!(outcome, Err(StoreError::DiskFull)));
         drop(desk);
         if needs_thread && let Ok(jobs) = self.jobs() {
             // Nobody waits for this one; when the channel is full the thread is on its way anyway.
-            let _ = jobs.try_send(Box::new(|_| Ran { succeeded: true, answer: Box::new(drop) }));
+            let nothing = |_: Result<&mut Session<'_>, StoreError>| Ran {
+                succeeded: true,
+                disk_full: false,
+                answer: Box::new(drop),
+            };
+            let _ = jobs.try_send(Box::new(nothing));
         }
         Ok(outcome)
     }
@@ -275,20 +316,17 @@ fn transact<T>(
     bells: &Bells,
     work: impl FnOnce(&mut Session<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    if !connection.is_autocommit() {
-        // Whoever wrote before panicked in the middle.
-        execute(connection, "rollback")?;
-    }
     let mut session = Session { connection, now, topics: Topics::default() };
     execute(connection, "begin immediate")?;
-    let outcome = work(&mut session).and_then(|value| execute(connection, "commit").map(|()| value));
-    if outcome.is_err() && !connection.is_autocommit() {
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut session)))
+        .map(|outcome| outcome.and_then(|value| execute(connection, "commit").map(|()| value)));
+    if !matches!(outcome, Ok(Ok(_))) && !connection.is_autocommit() {
         let _ = execute(connection, "rollback");
     }
-    if outcome.is_ok() {
+    if let Ok(Ok(_)) = outcome {
         bells.ring(session.topics);
     }
-    outcome
+    outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 fn closed() -> StoreError {
@@ -313,10 +351,9 @@ impl Thread {
                 Ok(first) => {
                     if let Some(desk) = self.desk().as_mut() {
                         let disk_full = desk.group(first, &self.jobs);
-                        if desk.folder.as_mut().is_some_and(|it| it.after_commit(disk_full)) {
+                        if desk.after_commit(disk_full) {
                             desk.finish_folding();
                         }
-                        desk.written = true;
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -358,6 +395,18 @@ impl Thread {
 }
 
 impl Desk {
+    /// After each transaction; whether the thread is to finish the folding of the log.
+    fn after_commit(&mut self, disk_full: bool) -> bool {
+        self.written = true;
+        // A transaction without a change says nothing about the disk.
+        let changes = self.connection.total_changes();
+        if disk_full || changes != self.changes {
+            self.changes = changes;
+            self.disk_full.store(disk_full, Ordering::Relaxed);
+        }
+        self.folder.as_mut().is_some_and(|folder| folder.after_commit(disk_full))
+    }
+
     fn finish_folding(&mut self) {
         if let Some(folder) = &mut self.folder {
             folder.finish(&self.connection);
@@ -377,6 +426,7 @@ impl Desk {
         let mut open = false;
         let mut next = Some(first);
         let mut failure = None;
+        let mut disk_full = false;
         while let Some(job) = next.take() {
             if !open && let Err(error) = execute(&self.connection, "begin immediate") {
                 (job(Err(again(&error))).answer)(Ok(()));
@@ -397,6 +447,7 @@ impl Desk {
                 topics: Topics::default(),
             };
             let ran = job(Ok(&mut session));
+            disk_full |= ran.disk_full;
             if ran.succeeded {
                 topics.merge(session.topics);
             }
@@ -446,7 +497,7 @@ impl Desk {
             None => {
                 self.bells.ring(topics);
                 answers.into_iter().for_each(|answer| answer(Ok(())));
-                false
+                disk_full
             }
             Some(error) => {
                 for answer in answers {
@@ -456,7 +507,7 @@ impl Desk {
                     error = &error as &dyn std::error::Error,
                     "A group of writes was not committed"
                 );
-                matches!(error, StoreError::DiskFull)
+                disk_full || matches!(error, StoreError::DiskFull)
             }
         }
     }
@@ -467,5 +518,113 @@ fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::DiskFull => StoreError::DiskFull,
         other => StoreError::Unavailable { what: format!("the commit failed: {other}"), source: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use api::clock::SystemClock;
+
+    use super::super::Sqlite;
+    use super::*;
+    use crate::{Keyring, Location, Options};
+
+    async fn opened(folder: &tempfile::TempDir) -> Sqlite {
+        let location = Location::Sqlite(folder.path().join("store.db"));
+        let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+        Sqlite::open(&options).await.unwrap()
+    }
+
+    fn note(session: &mut Session<'_>, key: &str) -> Result<(), StoreError> {
+        session.set_meta(&[(key.to_owned(), "x".to_owned())])
+    }
+
+    /// A caller panics in the middle of its changes; those of its neighbours stay, and everybody goes on.
+    async fn a_panic_is_the_callers_own(sqlite: &Sqlite) {
+        let mut writers = tokio::task::JoinSet::new();
+        for number in 0..20 {
+            let sqlite = sqlite.clone();
+            writers.spawn(async move {
+                let write = move |session: &mut Session<'_>| {
+                    note(session, &format!("key-{number}"))?;
+                    assert!(number % 4 > 0, "a caller's own mistake");
+                    Ok(number)
+                };
+                sqlite.write(write).await
+            });
+        }
+        let (mut answered, mut panicked) = (Vec::new(), 0);
+        while let Some(ended) = writers.join_next().await {
+            match ended {
+                Ok(outcome) => answered.push(outcome.unwrap()),
+                Err(error) => panicked += usize::from(error.is_panic()),
+            }
+        }
+        assert_eq!((answered.len(), panicked), (15, 5));
+        for number in 0..20 {
+            let found = sqlite.meta(&format!("key-{number}")).await.unwrap();
+            assert_eq!(found.is_some(), answered.contains(&number), "{number}");
+        }
+        sqlite.write(|session| note(session, "after")).await.unwrap();
+        sqlite.ping().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_one_write_ends_neither_the_writers_thread_nor_its_neighbours() {
+        let folder = tempfile::tempdir().unwrap();
+        a_panic_is_the_callers_own(&opened(&folder).await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_panic_in_a_write_on_the_callers_own_thread_ends_nobody_elses() {
+        let folder = tempfile::tempdir().unwrap();
+        a_panic_is_the_callers_own(&opened(&folder).await).await;
+    }
+
+    /// Waits until a ping is answered like that: callers are answered before the writer has looked back.
+    async fn pinged(sqlite: &Sqlite, expected: impl Fn(&Result<(), StoreError>) -> bool) {
+        let waiting = async {
+            while !expected(&sqlite.ping().await) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("nobody noticed");
+    }
+
+    #[tokio::test]
+    async fn a_store_whose_writer_is_gone_does_not_seem_to_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let sqlite = opened(&folder).await;
+        sqlite.ping().await.unwrap();
+        let Writer::Grouped(grouped) = &sqlite.shared.writer else { panic!("it has a thread") };
+        drop(grouped.jobs.lock().unwrap().take());
+        pinged(&sqlite, Result::is_err).await;
+        assert!(sqlite.meta("generation").await.is_ok(), "it can still be read");
+    }
+
+    #[tokio::test]
+    async fn a_store_whose_disk_is_full_says_so_until_something_could_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let sqlite = opened(&folder).await;
+        // A file that may not grow is what SQLite meets on a full disk.
+        let limit = |pages: u64| {
+            sqlite.write(move |session| {
+                Ok(session
+                    .connection
+                    .query_row(&format!("pragma max_page_count = {pages}"), [], |_| Ok(()))?)
+            })
+        };
+        limit(1).await.unwrap();
+        let large = |session: &mut Session<'_>| session.set_meta(&[("k".to_owned(), "x".repeat(1 << 20))]);
+        assert!(matches!(sqlite.write(large).await, Err(StoreError::DiskFull)));
+        pinged(&sqlite, |answer| matches!(answer, Err(StoreError::DiskFull))).await;
+        sqlite.write(|_| Ok(())).await.unwrap();
+        sqlite.write(|_| Ok(())).await.unwrap();
+        assert!(sqlite.ping().await.is_err(), "nothing was written meanwhile");
+        limit(1 << 20).await.unwrap();
+        sqlite.write(large).await.unwrap();
+        pinged(&sqlite, Result::is_ok).await;
     }
 }

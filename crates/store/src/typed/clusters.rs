@@ -115,7 +115,7 @@ impl<'a> Clusters<'a> {
     }
 
     /// Forgets an imported cluster, with its kubeconfig and what was still to be done on it; touches nothing else.
-    /// Refused while work runs on it.
+    /// Refused while work runs on it, or rests that has begun: nobody could take back what that did.
     pub async fn forget(&self, read: &Versioned<Cluster>, by: &By) -> Result<(), StoreError> {
         let result = json!({ "code": "ClusterGone", "message": "the cluster was forgotten" });
         let transaction = Transaction::new()

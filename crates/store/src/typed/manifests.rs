@@ -5,17 +5,17 @@
 use std::collections::{HashMap, HashSet};
 
 use api::admin::{Entry, EntryEvent};
-use api::doc::{Document as _, Manifest};
+use api::doc::{Cluster, Document as _, Manifest};
 use api::work::{WorkKind, WorkState};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{By, Documents, PageToken, Selection, Versioned, Wish, change};
-use crate::StoreError;
 use crate::store::Store;
 use crate::transaction::{Transaction, Write};
-use crate::work::{NewWork, WorkView};
+use crate::work::{Hold, NewWork, WorkView};
+use crate::{HealthSample, StoreError};
 
 /// So many manifests are made, brought back or withdrawn in one transaction.
 const BLOCK: usize = 500;
@@ -31,6 +31,17 @@ pub struct ManifestView {
     pub manifest: Versioned<Manifest>,
     /// How it fares; none once retention has removed it.
     pub work: Option<WorkView>,
+}
+
+/// What whoever works a manifest has to know. A document that this release does not understand is as one that is not there.
+#[derive(Debug, Clone, Default)]
+pub struct Brief {
+    /// What was asked.
+    pub manifest: Option<Manifest>,
+    /// The cluster that it is for.
+    pub cluster: Option<Cluster>,
+    /// How that was seen last.
+    pub health: Option<HealthSample>,
 }
 
 /// Manifests, to be read and written.
@@ -71,6 +82,28 @@ pub enum Ensured {
 impl<'a> Manifests<'a> {
     pub(super) fn new(store: &'a Store) -> Manifests<'a> {
         Manifests { store, documents: store.documents() }
+    }
+
+    /// What has to be known of manifests that were claimed, read together; one for each, in order.
+    pub async fn briefs(&self, holds: &[Hold]) -> Result<Vec<Brief>, StoreError> {
+        let lanes: Vec<Uuid> = holds.iter().map(|hold| hold.lane).collect();
+        let uuids = holds.iter().map(|hold| hold.work).chain(lanes.iter().copied()).collect();
+        let (documents, health) = self.store.engine.get_with_health(uuids, lanes).await?;
+        let mut health: HashMap<Uuid, HealthSample> = health.into_iter().map(|it| (it.cluster, it)).collect();
+        let (mut manifests, mut clusters) = (HashMap::new(), HashMap::new());
+        for stored in documents {
+            if stored.kind == Manifest::KIND {
+                manifests.extend(stored.body.read::<Manifest>().ok().map(|it| (stored.uuid, it)));
+            } else if stored.kind == Cluster::KIND {
+                clusters.extend(stored.body.read::<Cluster>().ok().map(|it| (stored.uuid, it)));
+            }
+        }
+        let brief = |hold: &Hold| Brief {
+            manifest: manifests.remove(&hold.work),
+            cluster: clusters.remove(&hold.lane),
+            health: health.remove(&hold.lane),
+        };
+        Ok(holds.iter().map(brief).collect())
     }
 
     /// Creates manifests with their work, all or none. A manifest whose id is there already is refused.
@@ -283,7 +316,7 @@ impl<'a> Manifests<'a> {
         Err(refusal)
     }
 
-    /// Makes a pending manifest the next of its cluster.
+    /// Makes a pending manifest the next of its cluster. One that is too late to begin is refused as timed out.
     pub async fn expedite(&self, read: &Versioned<Manifest>, by: &By) -> Result<(), StoreError> {
         let audit = by.entry("manifest.expedite", &read.document.path(), None, Some(&Value::from(0)));
         let attempt = self.store.work(read.uuid).await?.map_or(0, |work| work.attempt);
@@ -292,7 +325,8 @@ impl<'a> Manifests<'a> {
         self.store.commit(transaction).await.map(drop)
     }
 
-    /// Removes a manifest with its work and all that was told of it. Refused while it runs.
+    /// Removes a manifest with its work and all that was told of it. Refused while it runs, and once it has begun until it is at
+    /// its end: nobody could take back what it did.
     pub async fn delete(&self, read: &Versioned<Manifest>, by: &By) -> Result<(), StoreError> {
         let discard = Write::Discard { work: read.uuid };
         self.store.commit(Transaction::new().with(discard).remove(read, by)).await.map(drop)

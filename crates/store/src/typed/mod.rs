@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 pub use billing::BillingRecords;
 pub use clusters::{Clusters, KUBECONFIG, Secrets};
-pub use manifests::{Cancelled, Ensured, ManifestView, Manifests};
+pub use manifests::{Brief, Cancelled, Ensured, ManifestView, Manifests};
 pub use operations::{ClusterEnd, OperationView, Operations};
 pub use subscriptions::Subscriptions;
 

@@ -218,6 +218,7 @@ on_both_engines! {
     async fn what_was_tampered_with_stays_found_after_the_sealer_went_on(bed: &Bed) {
         let (store, raw) = (&bed.store, Raw::of(bed).await);
         sealed_log(store, RECORDS).await;
+        let head = raw.one("select value from meta where key = 'audit_head'").await;
         raw.execute("create table audit_copy as select * from audit").await;
         raw.execute("update audit set number = null, seal = null where number = 5").await;
         written(store, &Note::fresh()).await;
@@ -227,10 +228,36 @@ on_both_engines! {
         })
         .await;
         assert!(!faults(store).await.is_empty());
-        // Made whole again for the check that ends this test.
         raw.execute("delete from audit; insert into audit select * from audit_copy; delete from meta where key = 'audit_head'").await;
         assert!(!faults(store).await.is_empty(), "the end of the chain was removed unnoticed");
-        raw.execute("delete from audit; drop table audit_copy; delete from secrets where name = 'audit-chain'").await;
+        // Made whole again for the check that ends this test.
+        raw.execute(&format!("delete from meta where key = 'audit_head'; insert into meta (key, value) values ('audit_head', '{head}')")).await;
+    }
+}
+
+on_both_engines! {
+    async fn a_log_that_was_wiped_is_found_however_empty_what_is_left_looks(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        raw.execute("create table as_new as select * from meta; create table key_as_new as select * from secrets").await;
+        sealed_log(store, RECORDS).await;
+        raw.execute("create table audit_copy as select * from audit; create table meta_copy as select * from meta").await;
+        let gone = |what: &str| vec![format!("the chain's {what} is gone")];
+        raw.execute("delete from audit; delete from meta where key like 'audit%'").await;
+        assert_eq!(faults(store).await, gone("head"));
+        raw.execute("delete from secrets").await;
+        assert_eq!(faults(store).await, gone("key"));
+        // Nobody makes another one, neither the sealer nor whoever opens the store next.
+        store.audit_writer().put(vec![By::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
+        let refusal = eventually("the sealer stops", async || store.seal_audit(Uuid::new_v4()).await.err()).await;
+        assert!(refusal.to_string().contains("the audit log cannot be sealed: the chain's key is gone"), "{refusal}");
+        if bed.is_shared() {
+            bed.another().await.close().await;
+        }
+        assert_eq!(faults(store).await, gone("key"));
+        raw.execute("insert into secrets select * from key_as_new").await;
+        assert_eq!(faults(store).await, gone("head"));
+        raw.execute("delete from audit; insert into audit select * from audit_copy; delete from meta; insert into meta select * from meta_copy").await;
+        assert_eq!(faults(store).await, Vec::<String>::new());
     }
 }
 
@@ -285,8 +312,9 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_head_that_was_noted_elsewhere_tells_a_chain_that_was_made_anew(bed: &Bed) {
+    async fn a_head_that_was_noted_elsewhere_tells_of_what_was_put_back_to_an_earlier_time(bed: &Bed) {
         let (store, raw) = (&bed.store, Raw::of(bed).await);
+        raw.execute("create table as_new as select * from meta").await;
         let noted = sealed_log(store, RECORDS).await;
         let as_text: ChainHead = noted.to_string().parse().unwrap();
         assert_eq!(as_text, noted);
@@ -301,10 +329,10 @@ on_both_engines! {
         let beyond = ChainHead { number: 1000, ..noted.clone() };
         assert_eq!(store.verify_audit(Some(beyond)).await.unwrap().faults, ["the chain ends at 13, but a head at 1000 was noted"]);
 
-        // All records, the head and even the chain's key are gone: only the note can tell.
-        raw.execute("delete from audit; delete from meta where key = 'audit_head'; delete from secrets where name = 'audit-chain'").await;
+        // The head that we signed before there was any record is put back, and the records are removed: only the note can tell.
+        raw.execute("delete from audit; delete from meta; insert into meta select * from as_new").await;
         assert_eq!(faults(store).await, Vec::<String>::new());
-        assert_eq!(store.verify_audit(Some(noted.clone())).await.unwrap().faults, ["the chain is empty, though a head of it is known"]);
+        assert_eq!(store.verify_audit(Some(noted.clone())).await.unwrap().faults, ["the chain ends at 0, but a head at 12 was noted"]);
         sealed_log(store, RECORDS + 3).await;
         assert_eq!(store.verify_audit(Some(noted)).await.unwrap().faults, [format!("record {RECORDS} is not the one whose seal was noted")]);
     }

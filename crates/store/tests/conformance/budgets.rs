@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::work::{WorkKind, WorkState};
 use serde_json::json;
-use store::{Budget, Claimed, NewWork, Store, StoreError, Transaction};
+use store::{Budget, Claimed, Hold, NewWork, Store, StoreError, Transaction, Yielding};
 use uuid::Uuid;
 
 use crate::hands::{
@@ -246,6 +246,57 @@ on_both_engines! {
         assert_eq!(used(store, "fleet").await, 0);
         let other = next(store, MANIFEST).await.unwrap().hold;
         assert_eq!((other.work, used(store, "fleet").await), (work[1].id, 1));
+    }
+}
+
+/// Gives work back that has begun, to rest for long.
+fn half_done(hold: Hold, unless_cancelled: bool) -> Yielding {
+    let rest = if unless_cancelled { Duration::from_secs(3600) } else { Duration::ZERO };
+    Yielding { begun: true, unless_cancelled, ..Yielding::new(hold, rest, false) }
+}
+
+on_both_engines! {
+    async fn begun_work_that_is_asked_to_end_passes_a_full_budget_and_counts_in_it(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(1), None).await.unwrap();
+        let work = manifests(3, &["fleet"]);
+        store.enqueue(work.clone()).await.unwrap();
+        let begun = next(store, MANIFEST).await.unwrap().hold;
+        store.hand_back(half_done(begun, true)).await.unwrap();
+        let other = next(store, MANIFEST).await.unwrap().hold;
+        store.set_budget("fleet", Some(0), None).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none());
+        store.commit(Transaction::new().request_cancel(work[0].id)).await.unwrap();
+        let ending = next(store, MANIFEST).await.expect("no budget holds it up").hold;
+        assert_eq!((ending.work, used(store, "fleet").await), (work[0].id, 2));
+        bed.assert_sound().await;
+        // Whoever undoes it is shut down; the next one goes on.
+        store.hand_back(half_done(ending, false)).await.unwrap();
+        assert!(store.work(work[0].id).await.unwrap().unwrap().ending);
+        let ending = next(store, MANIFEST).await.expect("no budget holds it up").hold;
+        assert_eq!(ending.work, work[0].id);
+        finish(store, ending).await;
+        finish(store, other).await;
+        assert_eq!(used(store, "fleet").await, 0);
+        assert!(next(store, MANIFEST).await.is_none(), "what has not begun does not begin");
+        store.set_budget("fleet", Some(1), None).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, [work[2].id]);
+    }
+}
+
+on_both_engines! {
+    async fn begun_work_that_nobody_asked_to_end_waits_for_room_like_any_other(bed: &Bed) {
+        let store = &bed.store;
+        let work = manifests(1, &["fleet"]);
+        store.enqueue(work.clone()).await.unwrap();
+        let begun = next(store, MANIFEST).await.unwrap().hold;
+        let back = Yielding { rest: Duration::ZERO, ..half_done(begun, true) };
+        store.set_budget("fleet", Some(0), None).await.unwrap();
+        store.hand_back(back).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none());
+        assert!(!store.work(work[0].id).await.unwrap().unwrap().ending);
+        store.set_budget("fleet", Some(1), None).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, [work[0].id]);
     }
 }
 

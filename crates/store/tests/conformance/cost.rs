@@ -95,6 +95,17 @@ async fn assert_frugal(bed: &Bed) {
     }
 }
 
+/// The function that a claim on PostgreSQL calls, as it stands in its source.
+fn claim_function() -> &'static str {
+    let source = include_str!("../../src/postgres/queue.rs");
+    let called: BTreeSet<&str> = source
+        .match_indices("from claim_v")
+        .map(|(at, _)| source[at..].split([' ', '(']).nth(1).unwrap())
+        .collect();
+    assert_eq!(called.len(), 1, "the source reads differently: {called:?}");
+    called.first().unwrap()
+}
+
 /// What a claim did, by the server's own account.
 #[derive(Debug, Default)]
 struct Observed {
@@ -148,11 +159,8 @@ impl Observer {
         self.client.batch_execute("begin").await.unwrap();
         let arguments: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
             [&i32::try_from(CLAIM_MAX).unwrap(), &Uuid::new_v4()];
-        let rows = self
-            .client
-            .query("select * from claim_v1('manifest', $1, $2, 60000000)", &arguments)
-            .await
-            .unwrap();
+        let sql = format!("select * from {}('manifest', $1, $2, 60000000)", claim_function());
+        let rows = self.client.query(&sql, &arguments).await.unwrap();
         self.client.batch_execute("rollback").await.unwrap();
         let claimed = rows.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()).count();
         let mut seen = Observed { claimed, ..Observed::default() };

@@ -19,6 +19,7 @@ use crate::bed::short_or_long;
 use crate::fixture::{
     Note, by, cases, cluster, eventually, feed_from, manifest, operation, version, written,
 };
+use crate::raw::Raw;
 
 on_both_engines! {
     async fn reads_that_are_given_up_take_nothing_with_them(bed: &Bed) {
@@ -30,6 +31,71 @@ on_both_engines! {
         }
         assert_eq!(bed.store.list(listing).await.unwrap().len(), 1);
         assert_eq!(bed.store.get(read.uuid).await.unwrap().unwrap().etag, read.etag);
+    }
+}
+
+on_both_engines! {
+    async fn a_unique_key_has_one_living_owner_and_changes_hands_within_a_transaction(bed: &Bed) {
+        let store = &bed.store;
+        let read = async |uuid: Uuid| store.documents::<Note>().get(uuid).await.unwrap().unwrap();
+        let first = written(store, &Note::fresh().holding("x")).await;
+        let taken = store.collection().create(&Note::fresh().holding("x"), &by()).await;
+        assert!(matches!(taken, Err(StoreError::KeyTaken { key }) if key == "note:x"));
+
+        // Whichever is said first, and whichever uuid comes first.
+        let mut owner = first;
+        for (heir, create_first) in [(Uuid::from_u128(1), true), (Uuid::from_u128(2), false), (Uuid::max(), true)] {
+            let freed = Note { key: None, ..owner.document.clone() };
+            let create = |it: Transaction| it.create(heir, &Note::fresh().holding("x"), &by()).unwrap();
+            let free = |it: Transaction| it.update(&owner, &freed, Wish::Same, &by()).unwrap();
+            let moved = match create_first {
+                true => free(create(Transaction::new())),
+                false => create(free(Transaction::new())),
+            };
+            store.commit(moved).await.unwrap();
+            let taken = store.collection().create(&Note::fresh().holding("x"), &by()).await;
+            assert!(matches!(taken, Err(StoreError::KeyTaken { .. })));
+            owner = read(heir).await;
+        }
+
+        // Two of them exchange theirs; and a change that is refused leaves all as it was.
+        let other = written(store, &Note::fresh().holding("y")).await;
+        let swap = |one: &Versioned<Note>, two: &Versioned<Note>| {
+            let (to_one, to_two) = (one.document.holding("y"), two.document.holding("x"));
+            let begun = Transaction::new().update(one, &to_one, Wish::Same, &by()).unwrap();
+            begun.update(two, &to_two, Wish::Same, &by()).unwrap()
+        };
+        store.commit(swap(&owner, &other)).await.unwrap();
+        assert!(matches!(store.commit(swap(&owner, &other)).await, Err(StoreError::Changed { .. })));
+        let (owner, other) = (read(owner.uuid).await, read(other.uuid).await);
+        assert_eq!((owner.document.key.as_deref(), other.document.key.as_deref()), (Some("y"), Some("x")));
+        for key in ["x", "y"] {
+            let taken = store.collection().create(&Note::fresh().holding(key), &by()).await;
+            assert!(matches!(taken, Err(StoreError::KeyTaken { .. })), "{key}");
+        }
+        store.collection().delete(&other, &by()).await.unwrap();
+        written(store, &Note::fresh().holding("x")).await;
+    }
+}
+
+on_both_engines! {
+    async fn a_living_document_that_the_feed_never_told_of_is_found_by_the_check(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let (told, untold) = (written(store, &Note::fresh()).await, written(store, &Note::fresh()).await);
+        raw.execute(&format!("delete from feed where uuid = {}", raw.uuid(untold.uuid))).await;
+        let broken = async || {
+            let findings = store.check().await.unwrap();
+            findings.into_iter().filter(|it| !it.faults.is_empty()).flat_map(|it| it.faults).collect::<Vec<_>>()
+        };
+        // As old as the oldest row: it may have left by age.
+        assert_eq!(broken().await, Vec::<String>::new());
+        raw.execute("update feed set at = at - 120000000").await;
+        let faults = broken().await;
+        assert!(faults.len() == 1 && faults[0].replace('-', "") == untold.uuid.simple().to_string(), "{faults:?}");
+        assert_ne!(told.uuid, untold.uuid);
+        // Told again, all is well.
+        store.collection().update(&untold, &untold.document.saying("told"), &by()).await.unwrap();
+        assert_eq!(broken().await, Vec::<String>::new());
     }
 }
 

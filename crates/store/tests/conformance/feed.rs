@@ -9,8 +9,8 @@ use api::work::{Ending, WorkKind};
 use serde_json::json;
 use store::housekeeping::{self, Metrics};
 use store::{
-    Completion, Etag, FeedError, NewWork, Retention, Store, StoreError, Subject, Transaction, Versioned,
-    Wish, Yielding,
+    AuditListing, Completion, Etag, FeedError, NewWork, Retention, Store, StoreError, Subject, Transaction,
+    Versioned, Wish, Yielding,
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::bed::{Bed, block_on, short_or_long};
 use crate::fixture::{
-    Dice, Folder, Note, at, by, close, counter, eventually, feed_from, seed, version, written,
+    Dice, Folder, Note, assert_sound, at, by, close, counter, eventually, feed_from, seed, version, written,
 };
 use crate::raw::{self, Raw};
 
@@ -302,6 +302,67 @@ fn a_position_is_gone_when_postgresql_is_another_instance_or_an_older_one() {
             let third = bed.another().await;
             assert!(third.feed_after(new, 10).await.is_ok());
         }
+    });
+}
+
+/// A dump of an instance that had counted further than the one that it is read into.
+#[test]
+fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_written_here() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        let raw = Raw::of(&bed).await;
+        let notes = [written(&bed.store, &Note::fresh()).await, written(&bed.store, &Note::fresh()).await];
+        let listed = async |store: &Store| {
+            let all = AuditListing { limit: 100, ..AuditListing::default() };
+            store.audit_list(all).await.unwrap().into_iter().map(|row| row.record).collect::<Vec<_>>()
+        };
+        let sealed = async |store: &Store| {
+            eventually("all records are sealed", async || {
+                store.seal_audit(Uuid::new_v4()).await.unwrap();
+                listed(store).await.iter().all(|it| it.number.is_some()).then_some(())
+            })
+            .await;
+        };
+        sealed(&bed.store).await;
+        // Two more, which nobody has sealed when the dump is made.
+        for note in &notes {
+            bed.store.collection().update(note, &note.document.saying("changed"), &by()).await.unwrap();
+        }
+        let before: Vec<Uuid> = listed(&bed.store).await.iter().map(|it| it.id).collect();
+        let old = bed.store.feed_now().await.unwrap();
+        bed.store.close().await;
+        raw.execute(
+            "update feed set tx = tx + 4000000000000; update audit set tx = tx + 4000000000000;
+             update meta set value = '4000000000001-1' where key = 'feed_floor';
+             update meta set value = '4900000000000' where key = 'high_water_tx';
+             update meta set value = '42' where key = 'system_identifier'",
+        )
+        .await;
+
+        let store = bed.another().await;
+        assert!(matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })));
+        // A reader lists once, and then follows.
+        let position = store.feed_now().await.unwrap();
+        assert_eq!(store.get_many(notes.iter().map(|it| it.uuid).collect()).await.unwrap().len(), 2);
+        let new = written(&store, &Note::fresh()).await;
+        let told = eventually("the change is told", async || {
+            let told = feed_from(&store, position).await.unwrap();
+            (!told.is_empty()).then_some(told)
+        })
+        .await;
+        assert_eq!(told.iter().filter_map(version).collect::<Vec<_>>(), [(new.uuid, new.etag, false)]);
+        // The newest record comes first, and the old ones are as they were.
+        let now: Vec<Uuid> = listed(&store).await.iter().map(|it| it.id).collect();
+        assert_eq!(now[1..], before);
+        // What was not sealed there is sealed here, in the order of the log.
+        sealed(&store).await;
+        let numbers: Vec<i64> = listed(&store).await.iter().map(|it| it.number.unwrap()).collect();
+        assert_eq!(numbers, [5, 4, 3, 2, 1]);
+        assert_sound(&store).await;
+        // Opened once more, nothing is strange any more.
+        let again = bed.another().await;
+        assert!(again.feed_after(position, 10).await.is_ok());
+        assert_eq!(listed(&again).await.len(), 5);
     });
 }
 

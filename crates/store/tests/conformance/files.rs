@@ -182,6 +182,38 @@ fn a_file_of_something_else_or_of_a_newer_release_is_refused() {
 }
 
 #[test]
+fn a_log_without_its_file_is_not_written_into_a_new_one() {
+    block_on(async {
+        let folder = written_folder().await;
+        let log = folder.file("store.db-wal");
+        // As after a crash, and then the file was moved away by hand.
+        let store = folder.open().await;
+        let note = written(&store, &Note::fresh()).await;
+        let (file, left) = (folder.file("copy.db"), std::fs::read(&log).unwrap());
+        close(store).await;
+        std::fs::rename(folder.path(), &file).unwrap();
+        std::fs::write(&log, &left).unwrap();
+        let refusal = Store::open(folder.options.clone()).await.unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            format!(
+                "store {}: is not there, but its log {} is; put the file back that it belongs to, or move the log away for a new store",
+                folder.path().display(),
+                log.display()
+            )
+        );
+        assert!(!folder.path().exists() && std::fs::read(&log).unwrap() == left);
+        // Moved away, a new store is made; put back, it is the old one.
+        std::fs::rename(&log, folder.file("log")).unwrap();
+        let store = folder.open().await;
+        assert!(store.get(note.uuid).await.unwrap().is_none());
+        close(store).await;
+        std::fs::rename(&file, folder.path()).unwrap();
+        assert!(folder.open().await.get(note.uuid).await.unwrap().is_some());
+    });
+}
+
+#[test]
 fn a_read_only_file_is_refused_even_for_root() {
     block_on(async {
         let folder = written_folder().await;
@@ -370,15 +402,15 @@ fn a_database_of_a_newer_release_is_refused_and_left_untouched() {
     block_on(async {
         let Some(bed) = Bed::postgres().await else { return };
         let raw = Raw::of(&bed).await;
-        raw.execute("insert into schema (number, name, checksum, applied) values (5, 'next', 'x', 0), (6, 'after', 'y', 0)").await;
+        raw.execute("insert into schema (number, name, checksum, applied) values (6, 'next', 'x', 0), (7, 'after', 'y', 0)").await;
         let Location::Postgres(url) = &bed.options.location else { panic!("it is PostgreSQL") };
         let before = raw.rows("select key, value from meta order by key").await;
         let told = server_refusal(url.expose(), None).await;
         assert!(
-            told.ends_with(": its schema is 6, this release knows up to 4; run a newer release"),
+            told.ends_with(": its schema is 7, this release knows up to 5; run a newer release"),
             "{told}"
         );
-        raw.execute("delete from schema where number > 4; update schema set checksum = 'other'").await;
+        raw.execute("delete from schema where number > 5; update schema set checksum = 'other'").await;
         let told = server_refusal(url.expose(), None).await;
         assert!(
             told.ends_with(": migration 1 was applied with another text than this release has"),

@@ -102,6 +102,8 @@ struct Piece {
     attempt: i32,
     steps: usize,
     fence: i64,
+    /// Asked to end while it rested half done.
+    ending: bool,
 }
 
 impl Piece {
@@ -162,11 +164,11 @@ impl Model {
     }
 
     fn fits(&self, piece: &Piece) -> bool {
-        piece
-            .asked
-            .budgets
-            .iter()
-            .all(|key| self.limits.get(key.as_str()).is_none_or(|limit| self.used(key) < *limit as usize))
+        let budgets = &piece.asked.budgets;
+        piece.ending
+            || budgets
+                .iter()
+                .all(|key| self.limits.get(key.as_str()).is_none_or(|limit| self.used(key) < *limit as usize))
     }
 
     /// What a free lane would run next, were it due.
@@ -299,7 +301,17 @@ impl Model {
                 let state = WorkState::Pending;
                 self.work.insert(
                     id,
-                    Piece { asked, class, due, state, started: false, attempt: 0, steps: 0, fence: 0 },
+                    Piece {
+                        asked,
+                        class,
+                        due,
+                        state,
+                        started: false,
+                        attempt: 0,
+                        steps: 0,
+                        fence: 0,
+                        ending: false,
+                    },
                 );
                 if let Some(holding) = self.holdings.get_mut(&lane) {
                     let running = &self.work[&holding.hold.work];
@@ -393,7 +405,9 @@ impl Model {
             Event::Expedite(index) => {
                 let Some(piece) = self.pick(index) else { return };
                 let outcome = self.commit(Transaction::new().expedite(piece.asked.id)).await;
-                if self.may(&piece, WorkState::Pending, outcome) {
+                if piece.is_late(self.now()) {
+                    assert!(matches!(outcome, Err(StoreError::WrongState { .. })), "{outcome:?}");
+                } else if self.may(&piece, WorkState::Pending, outcome) {
                     self.work.get_mut(&piece.asked.id).unwrap().due = Timestamp::UNIX_EPOCH;
                 }
             }
@@ -402,7 +416,8 @@ impl Model {
                 let outcome = self.commit(Transaction::new().request_cancel(piece.asked.id)).await;
                 if piece.rests_half_done() {
                     outcome.unwrap();
-                    self.work.get_mut(&piece.asked.id).unwrap().due = Timestamp::UNIX_EPOCH;
+                    let piece = self.work.get_mut(&piece.asked.id).unwrap();
+                    (piece.due, piece.ending) = (Timestamp::UNIX_EPOCH, true);
                 } else if self.may(&piece, WorkState::InProgress, outcome) {
                     self.holdings.get_mut(&piece.asked.lane).unwrap().signals.cancel = true;
                 }

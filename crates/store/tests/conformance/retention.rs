@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use store::housekeeping::{self, Metrics};
 use store::{
-    AuditListing, Completion, FeedError, NewWork, Options, Retention, Store, StoreError, Subject,
-    Transaction, Versioned, Wish,
+    AuditListing, Completion, FeedError, HealthSample, NewWork, Options, Retention, Store, StoreError,
+    Subject, Transaction, Versioned, Wish,
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -220,6 +220,63 @@ on_both_engines! {
         assert!(store.collection().create(&Note::fresh().holding("kept"), &by()).await.is_err());
         assert_eq!(store.work(pending.id).await.unwrap().unwrap().state, WorkState::Pending);
         assert_eq!(store.verify_audit(None).await.unwrap().faults, Vec::<String>::new());
+    }
+}
+
+on_both_engines! {
+    async fn one_duty_that_fails_keeps_the_others_from_nothing(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let start = store.feed_now().await.unwrap();
+        // Somebody changed the log's head, so that it cannot be sealed; and late work waits.
+        let head = raw.one("select value from meta where key = 'audit_head'").await;
+        raw.execute("update meta set value = 'x' where key = 'audit_head'").await;
+        let note = written(store, &Note::fresh()).await;
+        store.collection().delete(&note, &by()).await.unwrap();
+        let late = NewWork { run_before: Some(Timestamp::UNIX_EPOCH), ..NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest) };
+        store.enqueue(vec![late.clone()]).await.unwrap();
+        let none = Retention { manifests: Duration::ZERO, feed: Duration::ZERO, operations: Duration::ZERO, audit: Duration::ZERO };
+        let metrics = Metrics::default();
+        let mut registry = prometheus_client::registry::Registry::default();
+        metrics.register(&mut registry);
+        let (stop, mut keeper) = (CancellationToken::new(), JoinSet::new());
+        keeper.spawn(housekeeping::run(store.clone(), none, metrics, stop.clone()));
+        eventually("the feed was trimmed and late work closed", async || {
+            written(store, &Note::fresh()).await;
+            let is_gone = matches!(store.feed_after(start, 1).await, Err(FeedError::Gone { .. }));
+            let closed = store.work(late.id).await.unwrap().is_none_or(|it| it.state == WorkState::TimedOut);
+            (is_gone && closed).then_some(())
+        }).await;
+        stop.cancel();
+        keeper.join_all().await;
+        let mut told = String::new();
+        prometheus_client::encoding::text::encode(&mut told, &registry).unwrap();
+        assert!(told.contains("housekeeping_failures_total") && !told.contains("housekeeping_failures_total 0"), "{told}");
+        raw.execute(&format!("update meta set value = '{head}' where key = 'audit_head'")).await;
+    }
+}
+
+on_both_engines! {
+    async fn leases_of_processes_and_health_of_clusters_that_are_gone_leave(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let hour = Duration::from_secs(3600);
+        let (me, other) = (Uuid::new_v4(), Uuid::new_v4());
+        let dead = store.take_lease("actuator/dead", me, hour).await.unwrap().unwrap();
+        store.take_lease("actuator/resting", me, hour).await.unwrap().unwrap();
+        store.take_lease("actuator/living", me, hour).await.unwrap().unwrap();
+        raw.execute("update leases set lease_until = lease_until - 172800000000 where name = 'actuator/dead'").await;
+        raw.execute("update leases set lease_until = lease_until - 7200000000 where name = 'actuator/resting'").await;
+        let (living, gone, unknown) = (written(store, &Note::fresh()).await, written(store, &Note::fresh()).await, Uuid::new_v4());
+        let sample = |cluster| HealthSample { cluster, at: Timestamp::MIN, reachable: true, since: Timestamp::MIN, sample: json!({}) };
+        store.health_writer().put([living.uuid, gone.uuid, unknown].map(sample).to_vec()).await.unwrap();
+        store.collection().delete(&gone, &by()).await.unwrap();
+
+        keep_house(store, &raw, Retention::default()).await;
+        let left = raw.rows("select name from leases where name like 'actuator/%' order by name").await;
+        assert_eq!(left, [["actuator/living"], ["actuator/resting"]]);
+        let left = store.health(vec![living.uuid, gone.uuid, unknown]).await.unwrap();
+        assert_eq!(left.iter().map(|it| it.cluster).collect::<Vec<_>>(), [living.uuid]);
+        // Who comes back under a name that was forgotten has a fence that nobody had before.
+        assert!(store.take_lease("actuator/dead", other, hour).await.unwrap().unwrap() > dead);
     }
 }
 

@@ -162,7 +162,7 @@ on_both_engines! {
         }
         let mut keys = vec![first_key];
         for _ in 0..short_or_long(5, 100) {
-            let rotation = store.rotate_key(None).await.unwrap();
+            let rotation = store.rotate_key(None, &by()).await.unwrap();
             assert!(rotation.resealed >= 50, "{rotation:?}");
             assert!(!keys.contains(&rotation.key_id));
             keys.push(rotation.key_id);
@@ -205,7 +205,7 @@ on_both_engines! {
         // Interrupted at any moment at which some are sealed anew and some are not.
         let mut rotating = JoinSet::new();
         let rotator = store.clone();
-        rotating.spawn(async move { rotator.rotate_key(None).await });
+        rotating.spawn(async move { rotator.rotate_key(None, &by()).await });
         eventually("some are sealed anew", async || (left().await < 60).then_some(())).await;
         rotating.shutdown().await;
         if left().await == 0 {
@@ -225,11 +225,11 @@ on_both_engines! {
         }
         let current = options.keyring.current();
         let before = left().await;
-        let rotation = store.rotate_key(Some(&current)).await.unwrap();
+        let rotation = store.rotate_key(Some(&current), &by()).await.unwrap();
         assert_eq!((rotation.key_id.as_str(), rotation.resealed), (current.as_str(), before));
         assert_sound(store).await;
         store.forget_old_keys().await.unwrap();
-        let unknown = store.rotate_key(Some("k-unknown")).await.unwrap_err().to_string();
+        let unknown = store.rotate_key(Some("k-unknown"), &by()).await.unwrap_err().to_string();
         assert_eq!(unknown, "the key file does not hold key k-unknown");
     }
 }
@@ -242,12 +242,12 @@ on_both_engines! {
         for number in 0..20 {
             put(store, note.uuid, &format!("s-{number}"), PLAIN).await;
         }
-        let (one, two) = (store.clone(), store.clone());
-        let both = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(one.rotate_key(None), two.rotate_key(None)) });
+        let (one, two, by) = (store.clone(), store.clone(), by());
+        let both = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(one.rotate_key(None, &by), two.rotate_key(None, &by)) });
         let (one, two) = both.await.expect("they undo each other's work for ever");
         assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
         // Whatever they left is finished by one more.
-        store.rotate_key(Some(&options.keyring.current())).await.unwrap();
+        store.rotate_key(Some(&options.keyring.current()), &by).await.unwrap();
         assert_sound(store).await;
     }
 }
@@ -276,7 +276,11 @@ fn two_processes_change_the_key_in_turn_and_every_secret_still_opens() {
         }
         // Each in its turn, without having looked at the file since.
         for store in [one, &two, one, &two] {
-            assert_eq!(store.rotate_key(None).await.unwrap().resealed, 5);
+            assert_eq!(
+                store.rotate_key(None, &by()).await.unwrap().resealed,
+                6,
+                "the five, and the audit chain's key"
+            );
         }
         let third = keyed.in_another_process().await;
         for store in [one, &two, &third] {
@@ -320,6 +324,102 @@ on_both_engines! {
         let stranger = Keyring::ephemeral().unwrap().seal(note.uuid, "s", b"x").unwrap();
         assert!(store.commit(Transaction::new().put_secret(stranger)).await.is_err());
         assert_eq!(secret(&store, note.uuid, "s").await, PLAIN);
+    }
+}
+
+on_both_engines! {
+    async fn of_many_that_make_a_store_and_its_key_at_once_none_destroys_the_key(bed: &Bed) {
+        for _ in 0..short_or_long(5, 100) {
+            let folder = tempfile::tempdir().unwrap();
+            let keys = folder.path().join("keys");
+            let database = bed.is_shared().then(|| postgres::shared().unwrap().database().unwrap());
+            let location = match &database {
+                Some(database) => database.url().parse().unwrap(),
+                None => Location::Sqlite(folder.path().join("store.db")),
+            };
+            // As processes of one host do: none has seen a key file, and each would make one.
+            let rings: Vec<Keyring> = (0..6).map(|_| Keyring::read_or_draft(&keys).unwrap()).collect();
+            assert!(!keys.exists());
+            let mut opening = JoinSet::new();
+            for keyring in rings {
+                opening.spawn(Store::open(Options { keyring, location: location.clone(), ..bed.options.clone() }));
+            }
+            let opened = opening.join_all().await;
+            let stores: Vec<&Store> = opened.iter().flatten().collect();
+            // SQLite is for one process; the others are refused, and take nothing with them.
+            assert!(stores.len() == if bed.is_shared() { 6 } else { 1 }, "{opened:?}");
+            put(stores[0], Uuid::nil(), "s", PLAIN).await;
+            for store in &stores {
+                assert_eq!(secret(store, Uuid::nil(), "s").await, PLAIN);
+                put(store, Uuid::nil(), "s", PLAIN).await;
+            }
+            for store in stores {
+                store.close().await;
+            }
+            drop(opened);
+            // The file has the one key, and it is that of the store.
+            let keyring = Keyring::read(&keys).unwrap();
+            assert_eq!(keyring.ids().len(), 1);
+            let store = Store::open(Options { keyring, location, ..bed.options.clone() }).await.unwrap();
+            assert_eq!(secret(&store, Uuid::nil(), "s").await, PLAIN);
+            store.close().await;
+        }
+    }
+}
+
+on_both_engines! {
+    async fn whoever_has_lost_the_key_file_is_refused_and_no_other_takes_its_place(bed: &Bed) {
+        let keyed = Keyed::beside(bed).await;
+        let (keys, kept) = (keyed.folder.path().join("keys"), keyed.folder.path().join("kept"));
+        keyed.store.close().await;
+        std::fs::rename(&keys, &kept).unwrap();
+        let lost = Options { keyring: Keyring::read_or_draft(&keys).unwrap(), ..keyed.options.clone() };
+        assert!(matches!(Store::open(lost.clone()).await, Err(OpenError::WrongKey { .. })));
+        assert!(!keys.exists());
+        // Put back while somebody waits to open the store, it is used.
+        std::fs::rename(&kept, &keys).unwrap();
+        let text = std::fs::read(&keys).unwrap();
+        Store::open(lost).await.unwrap().close().await;
+        assert!(std::fs::read(&keys).unwrap() == text);
+    }
+}
+
+#[test]
+fn of_two_hosts_that_make_a_store_at_once_one_is_refused_and_keeps_its_own_file() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        for _ in 0..short_or_long(5, 50) {
+            let database = postgres::shared().unwrap().database().unwrap();
+            let mut opening = JoinSet::new();
+            let hosts: Vec<_> = (0..4).map(|_| tempfile::tempdir().unwrap()).collect();
+            for host in &hosts {
+                let keyring = Keyring::read_or_draft(&host.path().join("keys")).unwrap();
+                let location = database.url().parse().unwrap();
+                opening.spawn(Store::open(Options { keyring, location, ..bed.options.clone() }));
+            }
+            let opened = opening.join_all().await;
+            let (stores, refusals): (Vec<_>, Vec<_>) = opened.into_iter().partition(Result::is_ok);
+            assert_eq!(stores.len(), 1, "the key of a store that is in use was replaced");
+            assert!(refusals.iter().all(|it| matches!(it, Err(OpenError::WrongKey { .. }))));
+            for store in stores.into_iter().flatten() {
+                put(&store, Uuid::nil(), "s", PLAIN).await;
+                assert_sound(&store).await;
+                store.close().await;
+            }
+        }
+    });
+}
+
+on_both_engines! {
+    async fn the_audit_log_tells_of_a_change_of_key_and_who_made_it(bed: &Bed) {
+        let keyed = Keyed::beside(bed).await;
+        let rotation = keyed.store.rotate_key(None, &by()).await.unwrap();
+        let told = keyed.store.audit_list(AuditListing { limit: 9, ..AuditListing::default() }).await.unwrap();
+        let [told] = &told[..] else { panic!("{told:?}") };
+        let entry = &told.record.entry;
+        assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("tester", "store.rotate-key"));
+        assert_eq!(entry.target, format!("/keys/{}", rotation.key_id));
+        assert_sound(&keyed.store).await;
     }
 }
 

@@ -48,6 +48,23 @@ on_both_engines! {
 }
 
 on_both_engines! {
+    async fn work_that_is_too_late_is_not_expedited(bed: &Bed) {
+        let (store, lane) = (&bed.store, Uuid::new_v4());
+        let late = manifest(lane).after(past(0)).before(past(9));
+        store.enqueue(vec![late.clone()]).await.unwrap();
+        let refused = store.commit(Transaction::new().expedite(late.id)).await;
+        match refused {
+            Err(StoreError::WrongState { state, wanted, .. }) => {
+                assert_eq!((state.as_str(), wanted), ("TimedOut", "Pending"));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(next(store, WorkKind::Manifest).await.is_none());
+        assert_eq!(store.work(late.id).await.unwrap().unwrap().state, WorkState::TimedOut);
+    }
+}
+
+on_both_engines! {
     async fn only_pending_work_is_withdrawn_and_only_running_work_is_asked_to_stop(bed: &Bed) {
         let (store, lane) = (&bed.store, Uuid::new_v4());
         let (running, waiting) = (manifest(lane).after(past(0)), manifest(lane));

@@ -314,6 +314,42 @@ on_both_engines! {
 }
 
 on_both_engines! {
+    async fn work_that_has_begun_and_rests_is_neither_deleted_nor_forgotten_with_its_cluster(bed: &Bed) {
+        let store = &bed.store;
+        let mine = Cluster { imported: true, ..cluster("half-done") };
+        let (uuid, ..) = store.clusters().import(&mine, &Secret::new(b"x".to_vec()), &by()).await.unwrap();
+        let begun = manifest(uuid);
+        store.manifests().create(&[(begun.clone(), vec![])], &by()).await.unwrap();
+        let hold = claim(store, WorkKind::Manifest, uuid).await;
+        let rest = std::time::Duration::from_secs(3600);
+        store.hand_back(store::Yielding { begun: true, ..store::Yielding::new(hold, rest, false) }).await.unwrap();
+        let fresh = manifest(uuid);
+        store.manifests().create(&[(fresh.clone(), vec![])], &by()).await.unwrap();
+        let read = store.clusters().get(uuid).await.unwrap().unwrap();
+        let manifest = store.manifests().get(begun.id).await.unwrap().unwrap();
+        for refused in
+            [store.clusters().forget(&read, &by()).await, store.manifests().delete(&manifest, &by()).await]
+        {
+            match refused {
+                Err(StoreError::WrongState { work, state, .. }) => {
+                    assert_eq!((work, state.as_str()), (begun.id, "Pending"));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(store.work(begun.id).await.unwrap().unwrap().state, WorkState::Pending);
+        assert_eq!(store.work(fresh.id).await.unwrap().unwrap().state, WorkState::Pending);
+        // At its end both may go.
+        store.manifests().cancel(&manifest, &by()).await.unwrap();
+        let hold = claim(store, WorkKind::Manifest, uuid).await;
+        store.complete(vec![Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
+        store.manifests().delete(&manifest, &by()).await.unwrap();
+        store.clusters().forget(&read, &by()).await.unwrap();
+        assert_eq!(store.work(fresh.id).await.unwrap().unwrap().state, WorkState::Cancelled);
+    }
+}
+
+on_both_engines! {
     async fn a_cluster_is_forgotten_or_worked_on_but_never_both(bed: &Bed) {
         let store = &bed.store;
         let other = if bed.is_shared() { bed.another().await } else { store.clone() };

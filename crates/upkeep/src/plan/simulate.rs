@@ -18,10 +18,46 @@ pub type Micros = i64;
 pub struct Lane {
     /// The cluster.
     pub id: Uuid,
-    /// What runs in it now: when it will have ended, and the budgets that count it.
-    pub running: Option<(Micros, Keys)>,
+    /// What runs in it now.
+    pub running: Option<Running>,
     /// What waits in it, now or later; in any order.
     pub queue: Vec<Piece>,
+}
+
+/// What runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Running {
+    /// When it will have ended.
+    pub end: Micros,
+    /// The budgets that count it.
+    pub keys: Keys,
+    /// Whether it is a customer's operation: the backend works it, and no slot of an actuator is taken.
+    pub is_operation: bool,
+}
+
+/// What goes before what in a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Rank {
+    /// A customer's operation: it takes no slot of an actuator.
+    Operation,
+    /// It has begun and is on its way to its end: no budget holds it up.
+    Ending,
+    /// It has begun: no window holds it up.
+    Begun,
+    /// It has taken no effect yet.
+    #[default]
+    Fresh,
+}
+
+impl Rank {
+    /// Its class in the queue, where all that has begun goes by its due time.
+    fn class(self) -> u8 {
+        match self {
+            Rank::Operation => 0,
+            Rank::Ending | Rank::Begun => 1,
+            Rank::Fresh => 2,
+        }
+    }
 }
 
 /// Places in [`World::budgets`]; a piece counts in four at most.
@@ -57,8 +93,8 @@ impl Keys {
 pub struct Piece {
     /// The manifest's id, now or once it is made.
     pub id: Uuid,
-    /// Whether it goes before what is fresh: it has begun already.
-    pub begun: bool,
+    /// What it goes before.
+    pub rank: Rank,
     /// When it can run.
     pub due: Micros,
     /// Never begun at or after.
@@ -127,8 +163,10 @@ struct State {
     used: Vec<u32>,
     limits: Vec<u32>,
     ends: BinaryHeap<Reverse<(Micros, u32)>>,
-    running: Vec<Keys>,
+    running: Vec<Running>,
     free: usize,
+    /// So many operations have not begun; they are few.
+    operations: usize,
     placed: Vec<Placed>,
 }
 
@@ -168,15 +206,17 @@ impl State {
             used: vec![0; world.budgets.len()],
             limits: world.budgets,
             ends: BinaryHeap::new(),
-            running: vec![Keys::default(); lanes],
+            running: vec![Running::default(); lanes],
             free: world.slots,
+            operations: 0,
             placed: Vec::new(),
         };
         for (number, mut lane) in (0_u32..).zip(world.lanes) {
-            lane.queue.sort_unstable_by_key(|it| (!it.begun, it.due, it.priority, it.id));
+            lane.queue.sort_unstable_by_key(|it| (it.rank.class(), it.due, it.priority, it.id));
+            state.operations += lane.queue.iter().filter(|it| it.rank == Rank::Operation).count();
             state.queues.push(Queue { id: lane.id, pieces: lane.queue, next: 0, held: Held::Nothing });
             match lane.running {
-                Some((end, keys)) => state.occupy(number, end.max(now), keys),
+                Some(running) => state.occupy(number, Running { end: running.end.max(now), ..running }),
                 None => state.show_head(number),
             }
         }
@@ -185,11 +225,25 @@ impl State {
 
     fn next_event(&self) -> Option<Micros> {
         let end = self.ends.peek().map(|Reverse((end, _))| *end);
-        let head = self.heads.first().filter(|_| self.free > 0).map(|(due, ..)| *due);
+        let head = self.next_head().map(|(due, ..)| due);
         match (end, head) {
             (Some(end), Some(head)) => Some(end.min(head)),
             (end, head) => end.or(head),
         }
+    }
+
+    /// The first free lane that can be taken: without a free slot, only one whose head is an operation.
+    fn next_head(&self) -> Option<(Micros, i32, Uuid, u32)> {
+        match self.free {
+            0 if self.operations == 0 => None,
+            0 => self.heads.iter().find(|head| self.is_operation(head.3)).copied(),
+            _ => self.heads.first().copied(),
+        }
+    }
+
+    fn is_operation(&self, lane: u32) -> bool {
+        let queue = &self.queues[lane as usize];
+        queue.pieces.get(queue.next).is_some_and(|piece| piece.rank == Rank::Operation)
     }
 
     fn end_what_is_over(&mut self) {
@@ -198,9 +252,9 @@ impl State {
                 break;
             }
             self.ends.pop();
-            self.free += 1;
-            let keys = self.running[lane as usize];
-            for key in keys.iter() {
+            let ended = self.running[lane as usize];
+            self.free += usize::from(!ended.is_operation);
+            for key in ended.keys.iter() {
                 self.used[key] -= 1;
                 let head = self.first_parked(key);
                 self.heads.extend(head);
@@ -216,13 +270,9 @@ impl State {
 
     fn start_what_is_due(&mut self) {
         loop {
-            while let Some(head) = self.heads.first().copied() {
-                let (due, _, _, lane) = head;
-                if self.free == 0 || due > self.now {
-                    break;
-                }
+            while let Some(head) = self.next_head().filter(|head| head.0 <= self.now) {
                 self.heads.remove(&head);
-                self.take(lane);
+                self.take(head.3);
             }
             if self.free == 0 || !self.let_out() {
                 return;
@@ -268,6 +318,7 @@ impl State {
             return;
         }
         let full = piece.keys.iter().find(|key| self.used[*key] >= self.limits[*key]);
+        let full = full.filter(|_| piece.rank != Rank::Ending);
         match full {
             Some(key) => {
                 self.queues[lane as usize].held = Held::Budget(u16::try_from(key).unwrap_or(u16::MAX));
@@ -277,7 +328,9 @@ impl State {
             None => {
                 let end = now.saturating_add(piece.duration);
                 self.place(lane, piece, now, Some(end));
-                self.occupy(lane, end, piece.keys);
+                let is_operation = piece.rank == Rank::Operation;
+                self.operations -= usize::from(is_operation);
+                self.occupy(lane, Running { end, keys: piece.keys, is_operation });
             }
         }
     }
@@ -287,7 +340,7 @@ impl State {
         loop {
             let queue = &self.queues[lane as usize];
             match queue.pieces.get(queue.next).copied() {
-                Some(piece) if !piece.begun && self.now >= piece.before => {
+                Some(piece) if piece.rank == Rank::Fresh && self.now >= piece.before => {
                     self.place(lane, piece, piece.before.max(piece.due), None);
                 }
                 _ => return,
@@ -310,13 +363,13 @@ impl State {
         }
     }
 
-    fn occupy(&mut self, lane: u32, end: Micros, keys: Keys) {
-        for key in keys.iter() {
+    fn occupy(&mut self, lane: u32, running: Running) {
+        for key in running.keys.iter() {
             self.used[key] += 1;
         }
-        self.running[lane as usize] = keys;
-        self.free = self.free.saturating_sub(1);
-        self.ends.push(Reverse((end, lane)));
+        self.running[lane as usize] = running;
+        self.free = self.free.saturating_sub(usize::from(!running.is_operation));
+        self.ends.push(Reverse((running.end, lane)));
     }
 
     fn head(&self, lane: u32) -> Option<(Micros, i32, Uuid, u32)> {
@@ -335,7 +388,7 @@ impl State {
             let queue = &self.queues[lane as usize];
             let late: Vec<Piece> = queue.pieces[queue.next..]
                 .iter()
-                .filter(|it| !it.begun && it.before <= self.until)
+                .filter(|it| it.rank == Rank::Fresh && it.before <= self.until)
                 .copied()
                 .collect();
             for piece in late {

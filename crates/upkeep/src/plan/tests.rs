@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::simulate::{Held, Keys, Lane, Micros, Piece, Placed, World, simulate};
+use super::simulate::{Held, Keys, Lane, Micros, Piece, Placed, Rank, Running, World, simulate};
 
 const HOUR: Micros = 3600;
 
 fn piece(id: u128, due: Micros, duration: Micros) -> Piece {
     Piece {
         id: Uuid::from_u128(id),
-        begun: false,
+        rank: Rank::Fresh,
         due,
         before: due + HOUR,
         priority: 0,
@@ -60,7 +60,7 @@ fn what_cannot_begin_in_its_window_is_a_miss_and_lets_the_next_one_go() {
 
 #[test]
 fn begun_work_goes_first_and_has_no_window() {
-    let begun = Piece { begun: true, before: 5, ..piece(9, 20, 5) };
+    let begun = Piece { rank: Rank::Begun, before: 5, ..piece(9, 20, 5) };
     let world = World { lanes: vec![lane(1, vec![piece(1, 10, 5), begun])], budgets: vec![], slots: 1 };
     let expected = [(9, 20, 25, true, Held::Nothing), (1, 25, 30, true, Held::Lane)];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
@@ -92,7 +92,7 @@ fn what_runs_now_holds_its_lane_and_its_budget_until_its_end() {
     let key = Keys::default().with(0);
     let busy = Lane {
         id: Uuid::from_u128(1),
-        running: Some((30, key)),
+        running: Some(Running { end: 30, keys: key, is_operation: false }),
         queue: vec![Piece { keys: key, ..piece(1, 0, 10) }],
     };
     let other = lane(2, vec![Piece { keys: key, ..piece(2, 5, 10) }]);
@@ -112,18 +112,48 @@ fn few_slots_make_the_rest_wait() {
     );
 }
 
+#[test]
+fn operations_take_no_slot_of_an_actuator() {
+    let operation = Piece { rank: Rank::Operation, before: Micros::MAX, ..piece(1, 0, 10) };
+    let running = Some(Running { end: 30, keys: Keys::default(), is_operation: true });
+    let busy = Lane { id: Uuid::from_u128(3), running, queue: vec![] };
+    let lanes =
+        vec![lane(1, vec![operation]), lane(2, vec![piece(2, 0, 10)]), busy, lane(4, vec![piece(4, 0, 10)])];
+    let world = World { lanes, budgets: vec![], slots: 1 };
+    let expected =
+        [(1, 0, 10, true, Held::Nothing), (2, 0, 10, true, Held::Nothing), (4, 10, 20, true, Held::Slots)];
+    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+}
+
+#[test]
+fn what_is_on_its_way_to_its_end_passes_a_full_budget_and_counts_in_it() {
+    let keys = Keys::default().with(0);
+    let ending = Piece { rank: Rank::Ending, keys, ..piece(1, 0, 10) };
+    let begun = Piece { rank: Rank::Begun, keys, ..piece(2, 0, 10) };
+    let world =
+        World { lanes: vec![lane(1, vec![ending]), lane(2, vec![begun])], budgets: vec![0], slots: 9 };
+    assert_eq!(told(&simulate(world.clone(), 0, 1000)), [(1, 0, 10, true, Held::Nothing)]);
+    let world = World { budgets: vec![1], ..world };
+    let expected = [(1, 0, 10, true, Held::Nothing), (2, 10, 20, true, Held::Budget(0))];
+    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+}
+
 fn worlds() -> impl Strategy<Value = World> {
-    let one = (0_i64..60, 1_i64..20, 1_i64..40, -2_i32..3, any::<bool>(), prop::bits::u8::between(0, 2));
+    let rank =
+        prop::sample::select(vec![Rank::Fresh, Rank::Fresh, Rank::Begun, Rank::Ending, Rank::Operation]);
+    let one = (0_i64..60, 1_i64..20, 1_i64..40, -2_i32..3, rank, prop::bits::u8::between(0, 2));
     let queue = prop::collection::vec(one, 0..6);
     let budgets = prop::collection::vec(0_u32..4, 2);
     (prop::collection::vec(queue, 1..6), budgets, 1_usize..5).prop_map(|(queues, budgets, slots)| {
         let mut next = 0;
         let lanes = (1_u128..).zip(queues).map(|(id, queue)| {
-            let pieces = queue.into_iter().map(|(due, duration, window, priority, begun, bits)| {
+            let pieces = queue.into_iter().map(|(due, duration, window, priority, rank, bits)| {
                 next += 1;
+                // No budget counts an operation.
+                let bits = if rank == Rank::Operation { 0 } else { bits };
                 let keys = (0..2_u16).filter(|bit| bits & (1 << bit) != 0).fold(Keys::default(), Keys::with);
                 let before = due + window;
-                Piece { begun, before, priority, duration, keys, ..piece(next, due, duration) }
+                Piece { rank, before, priority, duration, keys, ..piece(next, due, duration) }
             });
             Lane { id: Uuid::from_u128(id), running: None, queue: pieces.collect() }
         });
@@ -142,19 +172,20 @@ proptest! {
             let piece = one.piece;
             prop_assert!(one.start >= piece.due);
             prop_assert_eq!(one.runs, one.end > one.start);
-            if one.runs && !piece.begun {
+            if one.runs && piece.rank == Rank::Fresh {
                 prop_assert!(one.start < piece.before);
             }
         }
         for time in 0..until {
             let running: Vec<&Placed> =
                 placed.iter().filter(|it| it.runs && it.start <= time && time < it.end).collect();
-            prop_assert!(running.len() <= world.slots);
+            let by_actuators = running.iter().filter(|it| it.piece.rank != Rank::Operation).count();
+            prop_assert!(by_actuators <= world.slots);
             for (lane, _) in (0_u32..).zip(&world.lanes) {
                 prop_assert!(running.iter().filter(|it| it.lane == lane).count() <= 1);
             }
             for (key, limit) in (0_u16..).zip(&world.budgets) {
-                let of_key = |it: &&&Placed| it.piece.keys.has(key);
+                let of_key = |it: &&&Placed| it.piece.keys.has(key) && it.piece.rank != Rank::Ending;
                 prop_assert!(running.iter().filter(of_key).count() <= *limit as usize);
             }
         }

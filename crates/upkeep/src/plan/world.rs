@@ -6,11 +6,12 @@ use std::time::Duration;
 use api::doc::MissedPolicy;
 use api::work::{WorkKind, WorkState};
 use jiff::Timestamp;
+use steps::engine::Journal;
 use store::WorkView;
 use uuid::Uuid;
 
 use super::Observed;
-use super::simulate::{Keys, Lane, Micros, Piece, World};
+use super::simulate::{Keys, Lane, Micros, Piece, Rank, Running, World};
 use crate::schedule::{Horizon, Made, Period, Rule};
 use crate::task::Catalogue;
 
@@ -112,12 +113,19 @@ impl<'a> Builder<'a> {
         let lane = &mut self.board.world.lanes[place];
         if work.state == WorkState::InProgress {
             let begun = work.started.unwrap_or(now).as_microsecond();
-            lane.running = Some((begun.saturating_add(duration).max(now.as_microsecond()), keys));
+            let end = begun.saturating_add(duration).max(now.as_microsecond());
+            lane.running = Some(Running { end, keys, is_operation });
             return;
         }
         lane.queue.push(Piece {
             id: work.id,
-            begun: is_operation || work.checkpoint.is_some(),
+            // As the engine leaves it: what is parked before its first step has a checkpoint, and has not begun.
+            rank: match is_operation {
+                true => Rank::Operation,
+                false if work.ending => Rank::Ending,
+                false if Journal::read(work.checkpoint.as_ref()).has_begun() => Rank::Begun,
+                false => Rank::Fresh,
+            },
             due: work.due_at.as_microsecond(),
             before: work.run_before.map_or(Micros::MAX, Timestamp::as_microsecond),
             priority: work.priority,
@@ -151,7 +159,7 @@ impl<'a> Builder<'a> {
                 }
                 self.board.world.lanes[place].queue.push(Piece {
                     id: slot.id,
-                    begun: false,
+                    rank: Rank::Fresh,
                     due: slot.run_after.as_microsecond(),
                     before: slot.run_before.as_microsecond(),
                     priority: slot.priority,

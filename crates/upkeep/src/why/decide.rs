@@ -19,6 +19,8 @@ pub struct Observed {
     pub running: Option<Other>,
     /// What is pending on its cluster and goes before it, in order.
     pub ahead: Vec<Other>,
+    /// Whether more goes before it than was looked at.
+    pub more_ahead: bool,
     /// Every configured limit.
     pub budgets: Vec<Budget>,
     /// How its cluster was when it was last looked at.
@@ -79,7 +81,9 @@ fn blockers(seen: &Observed, now: Timestamp) -> Vec<Blocker> {
     all.extend(operation(seen, now));
     all.extend(budgets(seen));
     all.extend(unreachable(seen));
-    all.extend(seen.unmet.as_ref().map(|unmet| Blocker {
+    // What a task requires is asked before its first step, and not again.
+    let begun = Journal::read(seen.work.checkpoint.as_ref()).has_begun();
+    all.extend(seen.unmet.as_ref().filter(|_| !begun).map(|unmet| Blocker {
         code: BlockerCode::Precondition,
         message: unmet.clone(),
         owner: Owner::Customer,
@@ -154,6 +158,7 @@ fn busy(seen: &Observed, now: Timestamp) -> Option<Blocker> {
     let others = others - usize::from(seen.running.is_none() && others > 0);
     let message = match others {
         0 => word,
+        _ if seen.more_ahead => format!("{word}, and at least {others} more manifests go before it"),
         1 => format!("{word}, and 1 more manifest goes before it"),
         _ => format!("{word}, and {others} more manifests go before it"),
     };
@@ -173,7 +178,9 @@ fn operation(seen: &Observed, now: Timestamp) -> Option<Blocker> {
 
 /// One for each limit that leaves no room.
 fn budgets(seen: &Observed) -> Vec<Blocker> {
-    let full = seen.budgets.iter().filter(|it| seen.work.budgets.contains(&it.key) && it.used >= it.limit);
+    // What is on its way to its end passes a full budget, as in the queue.
+    let counted = |it: &&Budget| !seen.work.ending && seen.work.budgets.contains(&it.key);
+    let full = seen.budgets.iter().filter(counted).filter(|it| it.used >= it.limit);
     full.map(|budget| Blocker {
         code: BlockerCode::BudgetFull,
         message: match budget.limit {

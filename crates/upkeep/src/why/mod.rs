@@ -47,12 +47,14 @@ pub async fn explain(
         }
         _ => None,
     };
+    let more_ahead = ahead.len() == AHEAD_MAX && !ahead.iter().any(|it| it.id == manifest);
     let ahead = ahead.iter().take_while(|it| it.id != manifest).map(Other::of).collect();
     let observed = Observed {
         manifest: document.document,
         work,
         running: running.as_ref().map(Other::of),
         ahead,
+        more_ahead,
         budgets: reader.budgets().await?,
         health,
         unmet,

@@ -52,9 +52,11 @@ fn ready() -> Observed {
             result: None,
             origin: None,
             budgets: keys.clone(),
+            ending: false,
         },
         running: None,
         ahead: Vec::new(),
+        more_ahead: false,
         budgets: keys.into_iter().map(|key| Budget { key, limit: 5, used: 1, parked: 0 }).collect(),
         health: Some(HealthSample {
             cluster,
@@ -205,4 +207,32 @@ fn what_runs_and_what_has_ended_has_no_blockers() {
         assert_eq!(answer.verdict, verdict);
         assert_eq!(answer.blockers.is_empty(), state != WorkState::Pending);
     }
+}
+
+#[test]
+fn work_on_its_way_to_its_end_is_held_up_by_no_budget() {
+    let mut seen = ready();
+    seen.budgets[0].limit = 0;
+    assert_eq!(decide(&seen, at(0)).verdict, Verdict::Blocked);
+    seen.work.ending = true;
+    assert_eq!(decide(&seen, at(0)).verdict, Verdict::Ready);
+}
+
+#[test]
+fn what_a_task_requires_is_no_blocker_of_begun_work() {
+    let mut seen = ready();
+    seen.unmet = Some("the cluster is Updating".to_owned());
+    seen.work.checkpoint = Some(json!({"waiting": {"code": "Precondition", "since": at(-10)}}));
+    assert_eq!(decide(&seen, at(0)).blockers[0].code, BlockerCode::Precondition);
+    seen.work.checkpoint = Some(json!({"done": [{"name": "cordon"}]}));
+    assert_eq!(decide(&seen, at(0)).verdict, Verdict::Ready);
+}
+
+#[test]
+fn more_work_ahead_than_was_looked_at_is_told_as_at_least_so_many() {
+    let mut seen = ready();
+    seen.ahead = (10..110).map(|id| other(id, WorkKind::Manifest)).collect();
+    seen.more_ahead = true;
+    let message = decide(&seen, at(0)).blockers[0].message.clone();
+    assert!(message.contains("at least 99 more manifests"), "{message}");
 }

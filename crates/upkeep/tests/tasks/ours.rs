@@ -235,6 +235,7 @@ fn document() -> Cluster {
         tags: BTreeMap::new(),
         system_data: SystemData::default(),
         spec,
+        managed_domain: None,
         record: Record::default(),
         created_by: String::new(),
         provisioned_by: String::new(),

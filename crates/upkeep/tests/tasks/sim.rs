@@ -5,18 +5,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::clock::{ManualClock, SystemClock};
+use api::work::WorkState;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use kubelink::Link;
 use kubelink::apply::{ApplyOptions, Documents, apply};
 use kubesim::life::{Life, LifeOptions, NodePlan};
-use serde_json::Value;
+use serde_json::{Value, json};
 use steps::ClusterContext;
 use steps::engine::trial::{Mishap, Trial};
 use store::{Keyring, Location, Options, Store};
-use upkeep::task::Definition;
+use upkeep::task::{Catalogue, Definition};
 
-use crate::real::{facts, map};
+use crate::effects::{create, deployment};
+use crate::real::{Errand, eventually, facts, map};
 
 pub(crate) const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
@@ -112,4 +118,44 @@ impl Trying {
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_loses_its_label_while_it_is_cycled_does_not_stay_cordoned() {
+    let world = World::new(crate::trials::SHOP, None).await;
+    let link = world.context.link.clone();
+    let nodes: Api<Node> = Api::all(link.client());
+    let label = async |node: &str, pool: Value| {
+        let labels = Patch::Merge(json!({"metadata": {"labels": {"pool": pool}}}));
+        nodes.patch(node, &PatchParams::default(), &labels).await.unwrap();
+    };
+    for node in ["node-1", "node-2"] {
+        label(node, json!("a")).await;
+    }
+    deployment(&link, "shop", "held", 2, "a").await;
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(link.client(), "shop");
+    let spec = json!({"minAvailable": 2, "selector": {"matchLabels": {"app": "held"}}});
+    create(&budgets, json!({"metadata": {"name": "held"}, "spec": spec})).await;
+    let cordoned = async || {
+        let all = nodes.list(&ListParams::default()).await.unwrap().items;
+        let found =
+            all.into_iter().find(|node| node.spec.as_ref().and_then(|it| it.unschedulable) == Some(true));
+        found.map(|node| node.name_any())
+    };
+    let (errand, catalogue) = (Errand::new().await, Catalogue::builtin());
+    let parameters = json!({"selector": "pool=a"});
+    let work = errand.carry_out(catalogue.find("cycle-nodes").unwrap(), &parameters, &link);
+    let meanwhile = async {
+        let held = eventually("a drain is held up", async || {
+            let work = errand.store.work(errand.work).await.unwrap().unwrap();
+            let step = steps::engine::Journal::read(work.checkpoint.as_ref()).step?;
+            if step.message.contains("held") { cordoned().await } else { None }
+        })
+        .await;
+        label(&held, Value::Null).await;
+        budgets.delete("held", &DeleteParams::default()).await.unwrap();
+    };
+    let (end, ()) = tokio::join!(work, meanwhile);
+    assert_eq!(end.state, WorkState::Completed, "{}", end.told());
+    assert_eq!(cordoned().await, None);
 }

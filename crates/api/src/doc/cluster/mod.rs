@@ -86,6 +86,15 @@ impl ProvisioningState {
     }
 }
 
+impl Cluster {
+    /// What runs in a cluster that we made: it is recorded. What its API server says of itself is Kubernetes' own version; of
+    /// an imported cluster nothing else is known.
+    pub fn installed_version(&self) -> Option<&str> {
+        let made = self.provisioned.as_deref()?;
+        Some(made.record.running_version.as_ref().unwrap_or(&made.spec.version))
+    }
+}
+
 impl Document for Cluster {
     const KIND: &'static str = "cluster";
 
@@ -101,6 +110,8 @@ impl Document for Cluster {
         let credential = self.credential.iter().map(|it| format!("credential:{}", it.to_lowercase()));
         let group =
             self.managed_resource_group.iter().map(|it| format!("resource-group:{}", it.to_lowercase()));
-        credential.chain(group).collect()
+        let named = self.provisioned.iter().filter_map(|it| it.managed_domain.as_ref());
+        let domain = named.map(|it| format!("domain:{}", it.to_lowercase()));
+        credential.chain(group).chain(domain).collect()
     }
 }

@@ -20,6 +20,10 @@ pub struct Provisioned {
     pub system_data: SystemData,
     /// What its customer asked for.
     pub spec: Spec,
+    /// Its whole DNS name, if that is in the service's own zones ([`domain::managed`](crate::domain::managed)); decided once,
+    /// when it is taken in. No two living clusters may share one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed_domain: Option<String>,
     /// What we made and saw.
     #[serde(default)]
     pub record: Record,
@@ -35,6 +39,14 @@ pub struct Provisioned {
     /// What the last operator's update failed with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_admin_update_error: Option<String>,
+}
+
+impl Provisioned {
+    /// Whether its names are in the service's own zones; otherwise its customer keeps them, with their certificates. Builds
+    /// before this one recorded nothing and took bare labels for managed.
+    pub fn is_domain_managed(&self) -> bool {
+        self.managed_domain.is_some() || !self.spec.domain.contains('.')
+    }
 }
 
 /// Who created and changed a resource, as the resource manager told us. What it did not say is kept as it was.

@@ -100,6 +100,35 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
     assert_eq!(reply.refusal(), (400, "InvalidResourceProviderPermissions".to_owned(), target));
     client.arrange(Setting::Allow { scope: worker }).await.unwrap();
 
+    // What the cloud does not tell is left to the backend; the rest is looked at all the same.
+    let silent = FaultRule::of(Trouble::Unavailable { when: Moment::Before }).on("sizes");
+    client.inject(silent).await.unwrap();
+    let provider = |registered| Setting::Provider {
+        subscription: SUBSCRIPTION.to_owned(),
+        namespace: "Microsoft.Storage".to_owned(),
+        registered,
+    };
+    client.arrange(provider(false)).await.unwrap();
+    let reply = house.put(&at("one", NEW), &as_principal(&new)).await;
+    assert_eq!(reply.refusal(), (400, "ResourceProviderNotRegistered".to_owned(), String::new()));
+    client.arrange(provider(true)).await.unwrap();
+    let elsewhere = json!(network.child("subnets", "elsewhere").to_string());
+    let lost = with(as_principal(&new), "/properties/masterProfile/subnetId", elsewhere);
+    let reply = house.put(&at("one", NEW), &lost).await;
+    assert_eq!(reply.refusal(), (400, "InvalidLinkedSubnet".to_owned(), subnet.to_owned()));
+    let quota = |limit| Setting::Quota {
+        subscription: SUBSCRIPTION.to_owned(),
+        location: "local".to_owned(),
+        quota: "PublicIPAddresses".to_owned(),
+        limit,
+    };
+    client.arrange(quota(6)).await.unwrap();
+    let five = json!({"managedOutboundIps": {"count": 5}});
+    let many = with(as_principal(&new), "/properties/networkProfile/loadBalancerProfile", five);
+    let reply = house.put(&at("one", NEW), &many).await;
+    assert_eq!(reply.refusal(), (400, "ResourceQuotaExceeded".to_owned(), String::new()));
+    client.clear_faults().await.unwrap();
+
     // A cloud that gives no answer is not the customer's fault: within ten seconds they are served.
     client
         .inject(FaultRule::of(Trouble::Hangs { millis: 60_000, when: Moment::Before }).on("permissions"))

@@ -52,7 +52,7 @@ pub(crate) fn body(name: &str) -> Value {
         "properties": {
             "clusterProfile": {
                 "pullSecret": PULL_SECRET,
-                "domain": "harbour",
+                "domain": domain(name),
                 "version": "4.20.3",
                 "resourceGroupId": format!("/subscriptions/{SUBSCRIPTION}/resourceGroups/Managed-{name}"),
                 "fipsValidatedModules": "Disabled",
@@ -76,6 +76,12 @@ pub(crate) fn body(name: &str) -> Value {
             "ingressProfiles": [{"name": "default", "visibility": "Public"}],
         },
     })
+}
+
+/// A label of its own for each name: some names are longer, or begin with what no label begins with.
+fn domain(name: &str) -> String {
+    let id = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_DNS, name.to_lowercase().as_bytes());
+    format!("d{}", id.simple())
 }
 
 /// The body with one member set, by its JSON pointer; null takes it out.

@@ -111,6 +111,22 @@ async fn two_clusters_share_neither_identity_nor_managed_group() {
         assert_eq!(house.put(&at("two", NEW), &same_both).await.refusal().1, "DuplicateClientID");
         let same_group = with(body("two"), "/properties/clusterProfile/resourceGroupId", group);
         assert_eq!(house.put(&at("two", NEW), &same_group).await.refusal().1, "DuplicateResourceGroup");
+        let mut domains = vec![body("one")["properties"]["clusterProfile"]["domain"].clone()];
+        domains.push(json!(format!("{}.clusters.shipshape.test", domains[0].as_str().unwrap())));
+        for domain in domains {
+            let same_name = with(body("two"), "/properties/clusterProfile/domain", domain);
+            let reply = house.put(&at("two", NEW), &same_name).await;
+            let target = "properties.clusterProfile.domain".to_owned();
+            assert_eq!(reply.refusal(), (400, "DuplicateDomain".to_owned(), target));
+        }
+        // A name that their customers keep is theirs to share.
+        for name in ["three", "four"] {
+            let own =
+                with(body(name), "/properties/clusterProfile/domain", json!("harbour.customer.example"));
+            house.put(&at(name, NEW), &own).await.expect(201);
+            let cluster = house.cluster(name).await;
+            assert!(!cluster.provisioned.unwrap().is_domain_managed());
+        }
         house.put(&at("two", NEW), &body("two")).await.expect(201);
         house.close().await;
     })
@@ -171,5 +187,38 @@ async fn what_a_caller_named_its_request_is_kept_with_the_operation() {
     };
     assert_eq!(named("one", "my-request 7").await.as_deref(), Some("my-request 7"));
     assert_eq!(named("two", &"x".repeat(101)).await, None, "a long one is none");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn selectors_see_how_a_cluster_of_ours_was_installed_and_need_its_subscription() {
+    let house = House::with_cluster("one", ProvisioningState::Succeeded).await;
+    let path = format!("/admin{}/selectors?api-version=admin", rid("one"));
+    let seen = house.get(&path).await.expect(200).json();
+    let cluster = house.cluster("one").await;
+    assert_eq!(seen["version"], cluster.installed_version().unwrap());
+    let expect = [
+        ("authenticationType", "ServicePrincipal"),
+        ("architectureVersion", "1"),
+        ("outboundType", "Loadbalancer"),
+        ("APIServerVisibility", "Public"),
+        ("isManagedDomain", "false"),
+        ("subscriptionState", "Registered"),
+    ];
+    for (key, value) in expect {
+        assert_eq!(seen[key], value, "{key}");
+    }
+    let bucket = cluster.provisioned.unwrap().bucket.to_string();
+    assert_eq!(seen["bucketID"], bucket);
+    let subscription = format!("/subscriptions/{SUBSCRIPTION}");
+    let read = house.store.subscriptions().find(&subscription).await.unwrap().unwrap();
+    house
+        .store
+        .collection::<api::doc::Subscription>()
+        .delete(&read, &store::By::service("test"))
+        .await
+        .unwrap();
+    let refusal = house.get(&path).await.refusal();
+    assert_eq!((refusal.0, refusal.1.as_str()), (404, "ResourceNotFound"));
     house.close().await;
 }

@@ -50,3 +50,29 @@ async fn each_request_is_allowed_in_the_states_of_the_table_and_in_no_other() {
     }
     house.close().await;
 }
+
+#[tokio::test]
+async fn whoever_is_shown_credentials_is_in_the_audit_log_and_answers_without_a_body_have_a_type() {
+    let house = House::with_cluster("one", Succeeded).await;
+    let correlation = "0192d0e0-0000-7000-8000-00000000000a";
+    let headers = [("x-ms-correlation-request-id", correlation)];
+    for action in ["listCredentials", "listAdminCredentials"] {
+        let path = format!("{}/{action}?api-version={NEW}", rid("one"));
+        house.ask(http::Method::POST, &path, &headers, None).await.expect(200);
+        let listing = store::AuditListing {
+            action: Some(format!("cluster.{action}")),
+            limit: 10,
+            ..store::AuditListing::default()
+        };
+        let rows = house.store.audit_list(listing).await.unwrap();
+        let entry = &rows.first().unwrap_or_else(|| panic!("{action} left no trace")).record.entry;
+        assert_eq!(entry.target, rid("one").to_lowercase());
+        assert_eq!(entry.correlation_id.map(|it| it.to_string()).as_deref(), Some(correlation));
+        assert!(!entry.actor.is_empty() && entry.before.is_none() && entry.after.is_none());
+    }
+    let deleted = house.delete(&at("one", NEW)).await.expect(202);
+    assert_eq!(deleted.header("content-type"), "application/json");
+    let absent = house.delete(&at("nobody", NEW)).await.expect(204);
+    assert_eq!(absent.header("content-type"), "application/json");
+    house.close().await;
+}

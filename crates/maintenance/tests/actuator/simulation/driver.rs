@@ -8,9 +8,10 @@ use api::clock::{Clock as _, SharedClock};
 use api::doc::{Cluster, Manifest};
 use api::work::{Ending, WorkKind};
 use jiff::{SignedDuration, Timestamp};
-use maintenance::actuator::{self, Config, Deps, Metrics};
+use maintenance::actuator::{self, Config, Deps, Errand, Metrics};
 use maintenance::trial::{self, Scripted};
 use serde_json::json;
+use steps::engine::StepError;
 use store::{
     By, Cancelled, Completion, Keyring, Location, NewWork, Options, Store, Topic, Transaction, Writing,
 };
@@ -29,6 +30,8 @@ use super::world::World;
 const EVENTS: u64 = 16;
 /// After the last of them everything must come to its end within this time.
 const CALM: Duration = Duration::from_secs(4 * 60 * 60);
+/// So long after the last of them the kill switch is put back: what is asked to end has come to its end by then.
+const STOPPED: Duration = Duration::from_secs(30 * 60);
 
 /// What a seed brought.
 #[derive(Debug, Default)]
@@ -36,6 +39,8 @@ pub(super) struct Tally {
     pub(super) crashes: u64,
     pub(super) shutdowns: u64,
     pub(super) refused: u64,
+    pub(super) hiccups: u64,
+    pub(super) stops: u64,
     pub(super) cancels_at_once: u64,
     pub(super) cancels_asked: u64,
     pub(super) operations: u64,
@@ -51,6 +56,8 @@ impl Tally {
         self.crashes += other.crashes;
         self.shutdowns += other.shutdowns;
         self.refused += other.refused;
+        self.hiccups += other.hiccups;
+        self.stops += other.stops;
         self.cancels_at_once += other.cancels_at_once;
         self.cancels_asked += other.cancels_asked;
         self.operations += other.operations;
@@ -66,6 +73,8 @@ impl Tally {
             self.crashes,
             self.shutdowns,
             self.refused,
+            self.hiccups,
+            self.stops,
             self.cancels_at_once,
             self.cancels_asked,
             self.operations,
@@ -91,6 +100,9 @@ pub(super) struct Fleet {
     faults: Arc<Faults>,
     random: Random,
     crew: Vec<Option<Worker>>,
+    limit: Option<u32>,
+    /// Whether somebody has pulled the kill switch.
+    stopped: bool,
 }
 
 /// One actuator, as a process that can die.
@@ -127,6 +139,10 @@ pub(super) async fn simulate(seed: u64) -> Result<Tally, String> {
             break;
         }
         sleep(Duration::from_secs(30)).await;
+        if fleet.stopped && calm.elapsed() > STOPPED {
+            fleet.stopped = false;
+            let _ = fleet.store.set_budget("fleet", fleet.limit, None).await;
+        }
         // What housekeeping does.
         let _ = fleet.store.expire(None, 1000).await;
     }
@@ -135,6 +151,7 @@ pub(super) async fn simulate(seed: u64) -> Result<Tally, String> {
     let mut seen = fleet.world.seen();
     fleet.tally.log = std::mem::take(&mut seen.log);
     fleet.tally.refused = fleet.faults.refused.load(Ordering::SeqCst);
+    fleet.tally.hiccups = fleet.faults.hiccups.load(Ordering::SeqCst);
     if seen.wrong.is_empty() {
         Ok(std::mem::take(&mut fleet.tally))
     } else {
@@ -164,9 +181,11 @@ impl Fleet {
             clusters.push(id);
         }
         store.commit(write).await.unwrap();
+        let mut limited = None;
         if random.happens(500) {
             let limit = 1 + random.below(2);
-            store.set_budget("fleet", u32::try_from(limit).ok(), None).await.unwrap();
+            limited = u32::try_from(limit).ok();
+            store.set_budget("fleet", limited, None).await.unwrap();
             *world.fleet_limit.lock().unwrap() = usize::try_from(limit).ok();
         }
         let mut manifests = Vec::new();
@@ -193,6 +212,8 @@ impl Fleet {
             faults,
             random,
             crew: vec![None, None],
+            limit: limited,
+            stopped: false,
         };
         fleet.staff();
         fleet
@@ -212,9 +233,14 @@ impl Fleet {
             let (owner, shutdown) = (self.random.uuid(), CancellationToken::new());
             let slots = 1 + usize::try_from(self.random.below(3)).unwrap();
             self.world.slots.lock().unwrap().insert(owner, slots);
+            let faults = self.faults.clone();
+            let plan = move |errand: Errand<'_>| match faults.hiccup() {
+                true => Err(StepError::transient("Simulated", "the plan cannot be made now")),
+                false => script::plan(errand),
+            };
             let deps = Deps {
                 store: self.store.clone(),
-                tasks: Arc::new(Scripted::new(self.world.clone(), script::plan)),
+                tasks: Arc::new(Scripted::new(self.world.clone(), plan)),
                 clock: self.clock.clone(),
                 metrics: Metrics::default(),
                 config: Config { slots, ..Config::default() },
@@ -245,7 +271,7 @@ impl Fleet {
     /// Something happens.
     async fn befall(&mut self) {
         let by = By::service("simulation");
-        match self.random.below(12) {
+        match self.random.below(13) {
             0..3 => self.crash(),
             3 => {
                 let index = usize::try_from(self.random.below(self.crew.len() as u64)).unwrap();
@@ -275,6 +301,14 @@ impl Fleet {
                 let ahead = i64::try_from(self.random.below(10_000)).unwrap() - 5_000;
                 self.world.log(format!("the clock is {ahead} ms ahead"));
                 self.clock.jump_to(ahead);
+            }
+            11 => {
+                let limit = if self.stopped { self.limit } else { Some(0) };
+                self.world.log(format!("the fleet's limit is to be {limit:?}"));
+                // A refused answer may hide a write that happened: it counts as stopped until it surely is not.
+                let is_lifted = self.store.set_budget("fleet", limit, None).await.is_ok() && self.stopped;
+                self.stopped = !is_lifted;
+                self.tally.stops += u64::from(self.stopped);
             }
             _ => {
                 let id = self.pick(&self.manifests).id;

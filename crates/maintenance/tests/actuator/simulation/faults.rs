@@ -21,6 +21,8 @@ pub(super) struct Faults {
     /// Rung when an actuator is to die at this very write.
     pub(super) crash: Notify,
     pub(super) refused: AtomicU64,
+    /// How often a plan could not be made.
+    pub(super) hiccups: AtomicU64,
 }
 
 impl Faults {
@@ -31,6 +33,7 @@ impl Faults {
             outage: Mutex::new(None),
             crash: Notify::new(),
             refused: AtomicU64::new(0),
+            hiccups: AtomicU64::new(0),
         })
     }
 
@@ -41,7 +44,14 @@ impl Faults {
         }
     }
 
-    /// No write succeeds until then.
+    /// Whether a plan cannot be made this time.
+    pub(super) fn hiccup(&self) -> bool {
+        let hiccup = self.on.load(Ordering::SeqCst) && self.random.happens(80);
+        self.hiccups.fetch_add(u64::from(hiccup), Ordering::SeqCst);
+        hiccup
+    }
+
+    /// No read or write succeeds until then.
     pub(super) fn outage_until(&self, end: Instant) {
         *self.outage.lock().unwrap() = Some(end);
     }
@@ -55,12 +65,12 @@ impl Faults {
         if !self.on.load(Ordering::SeqCst) {
             return Ok(());
         }
-        if self.random.happens(4) {
+        if moment != Moment::Read && self.random.happens(4) {
             self.crash.notify_one();
         }
         let outage = self.outage.lock().unwrap().is_some_and(|end| Instant::now() < end);
-        // During an outage nothing is written; at other times an answer may be lost.
-        if (outage && moment == Moment::Before) || self.random.happens(5) {
+        // During an outage nothing is read or written; at other times an answer may be lost.
+        if (outage && moment != Moment::After) || self.random.happens(5) {
             self.refused.fetch_add(1, Ordering::SeqCst);
             return Err(StoreError::Unavailable { what: "simulated".to_owned(), source: None });
         }

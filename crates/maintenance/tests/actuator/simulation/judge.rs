@@ -12,9 +12,9 @@ use store::{Completion, Fate, StoreError, WorkView};
 use super::driver::Fleet;
 use super::script;
 
-/// A wish for the end of running work is met within this, crashes and outages included: a lease, a take-over, an outage,
-/// the longest undo.
-const CANCEL_TIME: Duration = Duration::from_secs(600);
+/// A wish for the end of running work is met within this, crashes and outages included: a lease, a take-over, an outage, the
+/// longest undo, and the longest rest of work whose plan could not be made. No kill switch makes it longer.
+const CANCEL_TIME: Duration = Duration::from_secs(1200);
 
 /// Adds what is wrong to what the world found.
 pub(super) async fn judge(fleet: &mut Fleet) {

@@ -59,9 +59,13 @@ fn step(name: &'static str, random: &Random) -> Step<World> {
     }
     if random.happens(700) && matches!(step.body, Body::Action(_)) {
         let takes = random.millis(3_000);
+        let fails = if random.happens(300) { 1 + u32::try_from(random.below(3)).unwrap_or(0) } else { 0 };
         step = step.undo(move |world: Arc<World>, cx, _| async move {
             let _here = world.enter(&cx, true).await;
             sleep(takes).await;
+            if world.undo_fails(&cx, fails) {
+                return Err(StepError::new(StepErrorKind::Unreachable, "Simulated", "no answer"));
+            }
             world.undone(&cx);
             Ok(Some(format!("{} was taken back", cx.step)))
         });

@@ -87,7 +87,8 @@ impl World {
                 seen.begun.entry((hold.work, cx.step.clone())).or_default().entry(hold.fence).or_default();
             *times += 1;
         }
-        self.at_work(hold, true)
+        // What is taken back passes a full budget.
+        self.at_work(hold, !undo)
     }
 
     /// Somebody begins to work on a cluster.
@@ -120,6 +121,14 @@ impl World {
     pub(super) fn fails(&self, cx: &StepContext, times: u32) -> bool {
         let mut seen = self.seen();
         let failed = seen.failed.entry((cx.hold.work, cx.step.clone())).or_default();
+        *failed += 1;
+        *failed <= times
+    }
+
+    /// Whether an undo that fails its first `times` times fails now.
+    pub(super) fn undo_fails(&self, cx: &StepContext, times: u32) -> bool {
+        let mut seen = self.seen();
+        let failed = seen.failed.entry((cx.hold.work, format!("undo {}", cx.step))).or_default();
         *failed += 1;
         *failed <= times
     }

@@ -1,5 +1,6 @@
 //! A world of marks, a store in a file, a clock that leaps.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,11 +9,16 @@ use api::clock::SharedClock;
 use api::work::WorkKind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::{Claimed, Completion, Keyring, Location, NewWork, Options, Store, WorkView, Writing, Yielding};
+use store::{
+    Claimed, Completion, Disturbance, Keyring, Location, Moment, NewWork, Options, Store, StoreError,
+    WorkView, Writing, Yielding,
+};
 use uuid::Uuid;
 
 use crate::engine::trial::VirtualClock;
-use crate::engine::{ATTEMPTS_MAX, Control, Ended, Journal, Order, Outcome, Plan, Step, StepError, run};
+use crate::engine::{
+    ATTEMPTS_MAX, Control, Ended, Journal, Order, Outcome, Plan, Refusal, Step, StepError, refuse, run,
+};
 
 /// What steps leave in the world: their names, in order.
 #[derive(Debug, Default)]
@@ -73,20 +79,40 @@ pub(super) struct Bed {
     pub(super) world: Arc<World>,
     pub(super) control: Control,
     pub(super) id: Uuid,
+    /// While this is so, nothing can be read.
+    pub(super) mute: Arc<AtomicBool>,
     _directory: tempfile::TempDir,
 }
 
 impl Bed {
     /// A store with one manifest in it. To be called under a paused clock.
     pub(super) async fn new() -> Bed {
+        Bed::with(false).await
+    }
+
+    /// The same, whose store can be made to answer no reader.
+    pub(super) async fn mutable() -> Bed {
+        Bed::with(true).await
+    }
+
+    async fn with(can_be_mute: bool) -> Bed {
         let directory = tempfile::tempdir().unwrap();
         let clock: SharedClock = Arc::new(VirtualClock::from(Timestamp::UNIX_EPOCH));
         let location = Location::Sqlite(directory.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
-        let store = Store::open(Options { writing: Writing::Inline, ..options }).await.unwrap();
+        let mute = Arc::new(AtomicBool::new(false));
+        let muted = mute.clone();
+        let disturbance =
+            Disturbance::new(move |moment| match moment == Moment::Read && muted.load(Ordering::SeqCst) {
+                true => Err(StoreError::Unavailable { what: "muted".to_owned(), source: None }),
+                false => Ok(()),
+            });
+        let options =
+            Options { writing: Writing::Inline, disturbance: can_be_mute.then_some(disturbance), ..options };
+        let store = Store::open(options).await.unwrap();
         let id = Uuid::now_v7();
         store.enqueue(vec![NewWork::new(id, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
-        Bed { store, clock, world: Arc::default(), control: Control::new(), id, _directory: directory }
+        Bed { store, clock, world: Arc::default(), control: Control::new(), id, mute, _directory: directory }
     }
 
     pub(super) async fn claim(&self) -> Claimed {
@@ -115,6 +141,16 @@ impl Bed {
             attempts_max: ATTEMPTS_MAX,
         };
         run(order).await
+    }
+
+    /// Says for a holder that the plan could not be made, and writes what came of that.
+    pub(super) async fn refused(&self, claimed: &Claimed, error: StepError) -> Ended {
+        let journal = Journal::read(claimed.checkpoint.as_ref());
+        let (control, clock) = (self.control.clone(), self.clock.clone());
+        let refusal = Refusal::Error(error);
+        let ended = refuse(&self.store, claimed, journal, control, clock, "service:test", &refusal).await;
+        self.write(ended.clone()).await;
+        ended
     }
 
     /// Claims and walks, and writes how it ended.

@@ -179,6 +179,24 @@ async fn a_panic_is_a_failure_with_its_words() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_panic_is_what_its_step_says_it_is() {
+    let bed = Bed::new().await;
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let step: Step<World> = Step::action("a", move |_, _| {
+        let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            assert!(!first, "out of cheese");
+            Ok(Outcome::default())
+        }
+    });
+    let retry = Retry { attempts: 2, backoff: Duration::from_secs(1) };
+    let step = Step { retry, on_panic: StepErrorKind::Transient, ..step };
+    assert_eq!(finished(bed.attempt(&plan([step])).await).ending, Ending::Completed);
+    assert_eq!(tries.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_step_that_takes_too_long_is_dropped_and_tried_in_another_attempt() {
     let bed = Bed::new().await;
     let dropped = Arc::new(AtomicU32::new(0));

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use api::admin::{Entry, EntryEvent};
@@ -8,7 +8,7 @@ use serde_json::json;
 use store::Transaction;
 
 use super::bed::{Bed, World, endless, failing, finished, handed_back, mark, plan, texts};
-use crate::engine::{Control, Ended, Look, Outcome, Step, StepError};
+use crate::engine::{Control, Ended, Look, Outcome, Step, StepError, StepErrorKind};
 
 /// Cancels after `pause`, as a person would through the store.
 async fn cancel_after(bed: &Bed, pause: Duration) {
@@ -98,19 +98,20 @@ async fn work_that_is_cancelled_before_its_first_step_ends_without_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_undo_that_fails_is_tried_again_and_then_told_truthfully() {
+async fn an_undo_that_fails_is_tried_until_its_time_is_over_and_then_told_truthfully() {
     let bed = Bed::new().await;
     let tries = Arc::new(AtomicU32::new(0));
     let counted = tries.clone();
-    let stuck = mark("b").undo(move |_, _, _| {
+    let mut stuck = mark("b").undo(move |_, _, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         async { Err(StepError::transient("Busy", "b does not let go")) }
     });
+    stuck.undo.as_mut().unwrap().timeout = Duration::from_secs(60);
     let steps = plan([mark("a"), stuck, failing("c", || StepError::terminal("No", "no"))]);
     assert_eq!(finished(bed.attempt(&steps).await).ending, Ending::Failed);
-    assert_eq!(tries.load(Ordering::SeqCst), 3);
+    assert_eq!(tries.load(Ordering::SeqCst), 6, "after 1, 2, 4, 8 and 16 seconds");
     let result = bed.work().await.result.unwrap();
-    assert_eq!(result["undoFailed"], json!(["b: b does not let go"]));
+    assert_eq!(result["undoFailed"], json!(["b: b does not let go, for 60s"]));
     assert_eq!(result["undone"], json!(["a was taken away"]));
     assert_eq!(bed.world.marks(), ["b"]);
 }
@@ -214,4 +215,171 @@ async fn work_that_is_asked_to_end_while_it_rests_is_undone_when_it_is_taken_up(
     assert_eq!(completion.ending, Ending::Cancelled);
     assert!(bed.world.marks().is_empty());
     assert_eq!(texts(&bed.work().await.result.unwrap()["undone"]), ["a was taken away"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_waits_for_a_cluster_that_does_not_answer_and_says_so() {
+    let bed = Bed::new().await;
+    let begun = tokio::time::Instant::now();
+    let away = mark("a").undo(move |world: Arc<World>, _, _| async move {
+        match begun.elapsed() < Duration::from_secs(300) {
+            true => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
+            false => Ok(world.unmark("a").then(|| "a was taken away".to_owned())),
+        }
+    });
+    let steps = plan([away, failing("b", || StepError::terminal("No", "no"))]);
+    let (ended, ()) = tokio::join!(bed.attempt(&steps), async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let step = bed.journal().await.step.unwrap();
+        assert_eq!(step.name, "a");
+        assert!(step.message.contains("no answer"), "{}", step.message);
+    });
+    assert_eq!(texts(&finished(ended).result["undone"]), ["a was taken away"]);
+    assert!(bed.world.marks().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_between_two_tries_of_an_undo_hands_it_on() {
+    let mut bed = Bed::new().await;
+    let away = Arc::new(AtomicBool::new(true));
+    let seen = away.clone();
+    let stuck = mark("a").undo(move |world: Arc<World>, _, _| {
+        let away = seen.load(Ordering::SeqCst);
+        async move {
+            match away {
+                true => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
+                false => Ok(world.unmark("a").then(|| "a was taken away".to_owned())),
+            }
+        }
+    });
+    let steps = plan([stuck, failing("b", || StepError::terminal("No", "no"))]);
+    let control = bed.control.clone();
+    let begun = tokio::time::Instant::now();
+    let (ended, ()) = tokio::join!(bed.attempt(&steps), async {
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        control.shutdown.cancel();
+    });
+    handed_back(ended);
+    assert_eq!(begun.elapsed().as_secs(), 100, "nobody waits for the next try");
+    assert!(bed.work().await.ending, "no budget holds it up");
+    away.store(false, Ordering::SeqCst);
+    bed.control = Control::new();
+    assert_eq!(finished(bed.attempt(&steps).await).ending, Ending::Failed);
+    assert!(bed.world.marks().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_for_the_end_is_not_passed_over_while_the_log_cannot_be_read() {
+    let mut bed = Bed::mutable().await;
+    let steps = || plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
+    handed_back(bed.attempt(&steps()).await);
+    cancel_after(&bed, Duration::from_secs(1)).await;
+    bed.control = Control::new();
+    let claimed = bed.claim().await;
+    bed.mute.store(true, Ordering::SeqCst);
+    let (mute, again) = (bed.mute.clone(), steps());
+    let (ended, ()) = tokio::join!(bed.walk(&claimed, &again), async move {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        mute.store(false, Ordering::SeqCst);
+    });
+    let completion = finished(ended);
+    assert_eq!((completion.ending, &completion.result["by"]), (Ending::Cancelled, &json!("ada")));
+    assert!(bed.world.marks().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_cannot_be_read_does_not_keep_a_worker_that_is_lost_or_halted() {
+    for pull in [|it: &Control| it.lost.cancel(), |it: &Control| it.halt.cancel()] {
+        let mut bed = Bed::mutable().await;
+        let steps = || plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
+        let rest = handed_back(bed.attempt(&steps()).await).rest;
+        tokio::time::sleep(rest).await;
+        bed.control = Control::new();
+        let claimed = bed.claim().await;
+        bed.mute.store(true, Ordering::SeqCst);
+        let (control, again) = (bed.control.clone(), steps());
+        let (ended, ()) = tokio::join!(bed.walk(&claimed, &again), async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            pull(&control);
+        });
+        assert_eq!(ended, Ended::Lost);
+    }
+}
+
+/// Work whose first step is done and which rests after its second failed; somebody has asked for its end.
+async fn asked_to_end_at_rest() -> Bed {
+    let mut bed = Bed::new().await;
+    let steps = plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
+    handed_back(bed.attempt(&steps).await);
+    cancel_after(&bed, Duration::from_secs(1)).await;
+    bed.control = Control::new();
+    bed
+}
+
+#[tokio::test(start_paused = true)]
+async fn begun_work_whose_plan_cannot_be_made_for_now_keeps_the_wish_for_its_end_and_is_undone_later() {
+    for pulled in [false, true] {
+        let mut bed = asked_to_end_at_rest().await;
+        let claimed = bed.claim().await;
+        if pulled {
+            bed.control.cancel.cancel();
+        }
+        let back = handed_back(bed.refused(&claimed, StepError::transient("Store", "no answer")).await);
+        assert!(back.begun && bed.work().await.ending);
+        tokio::time::sleep(back.rest).await;
+        bed.control = Control::new();
+        let completion = finished(bed.attempt(&plan([mark("a"), mark("b")])).await);
+        assert_eq!((completion.ending, &completion.result["by"]), (Ending::Cancelled, &json!("ada")));
+        assert_eq!(completion.result["reason"], "wrong cluster");
+        assert!(bed.world.marks().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn begun_work_whose_plan_can_never_be_made_ends_and_says_what_was_not_taken_back() {
+    let bed = asked_to_end_at_rest().await;
+    let claimed = bed.claim().await;
+    let completion =
+        finished(bed.refused(&claimed, StepError::terminal("UnknownTask", "no such task")).await);
+    assert_eq!((completion.ending, &completion.result["by"]), (Ending::Cancelled, &json!("ada")));
+    let left = texts(&completion.result["undoFailed"]);
+    assert_eq!(left, ["b: not taken back: no such task", "a: not taken back: no such task"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_find_no_plan_do_not_end_begun_work_without_its_undo() {
+    let mut bed = Bed::new().await;
+    let steps = plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
+    let mut rest = handed_back(bed.attempt(&steps).await).rest;
+    for _ in 0..8 {
+        tokio::time::sleep(rest).await;
+        let claimed = bed.claim().await;
+        let back = handed_back(bed.refused(&claimed, StepError::transient("Store", "no answer")).await);
+        assert!(back.unless_cancelled, "nobody has asked for its end");
+        rest = back.rest;
+    }
+    tokio::time::sleep(rest).await;
+    bed.control = Control::new();
+    assert_eq!(finished(bed.attempt(&steps).await).ending, Ending::RetriesExceeded);
+    assert!(bed.world.marks().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_a_lost_holder_may_have_begun_is_undone_though_its_plan_was_not_made_at_first() {
+    let mut bed = Bed::new().await;
+    let steps = || plan([endless("a").undo(|_, _, _| async { Ok(Some("a was looked after".to_owned())) })]);
+    let claimed = bed.claim().await;
+    let lost = steps();
+    tokio::select! {
+        ended = bed.walk(&claimed, &lost) => panic!("{ended:?}"),
+        () = tokio::time::sleep(Duration::from_millis(100)) => {}
+    }
+    let claimed = bed.take_over().await;
+    cancel_after(&bed, Duration::ZERO).await;
+    let back = handed_back(bed.refused(&claimed, StepError::transient("Store", "no answer")).await);
+    tokio::time::sleep(back.rest).await;
+    bed.control = Control::new();
+    let completion = finished(bed.attempt(&steps()).await);
+    assert_eq!(completion.ending, Ending::Cancelled);
+    assert_eq!(texts(&completion.result["undone"]), ["a was looked after"]);
 }

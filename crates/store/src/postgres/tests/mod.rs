@@ -191,27 +191,6 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_unique_key_has_one_living_owner() {
-    let bed = bed!();
-    let keyed = |id: &str| NewDocument { unique_keys: vec!["group/x".to_owned()], ..document(id) };
-    let first = keyed("/s/a");
-    bed.commit(create(first.clone())).await;
-    assert!(
-        matches!(bed.refused(create(keyed("/s/b"))).await, StoreError::KeyTaken { key } if key == "group/x")
-    );
-    let freed = DocumentUpdate {
-        uuid: first.uuid,
-        etag: Etag(1),
-        body: json!({}),
-        desired: false,
-        unique_keys: Some(vec![]),
-    };
-    let moved = create(keyed("/s/b")).with(Write::Update(freed));
-    bed.commit(moved).await;
-    assert!(matches!(bed.refused(create(keyed("/s/c"))).await, StoreError::KeyTaken { .. }));
-}
-
-#[tokio::test]
 async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
     let bed = bed!();
     let owner = document("/s/a");
@@ -221,14 +200,14 @@ async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
         key_id: key_id.to_owned(),
         bytes: bytes.to_vec(),
     };
-    bed.store.set_meta(vec![("key_id".to_owned(), "k1".to_owned())]).await.unwrap();
+    bed.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k1".to_owned())]))).await;
     bed.commit(create(owner.clone()).put_secret(sealed(b"1", "k1")).put_secret(sealed(b"2", "k1"))).await;
     let stale = bed.refused(Transaction::new().put_secret(sealed(b"3", "k0"))).await;
     assert!(matches!(stale, StoreError::StaleKey { current, used } if current == "k1" && used == "k0"));
     assert_eq!(bed.store.secret(owner.uuid, "kubeconfig").await.unwrap().unwrap(), sealed(b"2", "k1"));
     // With a key that is not current nothing is sealed anew.
     assert!(!bed.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
-    bed.store.set_meta(vec![("key_id".to_owned(), "k2".to_owned())]).await.unwrap();
+    bed.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k2".to_owned())]))).await;
     assert!(bed.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
     assert!(!bed.store.reseal(sealed(b"2", "k1"), sealed(b"8", "k2")).await.unwrap());
     assert_eq!(bed.store.secrets(Some("k1".to_owned()), None, 10).await.unwrap().len(), 1);
@@ -361,7 +340,7 @@ async fn health_keeps_since_when() {
 #[tokio::test]
 async fn a_store_moves_whole_into_an_empty_one() {
     let (from, to) = (bed!(), bed!());
-    from.store.set_meta(vec![("key_id".to_owned(), "k1".to_owned())]).await.unwrap();
+    from.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k1".to_owned())]))).await;
     let cluster = NewDocument { unique_keys: vec!["k".to_owned()], ..document("/s/a") };
     let sealed = crate::Sealed {
         owner: cluster.uuid,

@@ -36,7 +36,7 @@ async fn what_does_not_fit_is_refused_in_one_sentence() {
     assert!(
         refusal(never)
             .await
-            .ends_with("its schema is 0, this release needs 4; run `shipshape store migrate`")
+            .ends_with("its schema is 0, this release needs 5; run `shipshape store migrate`")
     );
     let schema = Postgres::schema(&options(database.url())).await.unwrap();
     assert_eq!((schema.found, schema.known), (0, 4));

@@ -168,6 +168,8 @@ impl Cycle {
             uncordon(&cx.link, &node.name_any(), &holder.id).await?;
         }
         let Some(node) = nodes.iter().find(|node| !is_done(node)).map(ResourceExt::name_any) else {
+            // One that was in hand may have lost its label, and is then no longer among them.
+            take_back(cx, step).await?;
             let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
             return Ok(Look::Done(Outcome::said(format!(
                 "{} nodes were cycled: {}",

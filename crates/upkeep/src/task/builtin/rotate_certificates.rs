@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api::duration::TimeSpan;
 use serde_json::{Map, Value, json};
-use steps::credentials::{Ours, carry_certificates, configure_api_server, configure_ingress, is_managed};
+use steps::credentials::{Ours, carry_certificates, configure_api_server, configure_ingress};
 use steps::engine::{Outcome, Step, StepContext, StepError};
 use steps::{ClusterContext, ClusterFacts};
 use uuid::uuid;
@@ -59,5 +59,5 @@ fn make(_: &Map<String, Value>, _: &ClusterFacts) -> Result<Vec<Step<ClusterCont
 /// What the cluster's certificates are looked after with, if they are ours.
 fn managed(cx: &ClusterContext) -> Result<Option<&Ours>, StepError> {
     let ours = cx.ours()?;
-    Ok(is_managed(&ours.provisioned.spec).then_some(ours))
+    Ok(ours.provisioned.is_domain_managed().then_some(ours))
 }

@@ -1,0 +1,379 @@
+//! The file of the log, written in one go. SQLite writes each page of a commit and each page's header by itself; on a
+//! journalling file system a small write costs several microseconds whatever its size, and a commit of ten pages makes
+//! twenty. Here they are gathered and written together before the sync, which takes no longer than for one page.
+//!
+//! SQLite asks its *VFS* for files. Ours hands every request to the system's own, except for the log (`-wal`), whose
+//! consecutive writes it holds back until somebody syncs, reads, measures, cuts or closes that file through the same
+//! connection. Other connections never see what is held back, and never miss it: a commit is published to them, by the
+//! index in shared memory, after its sync has returned. That is so only with `synchronous = full` (or `extra`), which
+//! [`super::open`] sets on every connection that it opens by this name.
+//!
+//! A crash loses what was held back, all of it unanswered. A write that fails late, in the sync, fails the same commit: SQLite
+//! treats both alike, and writes the log again from where that commit began.
+
+#![allow(
+    unsafe_code,
+    reason = "SQLite's interface for files is made of C functions; each use says why it is sound"
+)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::{offset_of, size_of};
+use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
+
+use rusqlite::ffi;
+
+/// Under this name SQLite knows us.
+const NAME: &CStr = c"shipshape-log";
+/// So much is gathered at most. The system's VFS of SQLite writes less than 128 KiB at once, whatever it is given.
+const GATHERED_MAX: usize = 120 * 1024;
+
+/// The name to open connections with; none where SQLite refuses to know us, and then everything is as without us.
+pub(super) fn vfs() -> Option<&'static CStr> {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    REGISTERED.get_or_init(register).then_some(NAME)
+}
+
+/// The system's VFS with another way to open files.
+#[repr(C)]
+struct Vfs {
+    /// What SQLite sees; first, so that a pointer to it is one to the whole.
+    face: ffi::sqlite3_vfs,
+    system: *mut ffi::sqlite3_vfs,
+}
+
+fn register() -> bool {
+    // SAFETY: finding the default VFS initialises SQLite if need be, and the VFS of the system lives as long as the process.
+    let system = unsafe { ffi::sqlite3_vfs_find(null()) };
+    if system.is_null() {
+        return false;
+    }
+    // SAFETY: not null, and SQLite does not change a registered VFS but for its link to the next one, which is not used here.
+    let mut face = unsafe { *system };
+    let Ok(bytes) = c_int::try_from(size_of::<LogFile>()) else { return false };
+    // Whatever we do not replace is the system's own function; they use nothing of the VFS but the fields copied here.
+    face.pNext = null_mut();
+    face.zName = NAME.as_ptr();
+    face.szOsFile += bytes;
+    face.xOpen = Some(open);
+    let vfs = Box::leak(Box::new(Vfs { face, system }));
+    // SAFETY: leaked, so it lives as long as the process, and nobody else has a reference to it.
+    unsafe { ffi::sqlite3_vfs_register(&raw mut vfs.face, 0) == ffi::SQLITE_OK }
+}
+
+/// The log's file. SQLite allocates it, with room for the system's file behind it, and hands it to one thread at a time: that of
+/// the connection whose log it is.
+#[repr(C)]
+struct LogFile {
+    /// What SQLite sees; first, so that a pointer to it is one to the whole.
+    face: ffi::sqlite3_file,
+    /// Where the gathered bytes begin in the file.
+    at: i64,
+    gathered: Vec<u8>,
+}
+
+// The system's file stands right behind, and must be aligned there.
+const _: () = assert!(
+    size_of::<LogFile>().is_multiple_of(8) && offset_of!(LogFile, face) == 0 && offset_of!(Vfs, face) == 0
+);
+
+static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    // The first version: what later ones add is for the database's own file.
+    iVersion: 1,
+    xClose: Some(close),
+    xRead: Some(read),
+    xWrite: Some(write),
+    xTruncate: Some(truncate),
+    xSync: Some(sync),
+    xFileSize: Some(file_size),
+    xLock: Some(lock),
+    xUnlock: Some(unlock),
+    xCheckReservedLock: Some(check_reserved_lock),
+    xFileControl: Some(file_control),
+    xSectorSize: Some(sector_size),
+    xDeviceCharacteristics: Some(device_characteristics),
+    xShmMap: None,
+    xShmLock: None,
+    xShmBarrier: None,
+    xShmUnmap: None,
+    xFetch: None,
+    xUnfetch: None,
+};
+
+/// Any file but the log is the system's from the first byte on: SQLite then never comes back to us.
+///
+/// # Safety
+/// Called by SQLite: `vfs` is the one that was registered, `file` has as many bytes as it asks for and is aligned for pointers.
+unsafe extern "C" fn open(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    // SAFETY: it was registered as the face of a `Vfs`, whose first field it is.
+    let system = unsafe { (*vfs.cast::<Vfs>()).system };
+    // SAFETY: the system's VFS lives as long as the process.
+    let Some(open) = (unsafe { (*system).xOpen }) else { return ffi::SQLITE_CANTOPEN };
+    if flags & ffi::SQLITE_OPEN_WAL == 0 {
+        // SAFETY: what SQLite promises us about the arguments it promises to any VFS, and there is room for more than this file.
+        return unsafe { open(system, name, file, flags, out_flags) };
+    }
+    // SAFETY: there is room for a log file and the system's file behind it. Nothing is read of what was there before.
+    unsafe {
+        let inner = inner(file);
+        let opened = open(system, name, inner, flags, out_flags);
+        // SQLite closes whatever has methods, opened well or not; what the system has not opened is not to be closed.
+        let methods = if (*inner).pMethods.is_null() { null() } else { &raw const METHODS };
+        let face = ffi::sqlite3_file { pMethods: methods };
+        file.cast::<LogFile>().write(LogFile { face, at: 0, gathered: Vec::new() });
+        opened
+    }
+}
+
+/// The system's file behind ours.
+///
+/// # Safety
+/// `file` is the face of a `LogFile`, or room for one, that our `open` was given.
+unsafe fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
+    // SAFETY: our VFS asks for so many bytes more than the system's file needs.
+    unsafe { file.byte_add(size_of::<LogFile>()) }
+}
+
+/// Calls a method of the system's file.
+macro_rules! system {
+    ($file:expr, $method:ident $(, $argument:expr)*) => {{
+        // SAFETY: whoever calls this was given by SQLite a file that our `open` has opened; the system's file stands behind it,
+        // with the methods that the system's VFS gave it, and the arguments are those that SQLite gave us for the same method.
+        unsafe {
+            let inner = inner($file);
+            match (*(*inner).pMethods).$method {
+                Some(method) => method(inner $(, $argument)*),
+                None => ffi::SQLITE_IOERR,
+            }
+        }
+    }};
+}
+
+/// Writes what was gathered. When that fails it is forgotten: the commit that it belongs to fails with it.
+///
+/// # Safety
+/// `file` is one that our `open` has opened, and nobody else uses it now.
+unsafe fn flush(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: it is the face of a `LogFile` that `open` has written, used by this thread alone.
+    let log = unsafe { &mut *file.cast::<LogFile>() };
+    if log.gathered.is_empty() {
+        return ffi::SQLITE_OK;
+    }
+    let bytes = c_int::try_from(log.gathered.len()).unwrap_or(c_int::MAX);
+    let (from, at) = (log.gathered.as_ptr().cast::<c_void>(), log.at);
+    let written = system!(file, xWrite, from, bytes, at);
+    log.gathered.clear();
+    written
+}
+
+/// Flushes, and returns from the method if that fails.
+macro_rules! flush {
+    ($file:expr) => {
+        // SAFETY: SQLite gives a method a file that `open` has opened, and no two threads the same one.
+        match unsafe { flush($file) } {
+            ffi::SQLITE_OK => {}
+            failed => return failed,
+        }
+    };
+}
+
+unsafe extern "C" fn write(
+    file: *mut ffi::sqlite3_file,
+    from: *const c_void,
+    bytes: c_int,
+    at: i64,
+) -> c_int {
+    let Ok(count) = usize::try_from(bytes) else { return ffi::SQLITE_IOERR_WRITE };
+    // SAFETY: SQLite gives us a file that `open` has opened, and no two threads the same one.
+    let log = unsafe { &mut *file.cast::<LogFile>() };
+    let end = log.at + log.gathered.len() as i64;
+    if !log.gathered.is_empty() && (at != end || log.gathered.len() + count > GATHERED_MAX) {
+        flush!(file);
+    }
+    if count > GATHERED_MAX {
+        return system!(file, xWrite, from, bytes, at);
+    }
+    // SAFETY: as above; the reference before is not used any more.
+    let log = unsafe { &mut *file.cast::<LogFile>() };
+    if log.gathered.is_empty() {
+        log.at = at;
+    }
+    // SAFETY: SQLite gives us `bytes` readable bytes, which are none of ours.
+    log.gathered.extend_from_slice(unsafe { std::slice::from_raw_parts(from.cast::<u8>(), count) });
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    flush!(file);
+    system!(file, xSync, flags)
+}
+
+unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, into: *mut c_void, bytes: c_int, at: i64) -> c_int {
+    flush!(file);
+    system!(file, xRead, into, bytes, at)
+}
+
+unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
+    flush!(file);
+    system!(file, xTruncate, size)
+}
+
+unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> c_int {
+    flush!(file);
+    system!(file, xFileSize, size)
+}
+
+unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: SQLite gives us a file that `open` has opened. Nobody was told that what is held back is there, so nobody
+    // misses what cannot be written any more.
+    let _ = unsafe { flush(file) };
+    let closed = system!(file, xClose);
+    // SAFETY: `open` has written it, and after this SQLite does not use it any more: it is dropped once.
+    unsafe { std::ptr::drop_in_place(file.cast::<LogFile>()) };
+    closed
+}
+
+unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    system!(file, xLock, level)
+}
+
+unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    system!(file, xUnlock, level)
+}
+
+unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, found: *mut c_int) -> c_int {
+    system!(file, xCheckReservedLock, found)
+}
+
+unsafe extern "C" fn file_control(file: *mut ffi::sqlite3_file, what: c_int, argument: *mut c_void) -> c_int {
+    flush!(file);
+    system!(file, xFileControl, what, argument)
+}
+
+unsafe extern "C" fn sector_size(file: *mut ffi::sqlite3_file) -> c_int {
+    system!(file, xSectorSize)
+}
+
+unsafe extern "C" fn device_characteristics(file: *mut ffi::sqlite3_file) -> c_int {
+    system!(file, xDeviceCharacteristics)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::{Connection, OpenFlags};
+
+    use super::*;
+
+    const TEXT: &str = "insert into notes (text) values (hex(randomblob(500)))";
+
+    /// A writer by our name, and a reader by the system's own.
+    fn bed() -> (tempfile::TempDir, Connection, Connection) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.db");
+        let writer =
+            Connection::open_with_flags_and_vfs(&path, OpenFlags::default(), vfs().expect("it is known"))
+                .unwrap();
+        writer
+            .execute_batch(
+                "pragma journal_mode = wal; pragma synchronous = full;
+                 create table notes (id integer primary key, text text not null);",
+            )
+            .unwrap();
+        let reader = Connection::open(&path).unwrap();
+        (directory, writer, reader)
+    }
+
+    fn count(connection: &Connection) -> i64 {
+        connection.query_row("select count(*) from notes", [], |row| row.get(0)).unwrap()
+    }
+
+    fn assert_whole(connection: &Connection) {
+        let verdict: String = connection.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(verdict, "ok");
+    }
+
+    fn write(writer: &Connection, rows: usize) {
+        for _ in 0..rows {
+            writer.execute(TEXT, []).unwrap();
+        }
+    }
+
+    /// How often this thread has asked the system to write something.
+    fn writes() -> u64 {
+        let counters = std::fs::read_to_string("/proc/thread-self/io").expect("the system counts");
+        let line = counters.lines().find_map(|line| line.strip_prefix("syscw: ")).expect("writes");
+        line.parse().unwrap()
+    }
+
+    #[test]
+    fn a_commit_of_many_pages_is_one_write() {
+        let (_directory, writer, _reader) = bed();
+        writer.execute_batch("begin immediate").unwrap();
+        write(&writer, 60);
+        let before = writes();
+        writer.execute_batch("commit").unwrap();
+        let made = writes() - before;
+        assert!((1..=3).contains(&made), "{made} writes for one commit");
+    }
+
+    #[test]
+    fn others_see_all_of_a_commit_at_once_and_nothing_before() {
+        let (_directory, writer, reader) = bed();
+        // So small that a transaction leaves pages in the log long before its end.
+        writer.execute_batch("pragma cache_size = 5").unwrap();
+        for round in 1..=5 {
+            writer.execute_batch("begin immediate").unwrap();
+            write(&writer, 400);
+            writer.execute_batch("update notes set text = upper(text) || '.' where id % 7 = 0").unwrap();
+            assert_eq!((count(&writer), count(&reader)), (400 * round, 400 * (round - 1)));
+            writer.execute_batch("commit").unwrap();
+            assert_eq!(count(&reader), 400 * round);
+            assert_whole(&reader);
+        }
+    }
+
+    #[test]
+    fn what_was_taken_back_leaves_nothing_though_it_was_in_the_log() {
+        let (directory, writer, reader) = bed();
+        writer.execute_batch("pragma cache_size = 5").unwrap();
+        for round in 0..5 {
+            writer.execute_batch("begin immediate").unwrap();
+            write(&writer, 300);
+            writer.execute_batch("savepoint here").unwrap();
+            write(&writer, 300);
+            writer.execute_batch("rollback to here; release here").unwrap();
+            writer.execute_batch(if round % 2 == 0 { "rollback" } else { "commit" }).unwrap();
+            write(&writer, 1);
+        }
+        assert_eq!((count(&writer), count(&reader)), (605, 605));
+        assert_whole(&reader);
+        // As after a crash: what is in the files at this moment, opened by somebody else.
+        let copy = directory.path().join("copy.db");
+        for ending in ["", "-wal"] {
+            let from = directory.path().join(format!("store.db{ending}"));
+            std::fs::copy(from, directory.path().join(format!("copy.db{ending}"))).unwrap();
+        }
+        let copy = Connection::open(copy).unwrap();
+        assert_eq!(count(&copy), 605);
+        assert_whole(&copy);
+    }
+
+    #[test]
+    fn a_log_that_is_folded_and_begun_anew_goes_on() {
+        let (_directory, writer, reader) = bed();
+        for round in 1..=4 {
+            write(&writer, 50);
+            writer.query_row("pragma wal_checkpoint(restart)", [], |_| Ok(())).unwrap();
+            assert_eq!(count(&reader), 50 * round);
+        }
+        drop(reader);
+        assert_whole(&writer);
+        writer.close().unwrap();
+    }
+}
