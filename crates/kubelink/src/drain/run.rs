@@ -39,11 +39,28 @@ pub(super) enum End {
 #[derive(Debug)]
 enum Stage {
     /// Refused or failed `pace` times; not before `at`.
-    Later { pace: Pace, at: Instant, because: String, by_budget: bool },
-    /// The call is under way.
-    Asked { pace: Pace },
+    Later { pace: Pace, at: Instant, refusal: Refusal },
+    /// The call is under way. What was answered last holds until something else is.
+    Asked { pace: Pace, last: Option<Refusal> },
     /// Granted; its end is a matter of its grace period.
     Granted,
+}
+
+impl Stage {
+    fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Stage::Later { refusal, .. } => Some(refusal),
+            Stage::Asked { last, .. } => last.as_ref(),
+            Stage::Granted => None,
+        }
+    }
+}
+
+/// Why a pod was not evicted when that was last asked for.
+#[derive(Debug, Clone)]
+struct Refusal {
+    because: String,
+    by_budget: bool,
 }
 
 struct Answer {
@@ -185,25 +202,25 @@ impl<'a> Run<'a> {
     /// Asks for the evictions that are due, and says when the next one will be.
     fn ask(&mut self, now: Instant) -> Option<Instant> {
         let mut next_try: Option<Instant> = None;
-        let mut due: Vec<(String, Pace, BoxFuture<'static, Answer>)> = Vec::new();
+        let mut due: Vec<(String, Stage, BoxFuture<'static, Answer>)> = Vec::new();
         for pod in self.watched.objects().values().filter(|pod| fate(pod, self.options) == Fate::Evict) {
-            let pace = match self.stages.get(&uid(pod)) {
+            let (pace, last) = match self.stages.get(&uid(pod)) {
                 Some(Stage::Asked { .. } | Stage::Granted) => continue,
                 Some(Stage::Later { at, .. }) if *at > now => {
                     next_try = Some(next_try.map_or(*at, |next| next.min(*at)));
                     continue;
                 }
-                Some(Stage::Later { pace, .. }) => pace.clone(),
-                None => Pace::default(),
+                Some(Stage::Later { pace, refusal, .. }) => (pace.clone(), Some(refusal.clone())),
+                None => (Pace::default(), None),
             };
             // The rest has its turn when an answer is in.
             if self.asked.len() + due.len() >= EVICTIONS_MAX {
                 break;
             }
-            due.push((uid(pod), pace, self.eviction(pod)));
+            due.push((uid(pod), Stage::Asked { pace, last }, self.eviction(pod)));
         }
-        for (uid, pace, eviction) in due {
-            self.stages.insert(uid, Stage::Asked { pace });
+        for (uid, stage, eviction) in due {
+            self.stages.insert(uid, stage);
             self.asked.push(eviction);
         }
         next_try
@@ -233,7 +250,7 @@ impl<'a> Run<'a> {
     async fn take(&mut self, answer: Answer) -> Result<(), LinkError> {
         let Answer { uid, name, result } = answer;
         let about = format!("pod {name}");
-        let Some(Stage::Asked { mut pace }) = self.stages.remove(&uid) else { return Ok(()) };
+        let Some(Stage::Asked { mut pace, .. }) = self.stages.remove(&uid) else { return Ok(()) };
         let cause = match &result {
             Err(kube::Error::Api(status)) => {
                 status.details.iter().flat_map(|details| &details.causes).next().cloned()
@@ -267,7 +284,7 @@ impl<'a> Run<'a> {
                 }
                 self.progress.say(about, format!("cannot be evicted yet: {because}"));
                 let at = Instant::now() + pace.pause().max(asked_pause);
-                self.stages.insert(uid, Stage::Later { pace, at, because, by_budget });
+                self.stages.insert(uid, Stage::Later { pace, at, refusal: Refusal { because, by_budget } });
             }
         }
         Ok(())
@@ -303,12 +320,14 @@ impl<'a> Run<'a> {
                 let because = match stage {
                     _ if !crate::target::held_by(&pod.metadata).is_empty() => "its finalizers keep it",
                     _ if pod.metadata.deletion_timestamp.is_some() => "its grace period has not ended",
-                    Some(Stage::Later { because, .. }) => because.as_str(),
+                    Some(Stage::Later { refusal, .. } | Stage::Asked { last: Some(refusal), .. }) => {
+                        refusal.because.as_str()
+                    }
                     Some(Stage::Granted) => "its grace period has not ended",
-                    Some(Stage::Asked { .. }) => "its eviction is unanswered",
+                    Some(Stage::Asked { last: None, .. }) => "its eviction is unanswered",
                     None => "its eviction has not been asked for",
                 };
-                let by_budget = matches!(stage, Some(Stage::Later { by_budget: true, .. }));
+                let by_budget = stage.and_then(Stage::refusal).is_some_and(|refusal| refusal.by_budget);
                 Some(Held { name, pod, because, by_budget })
             })
             .collect();

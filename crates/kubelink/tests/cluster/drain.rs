@@ -217,8 +217,23 @@ async fn a_drain_held_by_a_budget_names_it_and_cancelled_ends_within_five_second
     all_ready(&world, 2).await;
     blocking_budget(&world, 2).await;
 
-    // Long enough for a refusal on a busy machine.
-    let stalled = drained(&world, &node, &options(Duration::from_secs(5))).await.unwrap_err();
+    // Long enough for a refusal on a busy machine, and for evictions that are asked for again.
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let sink = told.clone();
+    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+        if note.about.starts_with("node ") {
+            sink.lock().unwrap().push(note.sentence.to_string());
+        }
+    });
+    let short = options(Duration::from_secs(5));
+    let stalled = drain(&world.link, &node, &short, &progress, &CancellationToken::new()).await.unwrap_err();
+    let told = told.lock().unwrap().clone();
+    let mut since = told.iter().skip_while(|it| !it.contains("web-budget")).peekable();
+    assert!(since.peek().is_some(), "{told:#?}");
+    assert!(
+        since.all(|it| it.contains("web-budget")),
+        "what holds it up is said until it is over: {told:#?}"
+    );
     let DrainError::Stalled { blockers, .. } = &stalled else { panic!("{stalled}") };
     assert_eq!(stalled.class(), Class::Transient);
     assert_eq!(blockers[0].budgets, [format!("{}/web-budget", world.namespace)]);
