@@ -168,7 +168,7 @@ fn writable(path: &Path) -> rusqlite::Result<Connection> {
     // The log's file relies on `full`: what is not synced is not yet written either. A smaller cache than for readers: a
     // commit in which pages changed places walks through all that is in it.
     connection.execute_batch(
-        "pragma cache_size = -16384; pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
+        "pragma cache_size = -32768; pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
          pragma journal_size_limit = 67108864;",
     )?;
     Ok(connection)
