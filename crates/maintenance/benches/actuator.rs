@@ -169,7 +169,7 @@ async fn raw(store: &Store, clock: &SharedClock) -> anyhow::Result<f64> {
         let claimed = store.claim(WorkKind::Manifest, BATCH, owner).await?;
         let ends: Vec<Completion> =
             claimed.iter().map(|it| Completion::new(it.hold, Ending::Completed, json!({}))).collect();
-        done.fetch_add(store.complete(ends).await?.len(), Ordering::Relaxed);
+        done.fetch_add(store.complete(&ends).await?.len(), Ordering::Relaxed);
     }
     Ok(MANY as f64 / begun.elapsed().as_secs_f64())
 }

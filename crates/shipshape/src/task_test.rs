@@ -153,7 +153,7 @@ impl<'a> Stage<'a> {
                 () = mishap.crash.notified() => None,
             };
             match ended {
-                Some(Ended::Finished(completion)) => drop(self.store.complete(vec![completion]).await?),
+                Some(Ended::Finished(completion)) => drop(self.store.complete(&[completion]).await?),
                 Some(Ended::HandedBack { yielding, .. }) => self.store.hand_back(yielding).await?,
                 Some(Ended::Lost) => bail!("the work was lost though nobody took it"),
                 None => {}

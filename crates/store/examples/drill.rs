@@ -121,7 +121,7 @@ impl Worker {
     async fn complete(&mut self) -> anyhow::Result<()> {
         let hold = self.hold.context("nothing is held")?;
         say("completing");
-        match self.store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await?.as_slice()
+        match self.store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await?.as_slice()
         {
             [Fate::Done] => say("completed"),
             _ => say("lost"),
@@ -232,7 +232,7 @@ impl Hands {
         }
         // Unlocked before it is ended: from then on the lane is somebody else's.
         witness.unlock()?;
-        let ended = self.store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await?;
+        let ended = self.store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await?;
         if ended == [Fate::Done] {
             let mut log = File::options().create(true).append(true).open(self.directory.join("done"))?;
             log.write_all(format!("{}\n", hold.work).as_bytes())?;

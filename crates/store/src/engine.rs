@@ -105,11 +105,23 @@ pub(crate) enum Stale {
 /// are base64 text, JSON columns are JSON.
 pub(crate) type Row = Map<String, Value>;
 
+/// What both engines answer at once.
 macro_rules! both {
     ($self:ident, $engine:ident => $call:expr) => {
         match $self {
             Engine::Sqlite($engine) => $call,
             Engine::Postgres($engine) => $call,
+        }
+    };
+}
+
+/// What both engines have to be waited for. What waits for a server has much to remember meanwhile: it is put aside, so that
+/// whoever works with a file does not carry the room for it about.
+macro_rules! waited {
+    ($self:ident, $engine:ident => $call:expr) => {
+        match $self {
+            Engine::Sqlite($engine) => $call.await,
+            Engine::Postgres($engine) => Box::pin($call).await,
         }
     };
 }
@@ -127,7 +139,7 @@ impl Engine {
 
     /// Ends background work and connections; what was answered stays written.
     pub(crate) async fn close(&self) {
-        both!(self, it => it.close().await);
+        waited!(self, it => it.close());
     }
 
     /// Answers when the database does.
@@ -141,7 +153,7 @@ impl Engine {
     // Writes.
 
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
-        both!(self, it => it.commit(transaction).await)
+        waited!(self, it => it.commit(transaction))
     }
 
     pub(crate) async fn claim(
@@ -151,11 +163,11 @@ impl Engine {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Vec<Claimed>, StoreError> {
-        both!(self, it => it.claim(kind, max, owner, lease).await)
+        waited!(self, it => it.claim(kind, max, owner, lease))
     }
 
-    pub(crate) async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
-        both!(self, it => it.complete(completions).await)
+    pub(crate) async fn complete(&self, completions: &[Completion]) -> Result<Vec<Fate>, StoreError> {
+        waited!(self, it => it.complete(completions))
     }
 
     pub(crate) async fn renew(
@@ -164,7 +176,7 @@ impl Engine {
         lanes: Vec<Uuid>,
         lease: Duration,
     ) -> Result<Vec<Renewed>, StoreError> {
-        both!(self, it => it.renew(owner, lanes, lease).await)
+        waited!(self, it => it.renew(owner, lanes, lease))
     }
 
     pub(crate) async fn take_over(
@@ -174,17 +186,17 @@ impl Engine {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Vec<Claimed>, StoreError> {
-        both!(self, it => it.take_over(kind, max, owner, lease).await)
+        waited!(self, it => it.take_over(kind, max, owner, lease))
     }
 
     /// Closes fresh work past its `run_before`, looking at `max` rows of work behind `after`.
     pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
-        both!(self, it => it.expire(after, max).await)
+        waited!(self, it => it.expire(after, max))
     }
 
     /// Corrects heads that do not agree with the work, looking at `max` lanes behind `after`.
     pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
-        both!(self, it => it.repair(after, max).await)
+        waited!(self, it => it.repair(after, max))
     }
 
     /// Sets, changes or removes (`None`) a limit.
@@ -194,11 +206,11 @@ impl Engine {
         limit: Option<u32>,
         audit: Option<AuditEntry>,
     ) -> Result<(), StoreError> {
-        both!(self, it => it.set_budget(key, limit, audit).await)
+        waited!(self, it => it.set_budget(key, limit, audit))
     }
 
     pub(crate) async fn put_health(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
-        both!(self, it => it.put_health(samples).await)
+        waited!(self, it => it.put_health(samples))
     }
 
     /// Takes or renews a named lease; its fence, or none when somebody else has it.
@@ -208,11 +220,11 @@ impl Engine {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Option<i64>, StoreError> {
-        both!(self, it => it.take_lease(name, owner, lease).await)
+        waited!(self, it => it.take_lease(name, owner, lease))
     }
 
     pub(crate) async fn release_lease(&self, name: &str, owner: Uuid) -> Result<(), StoreError> {
-        both!(self, it => it.release_lease(name, owner).await)
+        waited!(self, it => it.release_lease(name, owner))
     }
 
     /// Writes what the sealer found, if `fence` is still that of the lease `name`; and sets meta values with it.
@@ -223,7 +235,7 @@ impl Engine {
         sealings: Vec<Sealing>,
         meta: Vec<(String, String)>,
     ) -> Result<(), StoreError> {
-        both!(self, it => it.seal_audit(name, fence, sealings, meta).await)
+        waited!(self, it => it.seal_audit(name, fence, sealings, meta))
     }
 
     /// Removes up to `max` rows that are older than `age`, and sets meta values in the same transaction when it did.
@@ -234,7 +246,7 @@ impl Engine {
         max: usize,
         meta: Vec<(String, String)>,
     ) -> Result<usize, StoreError> {
-        both!(self, it => it.trim(stale, age, max, meta).await)
+        waited!(self, it => it.trim(stale, age, max, meta))
     }
 
     /// Removes up to `max` pieces of finished work that are older than their kind is kept, each with what was told of it
@@ -255,12 +267,12 @@ impl Engine {
 
     /// Removes the health of clusters that are gone, looking at `max` samples behind `after`.
     pub(crate) async fn trim_health(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
-        both!(self, it => it.trim_health(after, max).await)
+        waited!(self, it => it.trim_health(after, max))
     }
 
     /// Sets those values of which there are none yet, all in one transaction.
     pub(crate) async fn ensure_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
-        both!(self, it => it.ensure_meta(values).await)
+        waited!(self, it => it.ensure_meta(values))
     }
 
     /// Replaces a value, unless it is another by now.
@@ -270,23 +282,23 @@ impl Engine {
         old: String,
         new: String,
     ) -> Result<bool, StoreError> {
-        both!(self, it => it.replace_meta(key, old, new).await)
+        waited!(self, it => it.replace_meta(key, old, new))
     }
 
     /// Replaces a sealed secret by itself under another key, unless it changed meanwhile.
     pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {
-        both!(self, it => it.reseal(old, new).await)
+        waited!(self, it => it.reseal(old, new))
     }
 
     // Reads.
 
     pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
-        both!(self, it => it.get(uuid).await)
+        waited!(self, it => it.get(uuid))
     }
 
     /// The paths of those that were deleted.
     pub(crate) async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
-        both!(self, it => it.gone(uuids).await)
+        waited!(self, it => it.gone(uuids))
     }
 
     /// Many at once, in no particular order; those that do not live are absent.
@@ -296,27 +308,27 @@ impl Engine {
         uuids: Vec<Uuid>,
         clusters: Vec<Uuid>,
     ) -> Result<(Vec<Stored<Raw>>, Vec<HealthSample>), StoreError> {
-        both!(self, it => it.get_with_health(uuids, clusters).await)
+        waited!(self, it => it.get_with_health(uuids, clusters))
     }
 
     pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
-        both!(self, it => it.get_many(uuids).await)
+        waited!(self, it => it.get_many(uuids))
     }
 
     pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored<Raw>>, StoreError> {
-        both!(self, it => it.find(id).await)
+        waited!(self, it => it.find(id))
     }
 
     pub(crate) async fn version(&self, id: &str) -> Result<Option<(Uuid, crate::Etag)>, StoreError> {
-        both!(self, it => it.version(id).await)
+        waited!(self, it => it.version(id))
     }
 
     pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
-        both!(self, it => it.list(listing).await)
+        waited!(self, it => it.list(listing))
     }
 
     pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Sealed>, StoreError> {
-        both!(self, it => it.secret(owner, name).await)
+        waited!(self, it => it.secret(owner, name))
     }
 
     /// All secrets in the order of owner and name, behind `after`; only those of other keys than `not_of` if given.
@@ -326,17 +338,17 @@ impl Engine {
         after: Option<(Uuid, String)>,
         limit: usize,
     ) -> Result<Vec<Sealed>, StoreError> {
-        both!(self, it => it.secrets(not_of, after, limit).await)
+        waited!(self, it => it.secrets(not_of, after, limit))
     }
 
     /// Work by id, live or ended; unknown ids are absent.
     pub(crate) async fn works(&self, ids: Vec<Uuid>) -> Result<Vec<WorkView>, StoreError> {
-        both!(self, it => it.works(ids).await)
+        waited!(self, it => it.works(ids))
     }
 
     /// The pending work of a lane, in the order in which it will run.
     pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
-        both!(self, it => it.pending(lane, limit).await)
+        waited!(self, it => it.pending(lane, limit))
     }
 
     /// Pending work of one origin, by id.
@@ -346,7 +358,7 @@ impl Engine {
         after: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<WorkView>, StoreError> {
-        both!(self, it => it.pending_of(origin, after, limit).await)
+        waited!(self, it => it.pending_of(origin, after, limit))
     }
 
     /// Pending and running work of a kind, by id.
@@ -356,12 +368,12 @@ impl Engine {
         after: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<WorkView>, StoreError> {
-        both!(self, it => it.live(kind, after, limit).await)
+        waited!(self, it => it.live(kind, after, limit))
     }
 
     /// Work that somebody holds now.
     pub(crate) async fn running(&self, kind: WorkKind, limit: usize) -> Result<Vec<WorkView>, StoreError> {
-        both!(self, it => it.running(kind, limit).await)
+        waited!(self, it => it.running(kind, limit))
     }
 
     /// Work that ended at `from` or later and began before `to`, the newest end first, without its checkpoint.
@@ -372,7 +384,7 @@ impl Engine {
         to: i64,
         limit: usize,
     ) -> Result<Vec<WorkView>, StoreError> {
-        both!(self, it => it.ended(kind, from, to, limit).await)
+        waited!(self, it => it.ended(kind, from, to, limit))
     }
 
     /// What was told of a piece of work, behind the entry `after`.
@@ -382,83 +394,83 @@ impl Engine {
         after: i64,
         limit: usize,
     ) -> Result<Vec<(i64, Entry)>, StoreError> {
-        both!(self, it => it.entries(work, after, limit).await)
+        waited!(self, it => it.entries(work, after, limit))
     }
 
     pub(crate) async fn entries_dropped(&self, work: Uuid) -> Result<u64, StoreError> {
-        both!(self, it => it.entries_dropped(work).await)
+        waited!(self, it => it.entries_dropped(work))
     }
 
     pub(crate) async fn queue(&self, kind: WorkKind) -> Result<QueueView, StoreError> {
-        both!(self, it => it.queue(kind).await)
+        waited!(self, it => it.queue(kind))
     }
 
     /// Named leases that are held now.
     pub(crate) async fn leases(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
-        both!(self, it => it.leases(prefix).await)
+        waited!(self, it => it.leases(prefix))
     }
 
     /// Lanes by their names; unknown ones are absent.
     pub(crate) async fn lanes(&self, lanes: Vec<Uuid>) -> Result<Vec<LaneView>, StoreError> {
-        both!(self, it => it.lanes(lanes).await)
+        waited!(self, it => it.lanes(lanes))
     }
 
     pub(crate) async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
-        both!(self, it => it.lane(lane).await)
+        waited!(self, it => it.lane(lane))
     }
 
     /// How long until the next free lane of that kind is due; zero when one is due; none when none waits.
     pub(crate) async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
-        both!(self, it => it.until_due(kind).await)
+        waited!(self, it => it.until_due(kind))
     }
 
     pub(crate) async fn budgets(&self) -> Result<Vec<Budget>, StoreError> {
-        both!(self, it => it.budgets().await)
+        waited!(self, it => it.budgets())
     }
 
     pub(crate) async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
-        both!(self, it => it.health(clusters).await)
+        waited!(self, it => it.health(clusters))
     }
 
     /// The place behind everything that is visible now.
     pub(crate) async fn feed_now(&self) -> Result<Position, StoreError> {
-        both!(self, it => it.feed_now().await)
+        waited!(self, it => it.feed_now())
     }
 
     pub(crate) async fn feed_after(&self, position: Position, limit: usize) -> Result<FeedPage, FeedError> {
-        both!(self, it => it.feed_after(position, limit).await)
+        waited!(self, it => it.feed_after(position, limit))
     }
 
     pub(crate) async fn position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
-        both!(self, it => it.position(reader).await)
+        waited!(self, it => it.position(reader))
     }
 
     pub(crate) async fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
-        both!(self, it => it.meta(key).await)
+        waited!(self, it => it.meta(key))
     }
 
     pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
-        both!(self, it => it.audit_list(listing).await)
+        waited!(self, it => it.audit_list(listing))
     }
 
     /// How many records have no seal though later ones have: the sealer will never come to them.
     pub(crate) async fn audit_overlooked(&self) -> Result<usize, StoreError> {
-        both!(self, it => it.audit_overlooked().await)
+        waited!(self, it => it.audit_overlooked())
     }
 
     /// Records that the sealer has not reached, in feed order; only those that nothing can come before any more.
     pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
-        both!(self, it => it.audit_unsealed(limit).await)
+        waited!(self, it => it.audit_unsealed(limit))
     }
 
     /// Sealed records in the order of their numbers, from `number` on.
     pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
-        both!(self, it => it.audit_sealed(number, limit).await)
+        waited!(self, it => it.audit_sealed(number, limit))
     }
 
     /// The oldest sealed records that are older than `age`, at most `limit`, in the order of their numbers.
     pub(crate) async fn audit_older(&self, age: Duration, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
-        both!(self, it => it.audit_older(age, limit).await)
+        waited!(self, it => it.audit_older(age, limit))
     }
 
     /// Runs the checks' queries in one snapshot: each gives the sentences' subjects, at most `limit` of them.
@@ -467,17 +479,17 @@ impl Engine {
         queries: Vec<String>,
         limit: usize,
     ) -> Result<Vec<Vec<String>>, StoreError> {
-        both!(self, it => it.violations(queries, limit).await)
+        waited!(self, it => it.violations(queries, limit))
     }
 
     /// What the engine itself says of the soundness of its files or indexes; empty when all is well.
     pub(crate) async fn soundness(&self) -> Result<Vec<String>, StoreError> {
-        both!(self, it => it.soundness().await)
+        waited!(self, it => it.soundness())
     }
 
     /// For how long the oldest open transaction that writes has held the feed back.
     pub(crate) async fn held_back(&self) -> Result<Duration, StoreError> {
-        both!(self, it => it.held_back().await)
+        waited!(self, it => it.held_back())
     }
 
     /// Rows of a table in the order of its key, behind the row `after`.
@@ -487,7 +499,7 @@ impl Engine {
         after: Option<Row>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        both!(self, it => it.dump(table, after, limit).await)
+        waited!(self, it => it.dump(table, after, limit))
     }
 }
 

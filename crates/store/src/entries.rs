@@ -24,6 +24,9 @@ const NAME_BYTES_MAX: usize = 1024;
 /// Left free for the members beside the message, each at its longest, and for the notice of a cut.
 const ROOM_BYTES: usize = 16 * 1024;
 
+/// A longer message is cut.
+const MESSAGE_BYTES_MAX: usize = ENTRY_BYTES_MAX - ROOM_BYTES;
+
 /// An entry as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Recorded {
@@ -45,9 +48,12 @@ impl Recorded {
 }
 
 /// The same as text, and whether it may be left out of a log that is full.
-pub(crate) fn text_of(entry: Entry) -> (String, bool) {
-    let of_step = is_of_step(entry.event);
-    (serde_json::to_string(&cut(entry)).expect(PLAIN), of_step)
+pub(crate) fn text_of(entry: &Entry) -> (String, bool) {
+    let fits = is_storable(&entry.actor, NAME_BYTES_MAX)
+        && entry.step.as_deref().is_none_or(|step| is_storable(step, NAME_BYTES_MAX))
+        && entry.message.as_deref().is_none_or(|message| is_storable(message, MESSAGE_BYTES_MAX));
+    let text = if fits { serde_json::to_string(entry) } else { serde_json::to_string(&cut(entry.clone())) };
+    (text.expect(PLAIN), is_of_step(entry.event))
 }
 
 /// Why an entry can always be written as JSON.
@@ -56,7 +62,7 @@ const PLAIN: &str = "an entry holds texts, numbers and times only";
 fn cut(mut entry: Entry) -> Entry {
     entry.actor = storable(entry.actor, NAME_BYTES_MAX);
     entry.step = entry.step.map(|step| storable(step, NAME_BYTES_MAX));
-    entry.message = entry.message.map(|message| storable(message, ENTRY_BYTES_MAX - ROOM_BYTES));
+    entry.message = entry.message.map(|message| storable(message, MESSAGE_BYTES_MAX));
     entry
 }
 
@@ -118,9 +124,13 @@ fn is_of_store(event: EntryEvent) -> bool {
 }
 
 /// The text without what no engine can store (NUL), and cut so that it has at most `max` bytes as JSON.
+/// Whether a text is surely as it should be; nearly every one is. A character takes six bytes at most as JSON.
+fn is_storable(text: &str, max: usize) -> bool {
+    text.len() <= max / 6 && !text.contains('\0')
+}
+
 fn storable(text: String, max: usize) -> String {
-    // A character takes six bytes at most as JSON; nearly every text is short and as it should be.
-    if text.len() <= max / 6 && !text.contains('\0') {
+    if is_storable(&text, max) {
         return text;
     }
     let (mut kept, mut bytes) = (String::with_capacity(text.len().min(max)), 0);

@@ -175,11 +175,11 @@ impl Store {
     }
 
     /// Ends many pieces of work; each stands alone.
-    pub async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
+    pub async fn complete(&self, completions: &[Completion]) -> Result<Vec<Fate>, StoreError> {
         if completions.is_empty() {
             return Ok(Vec::new());
         }
-        validate_completions(&completions)?;
+        validate_completions(completions)?;
         self.engine.complete(completions).await
     }
 

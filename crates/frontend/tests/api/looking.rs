@@ -78,7 +78,7 @@ async fn the_fleet_is_filtered_sorted_and_cut_and_told_with_its_work() {
         );
         let done =
             store::Completion::new(claimed[0].hold, api::work::Ending::Completed, json!({"message": "well"}));
-        house.store.complete(vec![done]).await.unwrap();
+        house.store.complete(&[done]).await.unwrap();
         let timeline = house.get("/admin/maintenancetimeline?api-version=admin").await.expect(200).json();
         let run = &timeline["value"][0];
         assert_eq!(

@@ -198,7 +198,7 @@ async fn a_manifest_is_cancelled_in_each_state_as_mimo_and_a_running_one_is_aske
             (Some("InProgress"), Some("cancelling"))
         );
         let result = json!({"code": "Done", "message": format!("it ended as {state}")});
-        house.store.complete(vec![Completion::new(claimed.hold, ending, result)]).await.unwrap();
+        house.store.complete(&[Completion::new(claimed.hold, ending, result)]).await.unwrap();
         refused(id, state).await;
         let shown = house.get(&manifest("one", &id.to_string())).await.expect(200).json();
         assert_eq!(shown["statusText"], format!("it ended as {state}"));

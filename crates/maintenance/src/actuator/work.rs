@@ -44,7 +44,7 @@ pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control:
                 Written::Done => {
                     crew.metrics.handed_back(why);
                     if why == WaitingCode::Unreachable {
-                        scout::unreachable(crew, &facts, &yielding).await;
+                        Box::pin(scout::unreachable(crew, &facts, &yielding)).await;
                     }
                 }
                 Written::Refused => {
@@ -72,7 +72,8 @@ async fn walk<T: Tasks>(
     let journal = Journal::read(claimed.checkpoint.as_ref());
     let unknown = || "unknown".to_owned();
     let refused = async |journal, refusal: Refusal| {
-        refuse(&crew.store, claimed, journal, control.clone(), crew.clock.clone(), ACTOR, &refusal).await
+        // Put aside, as all that seldom happens: a run that goes well does not carry the room for it about.
+        Box::pin(refuse(&crew.store, claimed, journal, control.clone(), crew.clock.clone(), ACTOR, &refusal)).await
     };
     let gone =
         |code: &str, message: &str| Refusal::Withdrawn { code: code.to_owned(), message: message.to_owned() };
@@ -132,13 +133,13 @@ async fn after_end<T: Tasks>(crew: &Crew<T>, facts: &Brief, ending: Ending, code
     let Some(manifest) = &facts.manifest else { return };
     match ending {
         Ending::Completed => crew.durations.note(manifest.task_id, [took]),
-        Ending::Failed if code == "Panic" => crew.broken(manifest.task_id).await,
+        Ending::Failed if code == "Panic" => Box::pin(crew.broken(manifest.task_id)).await,
         Ending::Failed | Ending::RetriesExceeded | Ending::Cancelled => {}
     }
     // However it ended, its steps may have met a cluster that answers again.
     let unreachable = facts.health.as_ref().is_some_and(|it| !it.reachable);
     if let Some(cluster) = facts.cluster.as_ref().filter(|_| unreachable) {
-        scout::look(crew, manifest.cluster, cluster).await;
+        Box::pin(scout::look(crew, manifest.cluster, cluster)).await;
     }
 }
 

@@ -320,7 +320,7 @@ async fn a_cancel_and_an_operation_reach_a_running_plan_at_once() {
     assert_eq!((waiting.code, work.attempt), (WaitingCode::Preempted, 0));
     let operation = bed.store.claim(WorkKind::Operation, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
     let done = store::Completion::new(operation.hold, api::work::Ending::Completed, json!({}));
-    bed.store.complete(vec![done]).await.unwrap();
+    bed.store.complete(&[done]).await.unwrap();
     bed.until(id, |work| work.state == WorkState::InProgress).await;
     let asked = Instant::now();
     bed.cancel(id).await;
@@ -525,7 +525,7 @@ async fn begun_work_that_is_cancelled_while_its_plan_cannot_be_made_is_undone_wh
     bed.store.set_budget(&format!("task/{TASK}"), Some(0), None).await.unwrap();
     let operation = bed.store.claim(WorkKind::Operation, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
     let done = store::Completion::new(operation.hold, api::work::Ending::Completed, json!({}));
-    bed.store.complete(vec![done]).await.unwrap();
+    bed.store.complete(&[done]).await.unwrap();
     sleep(Duration::from_secs(600)).await;
     assert_eq!((bed.work(id).await.state, marks.load(Ordering::SeqCst)), (WorkState::Pending, 1));
     away.store(false, Ordering::SeqCst);

@@ -377,7 +377,7 @@ async fn judge(site: &Site, ids: &[Uuid], killed: &HashSet<u32>) {
         let late = site.store.checkpoint(dead, "late", json!({})).await;
         assert!(matches!(late, Err(StoreError::LostLease { .. })), "{late:?}");
         let end = Completion::new(dead, Ending::Completed, json!({}));
-        assert_eq!(site.store.complete(vec![end]).await.unwrap(), [Fate::Lost]);
+        assert_eq!(site.store.complete(&[end]).await.unwrap(), [Fate::Lost]);
     }
     for budget in site.store.budgets().await.unwrap() {
         assert_eq!((budget.used, budget.parked), (0, 0), "{budget:?}");

@@ -251,7 +251,7 @@ async fn backend_of(store: Store) {
 
 async fn end_after(store: Store, hold: Hold, span: Duration) {
     tokio::time::sleep(span).await;
-    store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+    store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
 }
 
 async fn run_for_real(store: &Store, clock: &SharedClock) -> HashMap<Key, WorkView> {

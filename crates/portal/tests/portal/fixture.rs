@@ -209,7 +209,7 @@ impl Site {
     pub(crate) async fn complete(&self, claimed: &Claimed) {
         let done =
             Completion::new(claimed.hold, Ending::Completed, json!({"message": "the node had its rest"}));
-        self.store.complete(vec![done]).await.unwrap();
+        self.store.complete(&[done]).await.unwrap();
     }
 }
 

@@ -59,7 +59,7 @@ async fn look<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>) -> Instant {
         match crew.store.claim_for(crew.settings.kind, wanted, crew.settings.owner, lease).await {
             Ok(claimed) => {
                 let got = claimed.len();
-                start(trade, runs, claimed, asked).await;
+                start(trade, runs, claimed, asked);
                 if got == wanted {
                     continue;
                 }
@@ -88,7 +88,7 @@ async fn take_over<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>) {
     {
         Ok(taken) => {
             trade.taken_over(taken.len() as u64);
-            start(trade, runs, taken, asked).await;
+            start(trade, runs, taken, asked);
         }
         Err(error) => drop(after_failure(&error)),
     }
@@ -99,28 +99,43 @@ fn after_failure(error: &StoreError) -> Instant {
     Instant::now() + AGAIN
 }
 
-/// Starts what was claimed: all of it is read together, and each runs by itself.
-async fn start<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>, claimed: Vec<Claimed>, asked: Instant) {
+/// Starts what was claimed, apart from whoever claims: that one goes on with what is due next.
+fn start<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>, claimed: Vec<Claimed>, asked: Instant) {
     if claimed.is_empty() {
         return;
     }
-    let crew = trade.crew();
     // Held before anything is waited for, so that the heartbeat knows of them.
-    let controls: Vec<Control> = claimed.iter().map(|it| crew.holds.take(it.hold, asked)).collect();
+    let holds = &trade.crew().holds;
+    let controls = claimed.iter().map(|it| holds.take(it.hold, asked)).collect();
+    runs.spawn(batch(trade.clone(), claimed, controls));
+}
+
+/// What was claimed together is read together; then each runs by itself.
+async fn batch<T: Trade>(trade: Arc<T>, claimed: Vec<Claimed>, controls: Vec<Control>) {
+    let crew = trade.crew();
+    let _held = Letting { crew, holds: claimed.iter().map(|it| it.hold).collect() };
+    // Otherwise nothing of them was begun, and whoever takes them over has more luck.
+    let Some(facts) = read(&*trade, &claimed).await else { return };
+    let mut runs = JoinSet::new();
+    for ((claimed, control), facts) in claimed.into_iter().zip(controls).zip(facts) {
+        runs.spawn(one(trade.clone(), claimed, control, facts));
+    }
+    while let Some(ended) = runs.join_next().await {
+        tell_panic(crew, ended);
+    }
+}
+
+/// Reads what was claimed together; none when the store did not answer again and again.
+async fn read<T: Trade>(trade: &T, claimed: &[Claimed]) -> Option<Vec<T::Facts>> {
     let mut pause = Duration::from_millis(50);
     for read in 1..=READS_MAX {
-        match trade.read(&claimed).await {
-            Ok(facts) => {
-                for ((claimed, control), facts) in claimed.into_iter().zip(controls).zip(facts) {
-                    runs.spawn(one(trade.clone(), claimed, control, facts));
-                }
-                return;
-            }
+        match trade.read(claimed).await {
+            Ok(facts) => return Some(facts),
             Err(error) => tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "{} claimed {}s were not read",
                 claimed.len(),
-                crew.settings.noun
+                trade.crew().settings.noun
             ),
         }
         if read < READS_MAX {
@@ -128,25 +143,25 @@ async fn start<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>, claimed: Vec<Cl
             pause *= 2;
         }
     }
-    // Nothing of them was begun; whoever takes them over has more luck.
-    crew.holds.release(claimed.iter().map(|it| it.hold));
+    None
 }
 
 /// Works one; the lane is let go whatever happens.
 async fn one<T: Trade>(trade: Arc<T>, claimed: Claimed, control: Control, facts: T::Facts) {
-    let _held = Letting { crew: trade.crew(), hold: claimed.hold };
-    trade.work(claimed, control, facts).await;
+    let _held = Letting { crew: trade.crew(), holds: vec![claimed.hold] };
+    // Put aside: a task that is spawned is moved about several times, with all that it may ever have to remember.
+    Box::pin(trade.work(claimed, control, facts)).await;
 }
 
-/// Lets the lane go when the run is over, also when it is dropped.
+/// Lets the lanes go that are still held when a run is over, also when it panics or is dropped.
 struct Letting<'a> {
     crew: &'a Crew,
-    hold: Hold,
+    holds: Vec<Hold>,
 }
 
 impl Drop for Letting<'_> {
     fn drop(&mut self) {
-        self.crew.holds.release([self.hold]);
+        self.crew.holds.release(self.holds.drain(..));
     }
 }
 
@@ -170,7 +185,7 @@ async fn hand_back(crew: &Crew, mut runs: JoinSet<()>) {
             () = sleep_until(give_up_at) => {
                 tracing::error!(
                     "{} {}s could not be handed back; their leases run out",
-                    runs.len(),
+                    crew.holds.all().len(),
                     crew.settings.noun
                 );
                 runs.shutdown().await;

@@ -46,7 +46,11 @@ pub(super) async fn write<T: Trade>(
         trade.crew().holds.leave(batch.iter().map(|end| end.completion.hold));
         // Whoever claims what takes their place goes first: it is read and begun while these ends are written.
         tokio::task::yield_now().await;
-        write_batch(trade.crew(), std::mem::take(&mut batch), &over).await;
+        // In the order of their ids, which is that of their making: so they lie side by side in the store.
+        batch.sort_unstable_by_key(|end| end.completion.hold.work);
+        let (completions, waiting): (Vec<_>, Vec<_>) =
+            batch.drain(..).map(|end| (end.completion, end.written)).unzip();
+        write_batch(trade.crew(), &completions, waiting, &over).await;
     }
 }
 
@@ -64,35 +68,39 @@ async fn gather(ends: &mut mpsc::UnboundedReceiver<End>, batch: &mut Vec<End>) {
     }
 }
 
-async fn write_batch(crew: &Crew, batch: Vec<End>, over: &CancellationToken) {
+async fn write_batch(
+    crew: &Crew,
+    ends: &[Completion],
+    waiting: Vec<oneshot::Sender<Fate>>,
+    over: &CancellationToken,
+) {
     let mut pause = PAUSE;
     loop {
-        let completions: Vec<Completion> = batch.iter().map(|end| end.completion.clone()).collect();
-        match crew.store.complete(completions).await {
+        match crew.store.complete(ends).await {
             Ok(fates) => {
-                crew.holds.release(batch.iter().map(|end| end.completion.hold));
-                for (end, fate) in batch.into_iter().zip(fates) {
+                crew.holds.release(ends.iter().map(|end| end.hold));
+                for (waiting, fate) in waiting.into_iter().zip(fates) {
                     // Whoever waited may be gone with a lost lease.
-                    let _ = end.written.send(fate);
+                    let _ = waiting.send(fate);
                 }
                 return;
             }
             Err(error) if error.class() == Class::Transient => {
-                tracing::info!(error = %error, "{} ends are said again", batch.len());
+                tracing::info!(error = %error, "{} ends are said again", ends.len());
             }
-            Err(error) if batch.len() == 1 => {
+            Err(error) if ends.len() == 1 => {
                 // Dropping the answer tells the run that nothing was written; the lease runs out, and another tries.
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "The end of work {} was refused",
-                    batch[0].completion.hold.work
+                    ends[0].hold.work
                 );
                 return;
             }
             Err(_) => {
                 // One of them cannot be stored; the others can.
-                for end in batch {
-                    Box::pin(write_batch(crew, vec![end], over)).await;
+                for (end, waiting) in ends.iter().zip(waiting) {
+                    Box::pin(write_batch(crew, std::slice::from_ref(end), vec![waiting], over)).await;
                 }
                 return;
             }

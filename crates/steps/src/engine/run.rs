@@ -70,7 +70,7 @@ pub async fn run<C: Send + Sync + 'static>(order: Order<'_, C>) -> Ended {
     let ledger = Ledger::open(store, claimed, journal, control, clock, actor);
     // Somebody may have asked for the end while it rested, or in the very moment in which it was handed back.
     if !claimed.first {
-        match who_asked(&ledger).await {
+        match Box::pin(who_asked(&ledger)).await {
             Ok((Some(_), _)) => ledger.control.cancel.cancel(),
             Ok((None, _)) => {}
             Err(Lost) => return Ended::Lost,
@@ -175,9 +175,10 @@ struct Walk<'a, C> {
 }
 
 impl<C: Send + Sync + 'static> Walk<'_, C> {
+    /// The way to the end; what seldom happens is put aside, so that the many do not carry the room for it about.
     async fn on(&self, mut ledger: Ledger<'_>) -> Result<Ended, Lost> {
         if ledger.journal.is_undoing() {
-            return take_back(ledger, self.plan, &self.context, None).await;
+            return Box::pin(take_back(ledger, self.plan, &self.context, None)).await;
         }
         let attempt_ends = Instant::now() + self.plan.time_limit;
         // A holder that was lost may have begun the step after its last checkpoint; one that handed back said so.
@@ -203,11 +204,11 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
                 return Err(Lost);
             }
             if ledger.control.cancel.is_cancelled() {
-                return self.cancel(ledger, in_hand).await;
+                return Box::pin(self.cancel(ledger, in_hand)).await;
             }
             if self.taken_over && open && ledger.attempt > self.attempts_max {
                 let error = StepError::transient("WorkerLost", "its worker was lost again and again");
-                return self.fail(ledger, in_hand, &error, Ending::RetriesExceeded).await;
+                return Box::pin(self.fail(ledger, in_hand, &error, Ending::RetriesExceeded)).await;
             }
             if let Some(code) = self.asked_to_leave(&ledger, index, half_way && open) {
                 return Ok(leave(ledger, code));
@@ -215,7 +216,7 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
             if Instant::now() >= attempt_ends {
                 let message = format!("the attempt's time ran out before step {}", step.name);
                 let error = StepError::transient("TimeLimit", message);
-                return self.settle(ledger, in_hand, &error).await;
+                return Box::pin(self.settle(ledger, in_hand, &error)).await;
             }
             (open, half_way) = (false, false);
             match carry_out(&mut ledger, self.plan, index, &self.context, attempt_ends).await? {
@@ -225,8 +226,8 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
                         ledger.save().await?;
                     }
                 }
-                StepEnd::Failed(error) => return self.settle(ledger, Some(step.name.clone()), &error).await,
-                StepEnd::Cancelled => return self.cancel(ledger, Some(step.name.clone())).await,
+                StepEnd::Failed(error) => return Box::pin(self.settle(ledger, Some(step.name.clone()), &error)).await,
+                StepEnd::Cancelled => return Box::pin(self.cancel(ledger, Some(step.name.clone()))).await,
                 StepEnd::Left(code) => return Ok(leave(ledger, code)),
             }
         }

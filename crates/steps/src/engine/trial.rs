@@ -258,7 +258,7 @@ impl<C: Send + Sync + 'static> Trial<C> {
             };
             match ended {
                 Some(Ended::Finished(completion)) => {
-                    self.store.complete(vec![completion]).await.expect("the end is written");
+                    self.store.complete(&[completion]).await.expect("the end is written");
                 }
                 Some(Ended::HandedBack { yielding, .. }) => {
                     self.store.hand_back(yielding).await.expect("the hand-back is written");

@@ -96,7 +96,7 @@ async fn time_per_claim(store: Store, slice: Duration) -> anyhow::Result<f64> {
             "{} of {CLAIM_MAX} were claimed although all are due",
             claimed.len()
         );
-        store.complete(completions(&claimed)).await?;
+        store.complete(&completions(&claimed)).await?;
         let lanes: Vec<Uuid> = claimed.iter().map(|it| it.hold.lane).collect();
         top_up(&store, &lanes).await?;
     }

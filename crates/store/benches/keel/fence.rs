@@ -75,7 +75,7 @@ async fn resumed(bed: &Bed, place: Place) -> anyhow::Result<Duration> {
                 longest = longest.max(seen.elapsed());
             }
             let done = Completion::new(taken.hold, Ending::Completed, json!({}));
-            ensure!(bed.store.complete(vec![done]).await? == [Fate::Done], "its new holder could not end it");
+            ensure!(bed.store.complete(&[done]).await? == [Fate::Done], "its new holder could not end it");
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -105,7 +105,7 @@ async fn stale_writes(store: &Store) -> anyhow::Result<usize> {
             0 => store.checkpoint(hold, "late", json!({})).await.map(drop),
             1 => {
                 let completion = Completion::new(hold, Ending::Completed, json!({}));
-                match store.complete(vec![completion]).await?.as_slice() {
+                match store.complete(&[completion]).await?.as_slice() {
                     [Fate::Lost] => continue,
                     _ => Ok(()),
                 }

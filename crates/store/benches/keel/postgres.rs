@@ -159,7 +159,7 @@ impl Watch {
                 running.remove(&it.hold.lane);
             }
         }
-        let fates = store.complete(completions(&claimed)).await?;
+        let fates = store.complete(&completions(&claimed)).await?;
         ensure!(fates.iter().all(|it| *it == Fate::Done), "a fresh hold was lost");
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let doubled = claimed.iter().filter(|it| !ended.insert(it.hold.work)).count();

@@ -80,7 +80,7 @@ async fn cycle(store: Store, batch: usize, slice: Duration) -> anyhow::Result<(V
         let claimed = store.claim(WorkKind::Manifest, batch, owner).await?;
         ensure!(claimed.len() == batch, "{} of {batch} were claimed although all are due", claimed.len());
         lanes.extend(claimed.iter().map(|it| it.hold.lane));
-        let fates = store.complete(completions(&claimed)).await?;
+        let fates = store.complete(&completions(&claimed)).await?;
         ensure!(fates.iter().all(|it| *it == Fate::Done), "a fresh hold was lost");
     }
     Ok((lanes, begun.elapsed()))

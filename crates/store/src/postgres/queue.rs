@@ -91,7 +91,7 @@ impl Postgres {
         Ok(claimed)
     }
 
-    pub(crate) async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
+    pub(crate) async fn complete(&self, completions: &[Completion]) -> Result<Vec<Fate>, StoreError> {
         if completions.is_empty() {
             return Ok(Vec::new());
         }

@@ -3,6 +3,7 @@
 use rusqlite::{OptionalExtension as _, params};
 use uuid::Uuid;
 
+use super::queue::End;
 use super::writer::Session;
 use super::{Sqlite, json_text};
 use crate::transaction::{Committed, DocumentUpdate, NewDocument, Transaction, Write};
@@ -39,7 +40,7 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
             }
             Write::Complete(completion) => {
                 let work = completion.hold.work;
-                if !session.complete(&completion)? {
+                if !session.complete(&End::of(&completion))? {
                     return Err(StoreError::LostLease { work });
                 }
             }

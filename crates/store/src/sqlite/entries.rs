@@ -69,6 +69,9 @@ impl Session<'_> {
         if lines.is_empty() {
             return Ok(());
         }
+        if self.append_row(work, lines)? {
+            return Ok(());
+        }
         let mut last: i64 = self
             .connection
             .prepare_cached("select coalesce(max(number), 0) from entries where work = ?1")?
@@ -100,6 +103,27 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Puts entries behind the others if all of them go into one row of a log that is not full; whether they did.
+    fn append_row(&mut self, work: Uuid, lines: &[Line]) -> Result<bool, StoreError> {
+        let mut row = Row::default();
+        for line in lines {
+            if !row.has_room_for(line) {
+                return Ok(false);
+            }
+            row.push(line);
+        }
+        let count = i64::try_from(lines.len()).unwrap_or(i64::MAX);
+        let appended = self
+            .connection
+            .prepare_cached(
+                "insert into entries (work, number, at, body)
+                 select ?1, coalesce(max(number), 0) + ?2, ?3, ?4 from entries where work = ?1
+                 having coalesce(max(number), 0) + ?2 <= ?5",
+            )?
+            .execute(params![work, count, self.now, row.text(), ENTRIES_MAX])?;
+        Ok(appended == 1)
+    }
+
     /// Tells of an end that no holder tells of.
     pub(super) fn tell_end(&mut self, work: Uuid) -> Result<(), StoreError> {
         let (state, attempt, result): (String, i64, Option<String>) = self
@@ -125,7 +149,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn told(entry: Entry) -> Line {
+    pub(super) fn told(entry: &Entry) -> Line {
         let (text, of_step) = entries::text_of(entry);
         Line { text, of_step }
     }

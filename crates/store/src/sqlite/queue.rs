@@ -41,23 +41,11 @@ impl Sqlite {
         self.write(move |session| session.claim(kind, max, owner, micros(lease))).await
     }
 
-    pub(crate) async fn complete(&self, completions: Vec<Completion>) -> Result<Vec<Fate>, StoreError> {
-        let told = |completion: &mut Completion| -> Vec<Line> {
-            let entries = std::mem::take(&mut completion.entries).into_iter();
-            entries.map(Line::told).collect()
-        };
-        let completions: Vec<(Vec<Line>, Completion)> =
-            completions.into_iter().map(|mut it| (told(&mut it), it)).collect();
+    pub(crate) async fn complete(&self, completions: &[Completion]) -> Result<Vec<Fate>, StoreError> {
+        let ends: Vec<End> = completions.iter().map(End::of).collect();
         self.write(move |session| {
-            let mut fates = Vec::with_capacity(completions.len());
-            for (lines, completion) in completions {
-                let done = session.complete(&completion)?;
-                if done {
-                    session.append_all(completion.hold.work, &lines)?;
-                }
-                fates.push(if done { Fate::Done } else { Fate::Lost });
-            }
-            Ok(fates)
+            let end = |end: &End| Ok(if session.complete(end)? { Fate::Done } else { Fate::Lost });
+            ends.iter().map(end).collect()
         })
         .await
     }
@@ -155,6 +143,22 @@ impl Live {
     /// The budgets for whose room it waits, perhaps in a lane that was un-parked for it.
     fn awaits(&self) -> Option<&str> {
         if self.state == "Pending" { self.budgets.as_deref() } else { None }
+    }
+}
+
+/// The end of work, as it is written: its texts are made before, not while everybody waits for the one who writes.
+pub(super) struct End {
+    hold: Hold,
+    state: WorkState,
+    result: String,
+    told: Vec<Line>,
+}
+
+impl End {
+    pub(super) fn of(completion: &Completion) -> End {
+        let Completion { hold, ending, result, entries } = completion;
+        let told = entries.iter().map(Line::told).collect();
+        End { hold: *hold, state: ending.state(), result: json_text(result), told }
     }
 }
 
@@ -437,12 +441,13 @@ impl Session<'_> {
     }
 
     /// Ends work; false when the hold is stale, and then nothing is changed.
-    pub(super) fn complete(&mut self, completion: &Completion) -> Result<bool, StoreError> {
-        let hold = completion.hold;
-        let Some(live) = self.held_by(hold)? else { return Ok(false) };
-        self.end(hold.work, &live.kind, completion.ending.state(), &completion.result, live.awaits())?;
+    pub(super) fn complete(&mut self, end: &End) -> Result<bool, StoreError> {
+        let work = end.hold.work;
+        let Some(live) = self.held_by(end.hold)? else { return Ok(false) };
+        self.end(work, &live.kind, end.state, &end.result, live.awaits())?;
         self.lower_budgets(live.held.as_deref())?;
         self.release(live.lane)?;
+        self.append_all(work, &end.told)?;
         Ok(true)
     }
 
@@ -517,7 +522,7 @@ impl Session<'_> {
         if live.class == CLASS_BEGUN {
             return Err(StoreError::WrongState { work, state: live.state, wanted: "fresh" });
         }
-        self.end(work, &live.kind, WorkState::Cancelled, result, live.awaits())?;
+        self.end(work, &live.kind, WorkState::Cancelled, &json_text(result), live.awaits())?;
         self.settle_if_free(live.lane).map(drop)
     }
 
@@ -527,8 +532,9 @@ impl Session<'_> {
             .prepare_cached("select id, kind, budgets from work where lane = ?1 and state = 'Pending'")?
             .query_map([lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
             .collect::<Result<_, _>>()?;
+        let result = json_text(result);
         for (work, kind, budgets) in pending {
-            self.end(work, &kind, WorkState::Cancelled, result, budgets.as_deref())?;
+            self.end(work, &kind, WorkState::Cancelled, &result, budgets.as_deref())?;
             self.tell_end(work)?;
         }
         self.connection
@@ -664,7 +670,7 @@ impl Session<'_> {
         kind: &str,
         awaits: Option<&str>,
     ) -> Result<(), StoreError> {
-        self.end(work, kind, WorkState::TimedOut, &timed_out(self.now), awaits)?;
+        self.end(work, kind, WorkState::TimedOut, &json_text(&timed_out(self.now)), awaits)?;
         self.tell_end(work)
     }
 
@@ -674,7 +680,7 @@ impl Session<'_> {
         work: Uuid,
         kind: &str,
         state: WorkState,
-        result: &Value,
+        result: &str,
         awaits: Option<&str>,
     ) -> Result<(), StoreError> {
         self.connection
@@ -684,7 +690,7 @@ impl Session<'_> {
                  select id, lane, kind, class, run_after, run_before, priority, ?2, attempt, step, checkpoint,
                    fence, owner, ?3, created, started, ?4, origin, budgets from work where id = ?1",
             )?
-            .execute(params![work, state.as_str(), json_text(result), self.now])?;
+            .execute(params![work, state.as_str(), result, self.now])?;
         self.remove(work, awaits)?;
         self.feed(kind, work, 0, false)
     }

@@ -19,7 +19,7 @@ on_both_engines! {
         assert_eq!((hold.work, hold.lane, claimed[0].attempt), (work.id, lane, 1));
         let signals = store.checkpoint(hold, "first", json!({ "n": 1 })).await.unwrap();
         assert!(!signals.preempt && !signals.cancel);
-        let fates = store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        let fates = store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
         assert_eq!(fates, [Fate::Done]);
         let seen = store.work(work.id).await.unwrap().unwrap();
         assert_eq!((seen.state, seen.step.as_deref()), (WorkState::Completed, Some("first")));
@@ -42,7 +42,7 @@ on_both_engines! {
         assert!(store.claim(WorkKind::Manifest, 9, me).await.unwrap().is_empty());
         let hold = store.claim(WorkKind::Operation, 9, me).await.unwrap()[0].hold;
         assert_eq!(hold.work, operation.id);
-        store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
         // Begun work goes on before fresh work, and its attempt was not spent.
         let next = store.claim(WorkKind::Manifest, 9, me).await.unwrap();
         assert_eq!((next[0].hold.work, next[0].attempt, next[0].step.as_deref()), (manifest.id, 1, Some("safe")));
@@ -58,7 +58,7 @@ on_both_engines! {
         assert_eq!((taken.len(), taken[0].attempt, taken[0].taken_over), (1, 2, true));
         assert!(matches!(store.checkpoint(old, "late", json!(1)).await, Err(StoreError::LostLease { .. })));
         let late = Completion::new(old, Ending::Completed, json!({}));
-        assert_eq!(store.complete(vec![late.clone()]).await.unwrap(), [Fate::Lost]);
+        assert_eq!(store.complete(&[late.clone()]).await.unwrap(), [Fate::Lost]);
         assert!(matches!(store.commit(Transaction::new().complete(late)).await, Err(StoreError::LostLease { .. })));
         assert!(store.renew(me, vec![lane]).await.unwrap().is_empty());
         assert_eq!(store.renew(other, vec![lane]).await.unwrap().len(), 1);

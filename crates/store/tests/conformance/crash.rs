@@ -35,7 +35,7 @@ const POINTS: &[Point] = &[
 
 async fn is_refused(store: &Store, dead: Hold) {
     assert!(matches!(store.checkpoint(dead, "late", json!(0)).await, Err(StoreError::LostLease { .. })));
-    assert_eq!(store.complete(vec![done(dead)]).await.unwrap(), [Fate::Lost]);
+    assert_eq!(store.complete(&[done(dead)]).await.unwrap(), [Fate::Lost]);
     let late = [
         Transaction::new().guard(dead),
         Transaction::new().complete(done(dead)),
@@ -264,9 +264,9 @@ on_both_engines! {
             is_refused(store, stale).await;
             // Neither does the right fence help the wrong owner, nor the right owner with the wrong fence.
             let mixed = Hold { owner: present.owner, ..stale };
-            assert_eq!(store.complete(vec![done(mixed)]).await.unwrap(), [Fate::Lost]);
+            assert_eq!(store.complete(&[done(mixed)]).await.unwrap(), [Fate::Lost]);
             let mixed = Hold { fence: present.fence, ..stale };
-            assert_eq!(store.complete(vec![done(mixed)]).await.unwrap(), [Fate::Lost]);
+            assert_eq!(store.complete(&[done(mixed)]).await.unwrap(), [Fate::Lost]);
         }
         assert_eq!(store.renew_for(present.owner, vec![lane], LEASE).await.unwrap().len(), 1);
         assert_eq!(store.work(present.work).await.unwrap().unwrap().step, None);

@@ -82,7 +82,7 @@ on_both_engines! {
         // Short ones, and one that would be too much for a row together with the others.
         let said = ["1", "2", &"3".repeat(50_000), "4", "5"];
         let entries = said.map(|it| saying(EntryEvent::StepFinished, it)).to_vec();
-        store.complete(vec![Completion { entries, ..done(held[0].hold) }]).await.unwrap();
+        store.complete(&[Completion { entries, ..done(held[0].hold) }]).await.unwrap();
         let all = store.entries(work.id, None, 100).await.unwrap();
         assert_eq!(all.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
         let messages: Vec<&str> = all.iter().filter_map(|it| it.1.message.as_deref()).collect();
@@ -114,7 +114,7 @@ on_both_engines! {
         store.commit(Transaction::new().complete(end)).await.unwrap();
         let batch = [held[1].hold, Hold { fence: held[2].hold.fence - 1, ..held[2].hold }]
             .map(|hold| Completion { entries: vec![told(EntryEvent::Claimed), finish.clone()], ..done(hold) });
-        assert_eq!(store.complete(batch.to_vec()).await.unwrap(), [Fate::Done, Fate::Lost]);
+        assert_eq!(store.complete(&batch).await.unwrap(), [Fate::Done, Fate::Lost]);
         assert_eq!(events(store, held[0].hold.work).await, [EntryEvent::StepFinished, EntryEvent::Finished]);
         assert_eq!(events(store, held[1].hold.work).await, [EntryEvent::Claimed, EntryEvent::Finished]);
         assert_eq!(events(store, held[2].hold.work).await, []);
@@ -313,7 +313,7 @@ on_both_engines! {
         read.dedup();
         assert_eq!(read.len(), 80);
         let end = Completion::new(hold, Ending::Completed, json!({}));
-        bed.store.complete(vec![Completion { entries: vec![told(EntryEvent::Finished)], ..end }]).await.unwrap();
+        bed.store.complete(&[Completion { entries: vec![told(EntryEvent::Finished)], ..end }]).await.unwrap();
         assert_eq!(events(&bed.store, work.id).await.last(), Some(&EntryEvent::Finished));
     }
 }

@@ -138,7 +138,7 @@ async fn claimer(store: Store, kind: WorkKind, witness: Arc<Witness>, over: Arc<
             ending.push(it);
         }
         ending.iter().for_each(|it| witness.ends(it));
-        let fates = store.complete(ending.iter().map(|it| done(it.hold)).collect()).await.unwrap();
+        let fates = store.complete(&ending.iter().map(|it| done(it.hold)).collect::<Vec<_>>()).await.unwrap();
         assert!(fates.iter().all(|fate| *fate == Fate::Done));
     }
 }
@@ -293,7 +293,7 @@ async fn forgetful(store: Store, over: Arc<AtomicBool>) {
             held.extend(claimed);
         }
         // Some of what is ended was taken over meanwhile: then the end is refused, and the other's counts.
-        store.complete(held.iter().map(|it| done(it.hold)).collect()).await.unwrap();
+        store.complete(&held.iter().map(|it| done(it.hold)).collect::<Vec<_>>()).await.unwrap();
         tokio::task::yield_now().await;
     }
 }

@@ -204,7 +204,7 @@ on_both_engines! {
         let hold = store.take_over(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].hold;
         assert!(hold.fence > old[0].hold.fence);
         told("the take-over is told").await;
-        store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
         told("the end is told").await;
     }
 }

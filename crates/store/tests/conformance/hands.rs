@@ -69,7 +69,7 @@ pub(crate) fn done(hold: Hold) -> Completion {
 
 /// Ends work that is held.
 pub(crate) async fn finish(store: &Store, hold: Hold) {
-    assert_eq!(store.complete(vec![done(hold)]).await.unwrap(), [Fate::Done]);
+    assert_eq!(store.complete(&[done(hold)]).await.unwrap(), [Fate::Done]);
 }
 
 /// Gives work back for so long; the attempt counts.

@@ -341,7 +341,7 @@ impl Model {
             Event::Complete(index) => {
                 let Some(hold) = self.pick_hold(index) else { return };
                 let completion = Completion::new(hold, Ending::Failed, json!({}));
-                let fates = self.store.complete(vec![completion.clone(), completion]).await.unwrap();
+                let fates = self.store.complete(&[completion.clone(), completion]).await.unwrap();
                 let is_held = self.held(hold).is_some();
                 assert_eq!(fates, [if is_held { Fate::Done } else { Fate::Lost }, Fate::Lost]);
                 if is_held {

@@ -232,9 +232,9 @@ on_both_engines! {
         store.enqueue(vec![manifest(Uuid::new_v4()), manifest(Uuid::new_v4())]).await.unwrap();
         let claimed = claim(store, WorkKind::Manifest, 2).await;
         let (one, two) = (claimed[0].hold, claimed[1].hold);
-        let fates = store.complete(vec![done(one), done(two), done(one)]).await.unwrap();
+        let fates = store.complete(&[done(one), done(two), done(one)]).await.unwrap();
         assert_eq!(fates, [Fate::Done, Fate::Done, Fate::Lost]);
-        assert_eq!(store.complete(vec![done(two)]).await.unwrap(), [Fate::Lost]);
+        assert_eq!(store.complete(&[done(two)]).await.unwrap(), [Fate::Lost]);
     }
 }
 

@@ -88,7 +88,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
         assert!(matches!(store.checkpoint(hold, "late", json!({})).await, Err(StoreError::LostLease { .. })));
         assert!(store.renew(me, vec![hold.lane]).await.unwrap().is_empty());
         let done = Completion::new(taken.hold, Ending::Completed, json!({}));
-        second.complete(vec![done]).await.unwrap();
+        second.complete(&[done]).await.unwrap();
 
         // Killed, as when its host loses power, and killed again.
         for _ in 0..short_or_long(2, 10) {
@@ -162,7 +162,7 @@ fn a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered() {
         load.answers(100).await;
         // The queue goes on where it was, under the same hold; the feed has everything, in order.
         store.checkpoint(hold, "on the standby", json!({})).await.unwrap();
-        store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
         assert_eq!(store.work(held.id).await.unwrap().unwrap().step.as_deref(), Some("on the standby"));
         load.settle(&store, BOUND).await;
         // Another standby might have lagged behind: whoever opens the store now makes the readers list everything once.

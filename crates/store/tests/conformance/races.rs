@@ -29,7 +29,7 @@ on_both_engines! {
             let successors: Vec<NewWork> = lanes.iter().map(|lane| manifest(*lane)).collect();
             asked.extend(successors.clone());
             // On each lane the end of one piece and the coming of the next meet, and on all lanes at once.
-            let completing = join_all(held.iter().map(|it| one.complete(vec![done(it.hold)])));
+            let completing = join_all(held.iter().map(async |it| one.complete(&[done(it.hold)]).await));
             let enqueuing = join_all(successors.into_iter().map(|work| two.enqueue(vec![work])));
             let (completed, enqueued) = tokio::join!(completing, enqueuing);
             assert!(completed.into_iter().all(|fates| fates.unwrap() == [Fate::Done]), "round {round}");
@@ -113,7 +113,7 @@ on_both_engines! {
                     let mut claimed = claim(&store, MANIFEST, 20).await;
                     claimed.reverse();
                     let ends: Vec<_> = claimed.iter().map(|it| done(it.hold)).collect();
-                    assert!(store.complete(ends).await.unwrap().iter().all(|fate| *fate == Fate::Done));
+                    assert!(store.complete(&ends).await.unwrap().iter().all(|fate| *fate == Fate::Done));
                 }
             });
         }

@@ -45,7 +45,7 @@ async fn finish(store: &Store, kind: WorkKind) {
     let claimed = store.claim(kind, 50, Uuid::new_v4()).await.unwrap();
     assert!(!claimed.is_empty());
     let ended = |hold| Completion::new(hold, Ending::Completed, json!({}));
-    store.complete(claimed.iter().map(|it| ended(it.hold)).collect()).await.unwrap();
+    store.complete(&claimed.iter().map(|it| ended(it.hold)).collect::<Vec<_>>()).await.unwrap();
 }
 
 #[test]

@@ -98,7 +98,7 @@ on_both_engines! {
         assert!(store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
 
         // One that has ended, and one that never was, are left alone.
-        store.complete(vec![Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
         let before = told().await;
         store.operations().ask_end(asked.id, at, &by()).await.unwrap();
         store.operations().ask_end(Uuid::now_v7(), at, &by()).await.unwrap();
@@ -130,7 +130,7 @@ on_both_engines! {
         close(hold).await.unwrap();
         assert_eq!(found().await, Some(Some(at)));
 
-        store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
         let other = billing(Uuid::now_v7(), 10);
         assert!(is_lost(store.billing().under(hold).ensure_open(&other, &by()).await), "work that has ended holds nothing");
     }

@@ -84,7 +84,7 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
     store.hand_back(Yielding::new(hold(works[1]), Duration::from_secs(3600), true)).await.unwrap();
     let ending = Completion::new(hold(works[2]), Ending::Failed, json!({ "message": "no" }));
     let ending = Completion { entries: vec![said(EntryEvent::Finished)], ..ending };
-    store.complete(vec![ending]).await.unwrap();
+    store.complete(&[ending]).await.unwrap();
     let sample = HealthSample {
         cluster: imported,
         at: jiff::Timestamp::UNIX_EPOCH,

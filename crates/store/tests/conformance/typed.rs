@@ -305,7 +305,7 @@ on_both_engines! {
         let hold = claim(store, WorkKind::Manifest, uuid).await;
         let read = store.clusters().get(uuid).await.unwrap().unwrap();
         assert!(matches!(store.clusters().forget(&read, &by()).await, Err(StoreError::WrongState { .. })));
-        store.complete(vec![Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
         store.clusters().forget(&read, &by()).await.unwrap();
         assert!(store.clusters().kubeconfig(uuid).await.unwrap().is_none());
         let states: Vec<_> = store.manifests().of_cluster(uuid, None, 9).await.unwrap().0.iter().map(|it| it.work.as_ref().unwrap().state).collect();
@@ -342,7 +342,7 @@ on_both_engines! {
         // At its end both may go.
         store.manifests().cancel(&manifest, &by()).await.unwrap();
         let hold = claim(store, WorkKind::Manifest, uuid).await;
-        store.complete(vec![Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
         store.manifests().delete(&manifest, &by()).await.unwrap();
         store.clusters().forget(&read, &by()).await.unwrap();
         assert_eq!(store.work(fresh.id).await.unwrap().unwrap().state, WorkState::Cancelled);
@@ -375,7 +375,7 @@ on_both_engines! {
                     assert!(store.clusters().get(uuid).await.unwrap().is_some());
                     let signals = store.checkpoint(claimed[0].hold, "s", json!({})).await.unwrap();
                     assert!(!signals.cancel, "round {round}: refused, and asked to stop all the same");
-                    store.complete(vec![Completion::new(claimed[0].hold, Ending::Completed, json!({}))]).await.unwrap();
+                    store.complete(&[Completion::new(claimed[0].hold, Ending::Completed, json!({}))]).await.unwrap();
                 }
                 Err(other) => panic!("{other}"),
             }
@@ -421,7 +421,7 @@ on_both_engines! {
         // Running work is asked, pending work is cancelled at once, ended work can no longer be.
         assert_eq!(store.manifests().cancel(&read, &by()).await.unwrap(), Cancelled::Asked);
         assert!(store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
-        store.complete(vec![Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
         assert!(matches!(store.manifests().cancel(&read, &by()).await, Err(StoreError::WrongState { .. })));
         let waiting = store.manifests().get(manifests[1].0.id).await.unwrap().unwrap();
         assert_eq!(store.manifests().cancel(&waiting, &by()).await.unwrap(), Cancelled::AtOnce);

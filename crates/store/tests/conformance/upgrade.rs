@@ -65,7 +65,7 @@ async fn uses_everything(store: &Store) {
     let taken = store.take_over(WorkKind::Manifest, 50, me).await.unwrap();
     let hold = taken.iter().find(|it| it.hold.lane == lane).unwrap().hold;
     let end = Completion::new(hold, Ending::Completed, json!({}));
-    store.complete(vec![Completion { entries: vec![entry(EntryEvent::Finished)], ..end }]).await.unwrap();
+    store.complete(&[Completion { entries: vec![entry(EntryEvent::Finished)], ..end }]).await.unwrap();
     assert_eq!(store.entries(hold.work, None, 9).await.unwrap().len(), 2);
     store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
     assert_eq!(store.works(works.to_vec()).await.unwrap().len(), 2);
@@ -219,7 +219,7 @@ async fn goes_on(store: &Store) {
     for hold in [taken[0].hold, waited[0].hold] {
         let end =
             Completion { entries: vec![told.clone()], ..Completion::new(hold, Ending::Completed, json!({})) };
-        assert_eq!(store.complete(vec![end]).await.unwrap(), [Fate::Done]);
+        assert_eq!(store.complete(&[end]).await.unwrap(), [Fate::Done]);
         assert_eq!(store.entries(hold.work, None, 9).await.unwrap().len(), 1);
     }
     let again = Manifest { id: uuid(4), ..manifest(uuid(104)) };

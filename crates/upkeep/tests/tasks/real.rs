@@ -195,7 +195,7 @@ impl Errand {
             attempts_max: ATTEMPTS_MAX,
         };
         match run(order).await {
-            Ended::Finished(completion) => drop(self.store.complete(vec![completion]).await.unwrap()),
+            Ended::Finished(completion) => drop(self.store.complete(&[completion]).await.unwrap()),
             Ended::HandedBack { yielding, .. } => self.store.hand_back(yielding).await.unwrap(),
             Ended::Lost => panic!("the work was lost"),
         }

@@ -130,7 +130,7 @@ async fn stale_fences(fleet: &Fleet) {
             other => fleet.world.wrong(format!("a stale hold wrote: {other:?}")),
         }
         let end = Completion::new(hold, api::work::Ending::Completed, json!({}));
-        match fleet.store.complete(vec![end]).await {
+        match fleet.store.complete(&[end]).await {
             Ok(fates) if fates == [Fate::Lost] => {}
             other => fleet.world.wrong(format!("a stale hold ended its work: {other:?}")),
         }

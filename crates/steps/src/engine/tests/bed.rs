@@ -163,7 +163,7 @@ impl Bed {
 
     pub(super) async fn write(&self, ended: Ended) {
         match ended {
-            Ended::Finished(completion) => drop(self.store.complete(vec![completion]).await.unwrap()),
+            Ended::Finished(completion) => drop(self.store.complete(&[completion]).await.unwrap()),
             Ended::HandedBack { yielding, .. } => self.store.hand_back(yielding).await.unwrap(),
             Ended::Lost => {}
         }

@@ -225,7 +225,7 @@ async fn the_feed_tells_every_change_once_and_forgets_with_age() {
     bed.commit(update(cluster.uuid, Etag(1))).await;
     bed.enqueue(cluster.uuid, WorkKind::Operation).await;
     let claimed = bed.claim(WorkKind::Operation).await.remove(0);
-    bed.store.complete(vec![ended(&claimed)]).await.unwrap();
+    bed.store.complete(&[ended(&claimed)]).await.unwrap();
     bed.commit(Transaction::new().delete(cluster.uuid, Etag(2)).save_position("reader", start)).await;
     assert_eq!(bed.store.position("reader").await.unwrap(), Some(start));
     bed.all_visible().await;
@@ -360,7 +360,7 @@ async fn a_store_moves_whole_into_an_empty_one() {
     let checkpoint = Transaction::new().checkpoint(claimed.hold, "one", json!({"a": [1]}));
     from.commit(checkpoint.record(claimed.hold.work, told)).await;
     let done = from.enqueue(Uuid::new_v4(), WorkKind::Operation).await;
-    from.store.complete(vec![ended(&from.claim(WorkKind::Operation).await[0])]).await.unwrap();
+    from.store.complete(&[ended(&from.claim(WorkKind::Operation).await[0])]).await.unwrap();
     from.all_visible().await;
     let record = from.store.audit_unsealed(1).await.unwrap().remove(0);
     let fence = from.store.take_lease("sealer", Uuid::new_v4(), LEASE).await.unwrap().unwrap();
