@@ -18,7 +18,7 @@ use serde_json::json;
 use steps::engine::{Outcome, Plan, Step};
 use store::{By, Completion, Keyring, Location, Options, Store, Transaction};
 use testbed::postgres;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -105,14 +105,17 @@ async fn fill(store: &Store, count: usize, due: impl Fn(usize) -> Timestamp) -> 
     Ok(())
 }
 
-/// An actuator whose manifests tell when they begin.
-fn start(store: &Store, clock: &SharedClock, slots: usize) -> Running {
-    let (begun, begins) = mpsc::unbounded_channel();
+/// An actuator whose manifests tell how late they begin.
+fn start(
+    store: &Store,
+    clock: &SharedClock,
+    slots: usize,
+    begun: impl Fn(Duration) + Clone + Send + Sync + 'static,
+) -> Running {
     let tasks = Scripted::new(Arc::new(()), move |errand| {
         let (begun, due) = (begun.clone(), errand.manifest.run_after);
         Ok(Plan::new().step(Step::action("nothing", move |_, cx| {
-            // Nobody listens any more when the measuring is over.
-            let _ = begun.send(cx.clock.now().duration_since(due).unsigned_abs());
+            begun(cx.clock.now().duration_since(due).unsigned_abs());
             async { Ok(Outcome::default()) }
         })))
     });
@@ -127,13 +130,12 @@ fn start(store: &Store, clock: &SharedClock, slots: usize) -> Running {
     let shutdown = CancellationToken::new();
     let mut task = JoinSet::new();
     task.spawn(actuator::run(deps, shutdown.clone()));
-    Running { task, shutdown, begins }
+    Running { task, shutdown }
 }
 
 struct Running {
     task: JoinSet<Result<(), actuator::Error>>,
     shutdown: CancellationToken,
-    begins: mpsc::UnboundedReceiver<Duration>,
 }
 
 impl Running {
@@ -151,10 +153,14 @@ async fn lags(store: &Store, clock: &SharedClock) -> anyhow::Result<Vec<Duration
     let first = clock.now() + SignedDuration::from_secs(2);
     let due = |index: usize| first + SignedDuration::from_millis(i64::try_from(index * 25).unwrap_or(0));
     fill(store, LAGS, due).await?;
-    let mut running = start(store, clock, 20);
+    let (begun, mut begins) = mpsc::unbounded_channel();
+    let running = start(store, clock, 20, move |lag| {
+        // Nobody listens any more when the measuring is over.
+        let _ = begun.send(lag);
+    });
     let mut lags = Vec::new();
     while lags.len() < LAGS {
-        lags.push(running.begins.recv().await.unwrap_or_default());
+        lags.push(begins.recv().await.unwrap_or_default());
     }
     running.stop().await?;
     Ok(lags)
@@ -176,7 +182,14 @@ async fn raw(store: &Store, clock: &SharedClock) -> anyhow::Result<f64> {
 
 /// Manifests a second that an actuator works, from the claim to the end.
 async fn end_to_end(store: &Store, clock: &SharedClock) -> anyhow::Result<f64> {
-    let mut running = start(store, clock, SLOTS);
+    // Whoever measures is woken once, not by every manifest: that would be measured too.
+    let (left, all) = (Arc::new(AtomicUsize::new(MANY)), Arc::new(Notify::new()));
+    let rung = all.clone();
+    let running = start(store, clock, SLOTS, move |_| {
+        if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            rung.notify_one();
+        }
+    });
     let due = clock.now() + AHEAD;
     fill(store, MANY, |_| due).await?;
     let rest = due.duration_since(clock.now());
@@ -184,9 +197,7 @@ async fn end_to_end(store: &Store, clock: &SharedClock) -> anyhow::Result<f64> {
     tokio::time::sleep(rest.unsigned_abs()).await;
     let begun = Instant::now();
     // Nobody looks at the queue while it is worked; from the last begin to the last end it is looked at often.
-    for _ in 0..MANY {
-        running.begins.recv().await;
-    }
+    all.notified().await;
     loop {
         let queue = store.queue(WorkKind::Manifest).await?;
         if queue.pending + queue.running == 0 {

@@ -121,8 +121,7 @@ impl Worker {
     async fn complete(&mut self) -> anyhow::Result<()> {
         let hold = self.hold.context("nothing is held")?;
         say("completing");
-        match self.store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await?.as_slice()
-        {
+        match self.store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await?.as_slice() {
             [Fate::Done] => say("completed"),
             _ => say("lost"),
         }

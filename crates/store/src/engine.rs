@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::document::Raw;
+use crate::end::End;
 use crate::feed::{FeedError, FeedPage, Position};
 use crate::keyring::Sealed;
 use crate::open::OpenError;
@@ -19,7 +20,7 @@ use crate::records::{HealthSample, Retention};
 use crate::sqlite::Sqlite;
 use crate::transaction::{Committed, Transaction};
 use crate::wake::{Topic, Wakeups};
-use crate::work::{Budget, Claimed, Completion, Fate, LaneView, QueueView, Renewed, Walk, WorkView};
+use crate::work::{Budget, Claimed, Fate, LaneView, QueueView, Renewed, Turn, Walk, WorkView};
 use crate::{Listing, StoreError, Stored};
 
 /// An open database.
@@ -166,8 +167,28 @@ impl Engine {
         waited!(self, it => it.claim(kind, max, owner, lease))
     }
 
-    pub(crate) async fn complete(&self, completions: &[Completion]) -> Result<Vec<Fate>, StoreError> {
-        waited!(self, it => it.complete(completions))
+    pub(crate) async fn complete(&self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+        waited!(self, it => it.complete(ends))
+    }
+
+    /// Ends work and claims what may take its place.
+    pub(crate) async fn turn(
+        &self,
+        ends: &[End],
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Turn {
+        match self {
+            Engine::Sqlite(it) => it.turn(ends, kind, max, owner, lease).await,
+            // Side by side, each with a connection and locks of its own: both at once would lock budgets in two rounds.
+            Engine::Postgres(it) => {
+                let both = async { tokio::join!(it.complete(ends), it.claim(kind, max, owner, lease)) };
+                let (ended, claimed) = Box::pin(both).await;
+                Turn { ended, claimed }
+            }
+        }
     }
 
     pub(crate) async fn renew(

@@ -47,13 +47,32 @@ impl Recorded {
     }
 }
 
-/// The same as text, and whether it may be left out of a log that is full.
-pub(crate) fn text_of(entry: &Entry) -> (String, bool) {
+/// An entry as text.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// The entry as JSON, never longer than [`ENTRY_BYTES_MAX`].
+    pub(crate) text: String,
+    /// Whether it may be left out of a log that is full.
+    pub(crate) of_step: bool,
+}
+
+impl Line {
+    /// The entry, cut to what can be stored.
+    pub(crate) fn of(entry: &Entry) -> Line {
+        Line { text: text_of(entry), of_step: is_of_step(entry.event) }
+    }
+
+    pub(crate) fn recorded(recorded: &Recorded) -> Line {
+        Line { text: recorded.body.to_string(), of_step: recorded.of_step }
+    }
+}
+
+fn text_of(entry: &Entry) -> String {
     let fits = is_storable(&entry.actor, NAME_BYTES_MAX)
         && entry.step.as_deref().is_none_or(|step| is_storable(step, NAME_BYTES_MAX))
         && entry.message.as_deref().is_none_or(|message| is_storable(message, MESSAGE_BYTES_MAX));
     let text = if fits { serde_json::to_string(entry) } else { serde_json::to_string(&cut(entry.clone())) };
-    (text.expect(PLAIN), is_of_step(entry.event))
+    text.expect(PLAIN)
 }
 
 /// Why an entry can always be written as JSON.

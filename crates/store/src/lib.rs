@@ -7,6 +7,7 @@
 mod audit;
 mod check;
 mod document;
+mod end;
 mod engine;
 mod entries;
 mod error;
@@ -31,6 +32,7 @@ mod work;
 pub use audit::{ChainHead, Verified};
 pub use check::Finding;
 pub use document::{BODY_BYTES_MAX, Etag, KEY_BYTES_MAX, Listing, PAGE_MAX, Stored};
+pub use end::End;
 pub use engine::{AuditListing, AuditPlace, AuditRow};
 pub use entries::{ENTRIES_MAX, ENTRY_BYTES_MAX};
 pub use error::StoreError;
@@ -50,5 +52,5 @@ pub use typed::{
 pub use wake::{Topic, Wakeups};
 pub use work::{
     Budget, CLAIM_MAX, Claimed, Completion, ENQUEUE_MAX, Fate, Hold, LEASE, LaneView, NewWork, QueueView,
-    RENEWAL, Renewed, SAFETY_POLL, SELF_STOP, Signals, TAKE_OVER_MAX, Walk, WorkView, Yielding,
+    RENEWAL, Renewed, SAFETY_POLL, SELF_STOP, Signals, TAKE_OVER_MAX, Turn, Walk, WorkView, Yielding,
 };

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::document::Raw;
+use crate::end::End;
 use crate::engine::{AuditListing, AuditRow, Engine};
 use crate::feed::{FEED_PAGE_MAX, FeedError, FeedPage, Position};
 use crate::keyring::{Keyring, Sealed};
@@ -19,11 +20,11 @@ use crate::open::{Location, OpenError, Options, Schema};
 use crate::postgres::Postgres;
 use crate::records::HealthSample;
 use crate::sqlite::Sqlite;
-use crate::transaction::{Committed, Transaction, Write, validate, validate_completions};
+use crate::transaction::{Committed, Transaction, Write, validate, validate_ends};
 use crate::wake::{Topic, Wakeups};
 use crate::work::{
     Budget, CLAIM_MAX, Claimed, Completion, Fate, Hold, LEASE, LaneView, NewWork, QueueView, Renewed,
-    Signals, TAKE_OVER_MAX, Walk, WorkView, Yielding,
+    Signals, TAKE_OVER_MAX, Turn, Walk, WorkView, Yielding,
 };
 use crate::{Listing, PAGE_MAX, StoreError, Stored};
 
@@ -176,11 +177,26 @@ impl Store {
 
     /// Ends many pieces of work; each stands alone.
     pub async fn complete(&self, completions: &[Completion]) -> Result<Vec<Fate>, StoreError> {
-        if completions.is_empty() {
+        let ends: Vec<End> = completions.iter().map(End::new).collect::<Result<_, _>>()?;
+        self.end(&ends).await
+    }
+
+    async fn end(&self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+        if ends.is_empty() {
             return Ok(Vec::new());
         }
-        validate_completions(completions)?;
-        self.engine.complete(completions).await
+        validate_ends(ends)?;
+        self.engine.complete(ends).await
+    }
+
+    /// Ends work and claims what may take its place, with as few commits as will do: a lane that an end frees can be claimed
+    /// at once.
+    pub async fn turn(&self, ends: &[End], kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Turn {
+        if max == 0 || ends.is_empty() || validate_ends(ends).is_err() {
+            let ended = self.end(ends).await;
+            return Turn { ended, claimed: self.claim_for(kind, max, owner, lease).await };
+        }
+        self.engine.turn(ends, kind, max.min(CLAIM_MAX), owner, lease).await
     }
 
     /// Gives work back to be continued later.

@@ -10,6 +10,7 @@ use api::audit::AuditEntry;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::end::End;
 use crate::entries::Recorded;
 use crate::keyring::Sealed;
 use crate::work::{Completion, ENQUEUE_MAX, Hold, NewWork};
@@ -255,12 +256,15 @@ pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
     transaction.writes.iter().try_for_each(validate_write)
 }
 
-/// The same for ends that are written together, each of which stands alone.
-pub(crate) fn validate_completions(completions: &[Completion]) -> Result<(), StoreError> {
+/// The same for one end of those that are written together, each of which stands alone.
+pub(crate) fn validate_end(completion: &Completion) -> Result<(), StoreError> {
+    json("result", &completion.result)
+}
+
+/// The same for their number.
+pub(crate) fn validate_ends(ends: &[End]) -> Result<(), StoreError> {
     // An end is a write of its own, and so is each thing that is told with it.
-    let count: usize = completions.iter().map(|it| 1 + it.entries.len()).sum();
-    check_count(count)?;
-    completions.iter().try_for_each(|it| json("result", &it.result))
+    check_count(ends.iter().map(|it| 1 + it.told().len()).sum())
 }
 
 fn check_count(count: usize) -> Result<(), StoreError> {

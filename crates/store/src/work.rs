@@ -13,6 +13,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::StoreError;
+
 /// How long a claim holds its lane without renewal.
 pub const LEASE: Duration = Duration::from_secs(60);
 
@@ -166,6 +168,15 @@ impl Completion {
     pub fn new(hold: Hold, ending: Ending, result: Value) -> Completion {
         Completion { hold, ending, result, entries: Vec::new() }
     }
+}
+
+/// What became of ends and of a claim that went to the store together. The one may succeed without the other.
+#[derive(Debug)]
+pub struct Turn {
+    /// What became of each end, in order.
+    pub ended: Result<Vec<Fate>, StoreError>,
+    /// What was claimed.
+    pub claimed: Result<Vec<Claimed>, StoreError>,
 }
 
 /// Giving work back to be continued later.

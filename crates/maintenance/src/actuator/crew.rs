@@ -61,8 +61,8 @@ impl<T: Tasks> Trade for Crew<T> {
         self.store.manifests().briefs(&holds).await
     }
 
-    async fn work(&self, claimed: Claimed, control: Control, facts: Brief) {
-        one(self, claimed, control, facts).await;
+    fn work(&self, claimed: Claimed, control: Control, facts: Brief) -> impl Future<Output = ()> + Send {
+        one(self, claimed, control, facts)
     }
 
     fn taken_over(&self, count: u64) {

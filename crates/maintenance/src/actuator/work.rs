@@ -73,7 +73,8 @@ async fn walk<T: Tasks>(
     let unknown = || "unknown".to_owned();
     let refused = async |journal, refusal: Refusal| {
         // Put aside, as all that seldom happens: a run that goes well does not carry the room for it about.
-        Box::pin(refuse(&crew.store, claimed, journal, control.clone(), crew.clock.clone(), ACTOR, &refusal)).await
+        Box::pin(refuse(&crew.store, claimed, journal, control.clone(), crew.clock.clone(), ACTOR, &refusal))
+            .await
     };
     let gone =
         |code: &str, message: &str| Refusal::Withdrawn { code: code.to_owned(), message: message.to_owned() };

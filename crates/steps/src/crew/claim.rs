@@ -1,14 +1,15 @@
-//! When the queue is looked at, and what is started.
+//! When the queue is looked at, what is started, and when ends are written.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{CLAIM_MAX, Claimed, Hold, SAFETY_POLL, StoreError, Topic};
+use store::{CLAIM_MAX, Claimed, End, Hold, SAFETY_POLL, StoreError, Topic};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Crew, Trade};
+use super::ends::Ends;
+use super::{Crew, Settings, Trade};
 use crate::engine::Control;
 
 /// After the store failed, the queue is looked at again soon.
@@ -21,76 +22,148 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(4);
 const READS_MAX: u32 = 6;
 
 /// Works until it is told to stop, and then until all are handed back.
-pub(super) async fn work<T: Trade>(trade: &Arc<T>, shutdown: &CancellationToken) {
+pub(super) async fn work<T: Trade>(trade: &Arc<T>, ends: Ends, shutdown: &CancellationToken) {
     let crew = trade.crew();
     let timing = crew.settings.timing;
-    let mut runs: JoinSet<()> = JoinSet::new();
     let mut bell = crew.store.wakeups(Topic::Work(crew.settings.kind));
-    let mut look_at = Instant::now();
     let mut take_over_at = Instant::now() + crew.pace.between(Duration::ZERO, timing.take_over);
+    let mut desk = Desk { trade, ends, runs: JoinSet::new(), more: false, look_at: Instant::now() };
     loop {
         let free = crew.free() > 0;
         tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            Some(ended) = runs.join_next() => tell_panic(crew, ended),
+            Some(ended) = desk.runs.join_next() => tell_panic(crew, ended),
             () = sleep_until(take_over_at) => {
                 take_over_at = Instant::now() + crew.pace.between(timing.take_over, timing.take_over * 2);
-                take_over(trade, &mut runs).await;
+                desk.take_over().await;
             }
-            () = crew.holds.freed.notified() => look_at = look(trade, &mut runs).await,
-            () = bell.next(), if free => look_at = look(trade, &mut runs).await,
-            () = sleep_until(look_at), if free => look_at = look(trade, &mut runs).await,
+            () = desk.ends.next() => desk.turn(desk.more).await,
+            () = crew.holds.freed.notified() => desk.turn(true).await,
+            () = bell.next(), if free => desk.turn(true).await,
+            () = sleep_until(desk.look_at), if free => desk.turn(true).await,
         }
     }
-    hand_back(crew, runs).await;
+    desk.hand_back().await;
 }
 
-/// Claims what is due, as long as there are slots; when to look again.
-async fn look<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>) -> Instant {
-    let crew = trade.crew();
-    let lease = crew.settings.timing.lease;
-    loop {
-        let wanted = crew.free().min(CLAIM_MAX);
-        if wanted == 0 {
-            return Instant::now() + SAFETY_POLL;
-        }
-        let asked = Instant::now();
-        match crew.store.claim_for(crew.settings.kind, wanted, crew.settings.owner, lease).await {
-            Ok(claimed) => {
-                let got = claimed.len();
-                start(trade, runs, claimed, asked);
-                if got == wanted {
-                    continue;
+/// The one who goes to the store for all of them: writes what has ended and, in the same turn, claims what takes its place.
+/// While that one is away others work and come to their ends.
+struct Desk<'a, T> {
+    trade: &'a Arc<T>,
+    ends: Ends,
+    /// What was claimed together runs together.
+    runs: JoinSet<()>,
+    /// Whether the last claim found as much as there was room for: there is more.
+    more: bool,
+    /// When to look again, whoever rings.
+    look_at: Instant,
+}
+
+impl<T: Trade> Desk<'_, T> {
+    /// Writes what has ended; claims what is due if asked to, as long as there are slots.
+    async fn turn(&mut self, claims: bool) {
+        let crew = self.trade.crew();
+        let Settings { kind, owner, timing, .. } = crew.settings;
+        loop {
+            self.ends.gather();
+            let ends = self.ends.due();
+            crew.holds.leave(ends.iter().map(End::hold));
+            let wanted = if claims { crew.free().min(CLAIM_MAX) } else { 0 };
+            if ends.is_empty() && wanted == 0 {
+                self.look_at = Instant::now() + SAFETY_POLL;
+                return;
+            }
+            let asked = Instant::now();
+            let turn = crew.store.turn(ends, kind, wanted, owner, timing.lease).await;
+            if !ends.is_empty() {
+                let written = self.ends.answered(turn.ended);
+                crew.holds.release(written.iter().map(|(hold, ..)| *hold));
+                // Told by another: to wake so many takes time, in which the next turn can be taken.
+                self.runs.spawn(async move {
+                    for (_, waiting, fate) in written {
+                        // Whoever waited may be gone with a lost lease.
+                        let _ = waiting.send(fate);
+                    }
+                });
+            }
+            match turn.claimed {
+                Ok(claimed) => {
+                    self.more = claims && claimed.len() == wanted;
+                    start(self.trade, &mut self.runs, claimed, asked);
+                }
+                Err(error) => {
+                    self.look_at = after_failure(&error);
+                    return;
                 }
             }
-            Err(error) => return after_failure(&error),
+            if !claims {
+                return;
+            }
+            if !self.more {
+                return self.rest().await;
+            }
         }
+    }
+
+    /// Nothing more is due: looks when something will be.
+    async fn rest(&mut self) {
+        let crew = self.trade.crew();
         let poll = crew.pace.between(SAFETY_POLL.mul_f64(0.8), SAFETY_POLL);
-        return match crew.store.until_due(crew.settings.kind).await {
+        self.look_at = match crew.store.until_due(crew.settings.kind).await {
             Ok(due) => Instant::now() + due.unwrap_or(poll).min(poll),
             Err(error) => after_failure(&error),
         };
     }
-}
 
-async fn take_over<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>) {
-    let crew = trade.crew();
-    let free = crew.free();
-    if free == 0 {
-        return;
-    }
-    let asked = Instant::now();
-    match crew
-        .store
-        .take_over_for(crew.settings.kind, free, crew.settings.owner, crew.settings.timing.lease)
-        .await
-    {
-        Ok(taken) => {
-            trade.taken_over(taken.len() as u64);
-            start(trade, runs, taken, asked);
+    async fn take_over(&mut self) {
+        let crew = self.trade.crew();
+        let Settings { kind, owner, timing, .. } = crew.settings;
+        let free = crew.free();
+        if free == 0 {
+            return;
         }
-        Err(error) => drop(after_failure(&error)),
+        let asked = Instant::now();
+        match crew.store.take_over_for(kind, free, owner, timing.lease).await {
+            Ok(taken) => {
+                self.trade.taken_over(taken.len() as u64);
+                start(self.trade, &mut self.runs, taken, asked);
+            }
+            Err(error) => drop(after_failure(&error)),
+        }
+    }
+
+    /// Asks every run to hand back at its next safe point, and drops those that do not come to one in time.
+    async fn hand_back(mut self) {
+        let crew = self.trade.crew();
+        crew.holds.pull(|control| control.shutdown.cancel());
+        let halt_at = Instant::now() + HALT_AFTER;
+        let give_up_at = halt_at + GIVE_UP_AFTER;
+        let mut halted = false;
+        loop {
+            tokio::select! {
+                biased;
+                ended = self.runs.join_next() => match ended {
+                    Some(ended) => tell_panic(crew, ended),
+                    None => return,
+                },
+                () = sleep_until(halt_at), if !halted => {
+                    halted = true;
+                    crew.holds.pull(|control| control.halt.cancel());
+                }
+                () = sleep_until(give_up_at) => {
+                    tracing::error!(
+                        "{} {}s could not be handed back; their leases run out",
+                        crew.holds.all().len(),
+                        crew.settings.noun
+                    );
+                    self.runs.shutdown().await;
+                    return;
+                }
+                // A store that does not answer is not waited for any longer than that.
+                () = self.ends.next() => drop(timeout_at(give_up_at, self.turn(false)).await),
+            }
+        }
     }
 }
 
@@ -162,36 +235,6 @@ struct Letting<'a> {
 impl Drop for Letting<'_> {
     fn drop(&mut self) {
         self.crew.holds.release(self.holds.drain(..));
-    }
-}
-
-/// Asks every run to hand back at its next safe point, and drops those that do not come to one in time.
-async fn hand_back(crew: &Crew, mut runs: JoinSet<()>) {
-    crew.holds.pull(|control| control.shutdown.cancel());
-    let halt_at = Instant::now() + HALT_AFTER;
-    let give_up_at = halt_at + GIVE_UP_AFTER;
-    let mut halted = false;
-    loop {
-        tokio::select! {
-            biased;
-            ended = runs.join_next() => match ended {
-                Some(ended) => tell_panic(crew, ended),
-                None => return,
-            },
-            () = sleep_until(halt_at), if !halted => {
-                halted = true;
-                crew.holds.pull(|control| control.halt.cancel());
-            }
-            () = sleep_until(give_up_at) => {
-                tracing::error!(
-                    "{} {}s could not be handed back; their leases run out",
-                    crew.holds.all().len(),
-                    crew.settings.noun
-                );
-                runs.shutdown().await;
-                return;
-            }
-        }
     }
 }
 

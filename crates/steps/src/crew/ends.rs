@@ -1,16 +1,12 @@
-//! The ends of work, written together: while one batch is written the next one gathers, and what takes its place is claimed.
-//! Nobody waits for more.
+//! The ends of work that are still to be written: those who come to their end while others' ends are written come along with
+//! the next. Nobody waits for more.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::error::{Class, Classify as _};
-use store::{Completion, Fate};
+use store::{End, Fate, Hold, StoreError};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
-
-use super::{Crew, Trade};
+use tokio::time::{Instant, sleep_until};
 
 /// The most that one write ends; a longer one would keep others of the store waiting.
 const BATCH_MAX: usize = 200;
@@ -20,94 +16,200 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// An end to be written, and whoever waits for that.
+pub(super) type Coming = (End, oneshot::Sender<Fate>);
+
+/// Ends that are to be written.
 #[derive(Debug)]
-pub(super) struct End {
-    pub(super) completion: Completion,
-    pub(super) written: oneshot::Sender<Fate>,
-}
-
-/// Writes ends as they come, until it is told that no more will.
-pub(super) async fn write<T: Trade>(
-    trade: Arc<T>,
-    mut ends: mpsc::UnboundedReceiver<End>,
-    over: CancellationToken,
-) {
-    let mut batch = Vec::new();
-    loop {
-        let got = tokio::select! {
-            biased;
-            got = ends.recv_many(&mut batch, BATCH_MAX) => got,
-            () = over.cancelled() => return,
-        };
-        if got == 0 {
-            return;
-        }
-        gather(&mut ends, &mut batch).await;
-        trade.crew().holds.leave(batch.iter().map(|end| end.completion.hold));
-        // Whoever claims what takes their place goes first: it is read and begun while these ends are written.
-        tokio::task::yield_now().await;
-        // In the order of their ids, which is that of their making: so they lie side by side in the store.
-        batch.sort_unstable_by_key(|end| end.completion.hold.work);
-        let (completions, waiting): (Vec<_>, Vec<_>) =
-            batch.drain(..).map(|end| (end.completion, end.written)).unzip();
-        write_batch(trade.crew(), &completions, waiting, &over).await;
-    }
-}
-
-/// Whoever is at its end at this moment comes along, and whoever comes while others do; nobody waits for time to pass.
-async fn gather(ends: &mut mpsc::UnboundedReceiver<End>, batch: &mut Vec<End>) {
-    let mut before = 0;
-    while before < batch.len() && batch.len() < BATCH_MAX {
-        before = batch.len();
-        tokio::task::yield_now().await;
-        while batch.len() < BATCH_MAX
-            && let Ok(end) = ends.try_recv()
-        {
-            batch.push(end);
-        }
-    }
-}
-
-async fn write_batch(
-    crew: &Crew,
-    ends: &[Completion],
+pub struct Ends {
+    coming: mpsc::UnboundedReceiver<Coming>,
+    /// Those that have come, each with whoever waits for it.
+    unwritten: Vec<End>,
     waiting: Vec<oneshot::Sender<Fate>>,
-    over: &CancellationToken,
-) {
-    let mut pause = PAUSE;
-    loop {
-        match crew.store.complete(ends).await {
-            Ok(fates) => {
-                crew.holds.release(ends.iter().map(|end| end.hold));
-                for (waiting, fate) in waiting.into_iter().zip(fates) {
-                    // Whoever waited may be gone with a lost lease.
-                    let _ = waiting.send(fate);
+    /// So many are written at once; after a refusal each for itself.
+    at_once: usize,
+    /// After a failure: the pause before the next try, and its end.
+    pause: Duration,
+    again_at: Option<Instant>,
+}
+
+impl Ends {
+    pub(super) fn new(coming: mpsc::UnboundedReceiver<Coming>) -> Ends {
+        Ends {
+            coming,
+            unwritten: Vec::new(),
+            waiting: Vec::new(),
+            at_once: BATCH_MAX,
+            pause: PAUSE,
+            again_at: None,
+        }
+    }
+
+    /// Waits until there is something to be written: a new end, or, after a pause, those that the store did not take. Giving
+    /// up the wait loses none.
+    pub(super) async fn next(&mut self) {
+        match self.again_at {
+            Some(at) => sleep_until(at).await,
+            None if !self.unwritten.is_empty() => {}
+            None => {
+                if let Some(end) = self.coming.recv().await {
+                    self.take(end);
                 }
-                return;
+            }
+        }
+    }
+
+    /// Whoever is at its end at this moment comes along.
+    pub(super) fn gather(&mut self) {
+        while self.unwritten.len() < BATCH_MAX
+            && let Ok(end) = self.coming.try_recv()
+        {
+            self.take(end);
+        }
+    }
+
+    fn take(&mut self, (end, waiting): Coming) {
+        self.unwritten.push(end);
+        self.waiting.push(waiting);
+    }
+
+    /// What is to be written now; nothing during a pause.
+    pub(super) fn due(&self) -> &[End] {
+        let pausing = self.again_at.is_some_and(|at| at > Instant::now());
+        let count = if pausing { 0 } else { self.unwritten.len().min(self.at_once) };
+        &self.unwritten[..count]
+    }
+
+    /// Takes in what became of those that were due; which are written, and who is to be told of it.
+    pub(super) fn answered(
+        &mut self,
+        answer: Result<Vec<Fate>, StoreError>,
+    ) -> Vec<(Hold, oneshot::Sender<Fate>, Fate)> {
+        let asked = self.unwritten.len().min(self.at_once);
+        let mut written = Vec::new();
+        self.again_at = None;
+        match answer {
+            Ok(fates) => {
+                let ends = self.unwritten.drain(..asked).zip(self.waiting.drain(..asked));
+                written.extend(ends.zip(fates).map(|((end, waiting), fate)| (end.hold(), waiting, fate)));
+                self.pause = PAUSE;
             }
             Err(error) if error.class() == Class::Transient => {
-                tracing::info!(error = %error, "{} ends are said again", ends.len());
+                tracing::info!(error = %error, "{asked} ends are said again");
+                self.again_at = Some(Instant::now() + self.pause);
+                self.pause = (self.pause * 2).min(PAUSE_MAX);
             }
-            Err(error) if ends.len() == 1 => {
+            Err(error) if asked == 1 => {
                 // Dropping the answer tells the run that nothing was written; the lease runs out, and another tries.
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "The end of work {} was refused",
-                    ends[0].hold.work
-                );
-                return;
+                refused(self.unwritten.remove(0).hold(), &error);
+                drop(self.waiting.remove(0));
             }
-            Err(_) => {
-                // One of them cannot be stored; the others can.
-                for (end, waiting) in ends.iter().zip(waiting) {
-                    Box::pin(write_batch(crew, std::slice::from_ref(end), vec![waiting], over)).await;
-                }
-                return;
-            }
+            // One of them cannot be stored; the others can.
+            Err(_) => self.at_once = 1,
         }
-        if over.run_until_cancelled(sleep(pause)).await.is_none() {
-            return;
+        if self.unwritten.is_empty() {
+            self.at_once = BATCH_MAX;
         }
-        pause = (pause * 2).min(PAUSE_MAX);
+        written
+    }
+}
+
+/// An end can never be stored as it is.
+pub(super) fn refused(hold: Hold, error: &StoreError) {
+    tracing::error!(error = error as &dyn std::error::Error, "The end of work {} was refused", hold.work);
+}
+
+#[cfg(test)]
+mod tests {
+    use api::work::Ending;
+    use futures_util::FutureExt as _;
+    use serde_json::json;
+    use store::Completion;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn end(work: u128) -> End {
+        let hold =
+            Hold { work: Uuid::from_u128(work), lane: Uuid::from_u128(work), owner: Uuid::nil(), fence: 1 };
+        End::new(&Completion::new(hold, Ending::Completed, json!({}))).unwrap()
+    }
+
+    /// So many ends that wait to be written.
+    async fn ends(count: u128) -> (Ends, Vec<oneshot::Receiver<Fate>>, mpsc::UnboundedSender<Coming>) {
+        let (sender, coming) = mpsc::unbounded_channel();
+        let mut ends = Ends::new(coming);
+        let mut waiting = Vec::new();
+        for work in 0..count {
+            let (written, fate) = oneshot::channel();
+            sender.send((end(work), written)).unwrap();
+            waiting.push(fate);
+        }
+        ends.next().await;
+        ends.gather();
+        (ends, waiting, sender)
+    }
+
+    fn answer(ends: &mut Ends, answer: Result<Vec<Fate>, StoreError>) -> usize {
+        let written = ends.answered(answer);
+        let count = written.len();
+        written.into_iter().for_each(|(_, waiting, fate)| drop(waiting.send(fate)));
+        count
+    }
+
+    fn away() -> StoreError {
+        StoreError::Unavailable { what: "the store is away".to_owned(), source: None }
+    }
+
+    fn wrong() -> StoreError {
+        StoreError::Broken { what: "one of them".to_owned(), source: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_are_said_again_after_a_pause_while_the_store_is_away() {
+        let (mut ends, mut waiting, _sender) = ends(2).await;
+        assert_eq!(ends.due().len(), 2);
+        for pause in [PAUSE, PAUSE * 2, PAUSE * 4] {
+            assert_eq!(answer(&mut ends, Err(away())), 0);
+            assert!(ends.due().is_empty(), "nothing is due during a pause");
+            let begun = Instant::now();
+            ends.next().await;
+            assert_eq!((begun.elapsed().as_millis(), ends.due().len()), (pause.as_millis(), 2));
+        }
+        assert_eq!(answer(&mut ends, Ok(vec![Fate::Done, Fate::Lost])), 2);
+        assert_eq!((waiting.remove(0).await, waiting.remove(0).await), (Ok(Fate::Done), Ok(Fate::Lost)));
+        assert!(ends.next().now_or_never().is_none(), "there is nothing more");
+    }
+
+    #[tokio::test]
+    async fn one_that_cannot_be_stored_does_not_hold_up_the_others() {
+        let (mut ends, mut waiting, sender) = ends(3).await;
+        answer(&mut ends, Err(wrong()));
+        assert_eq!(ends.due().len(), 1, "now each for itself");
+        assert_eq!(answer(&mut ends, Ok(vec![Fate::Done])), 1);
+        assert_eq!(answer(&mut ends, Err(wrong())), 0);
+        assert_eq!(answer(&mut ends, Ok(vec![Fate::Done])), 1);
+        assert_eq!(waiting.remove(0).await, Ok(Fate::Done));
+        assert!(
+            waiting.remove(0).await.is_err(),
+            "who waits for the refused one learns that nothing was written"
+        );
+        assert_eq!(waiting.remove(0).await, Ok(Fate::Done));
+        assert!(ends.next().now_or_never().is_none());
+        // Later ones go together again.
+        for work in 7..9 {
+            sender.send((end(work), oneshot::channel().0)).unwrap();
+        }
+        ends.next().await;
+        ends.gather();
+        assert_eq!(ends.due().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_after_a_pause_leaves_nothing_to_wait_for() {
+        let (mut ends, _waiting, _sender) = ends(1).await;
+        answer(&mut ends, Err(away()));
+        ends.next().await;
+        answer(&mut ends, Err(wrong()));
+        assert!(ends.next().now_or_never().is_none());
     }
 }

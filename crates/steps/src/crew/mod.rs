@@ -18,7 +18,7 @@ use std::time::Duration;
 use api::error::{Class, Classify as _};
 use api::work::WorkKind;
 use futures_util::future::BoxFuture;
-use store::{Claimed, Completion, Fate, LEASE, RENEWAL, SELF_STOP, Store, StoreError, Yielding};
+use store::{Claimed, Completion, End, Fate, LEASE, RENEWAL, SELF_STOP, Store, StoreError, Yielding};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::engine::Control;
-use ends::End;
+pub use ends::Ends;
+use ends::{Coming, refused};
 use held::Holds;
 use pace::Pace;
 
@@ -104,12 +105,8 @@ pub struct Crew {
     pub settings: Settings,
     holds: Holds,
     pace: Pace,
-    ends: mpsc::UnboundedSender<End>,
+    ends: mpsc::UnboundedSender<Coming>,
 }
-
-/// Ends that are to be written.
-#[derive(Debug)]
-pub struct Ends(mpsc::UnboundedReceiver<End>);
 
 /// A further part of a service that must outlive the last hand-back, with its name.
 pub type Part = (&'static str, BoxFuture<'static, ()>);
@@ -149,13 +146,12 @@ pub async fn serve<T: Trade>(
     parts.spawn(named("heartbeat", pulse::beat(trade.clone(), over.clone())));
     parts.spawn(named("self-stop", pulse::self_stop(trade.clone(), over.clone())));
     parts.spawn(named("signals", pulse::listen(trade.clone(), over.clone())));
-    parts.spawn(named("ends", ends::write(trade.clone(), ends.0, over.clone())));
     for (name, part) in more {
         parts.spawn(named(name, part));
     }
     let ended = tokio::select! {
         biased;
-        () = claim::work(&trade, &shutdown) => None,
+        () = claim::work(&trade, ends, &shutdown) => None,
         ended = parts.join_next() => ended,
     };
     match ended {
@@ -182,7 +178,7 @@ impl Crew {
         // Unbounded, but never longer than twice the slots: each run waits for its own end to be written.
         let (ends, written) = mpsc::unbounded_channel();
         let (pace, holds) = (Pace::of(settings.owner), Holds::new(settings.slots));
-        (Crew { store, settings, holds, pace, ends }, Ends(written))
+        (Crew { store, settings, holds, pace, ends }, Ends::new(written))
     }
 
     /// This process, to the store.
@@ -197,8 +193,9 @@ impl Crew {
 
     /// Hands the end to those who write them, together with others; what became of it, or none when it was lost before.
     pub async fn write_end(&self, control: &Control, completion: Completion) -> Option<Fate> {
+        let end = End::new(&completion).inspect_err(|error| refused(completion.hold, error)).ok()?;
         let (written, fate) = oneshot::channel();
-        self.ends.send(End { completion, written }).ok()?;
+        self.ends.send((end, written)).ok()?;
         tokio::select! {
             biased;
             fate = fate => fate.ok(),

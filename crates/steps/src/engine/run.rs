@@ -226,7 +226,9 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
                         ledger.save().await?;
                     }
                 }
-                StepEnd::Failed(error) => return Box::pin(self.settle(ledger, Some(step.name.clone()), &error)).await,
+                StepEnd::Failed(error) => {
+                    return Box::pin(self.settle(ledger, Some(step.name.clone()), &error)).await;
+                }
                 StepEnd::Cancelled => return Box::pin(self.cancel(ledger, Some(step.name.clone()))).await,
                 StepEnd::Left(code) => return Ok(leave(ledger, code)),
             }

@@ -6,20 +6,18 @@ use std::time::Duration;
 use api::admin::Entry;
 use api::audit::AuditEntry;
 use api::work::{UnknownWord, WorkKind, WorkState};
-use serde_json::Value;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::commit::topics;
-use super::steps::{COMPLETE, recorded};
 use super::{Postgres, count, count32, get, micros, time};
 use crate::StoreError;
-use crate::entries::{self, Recorded};
+use crate::end::End;
+use crate::entries;
 use crate::wake::Topics;
 use crate::work::{
-    Budget, Claimed, Completion, Fate, Hold, LaneView, QUEUE_LOOK, QueueView, Renewed, Signals, Walk,
-    WorkView,
+    Budget, Claimed, Fate, Hold, LaneView, QUEUE_LOOK, QueueView, Renewed, Signals, Walk, WorkView,
 };
 
 const LIVE: &str =
@@ -91,25 +89,26 @@ impl Postgres {
         Ok(claimed)
     }
 
-    pub(crate) async fn complete(&self, completions: &[Completion]) -> Result<Vec<Fate>, StoreError> {
-        if completions.is_empty() {
+    pub(crate) async fn complete(&self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+        if ends.is_empty() {
             return Ok(Vec::new());
         }
-        let works: Vec<Uuid> = completions.iter().map(|it| it.hold.work).collect();
-        let lanes: Vec<Uuid> = completions.iter().map(|it| it.hold.lane).collect();
-        let owners: Vec<Uuid> = completions.iter().map(|it| it.hold.owner).collect();
-        let fences: Vec<i64> = completions.iter().map(|it| it.hold.fence).collect();
-        let states: Vec<&str> = completions.iter().map(|it| it.ending.state().as_str()).collect();
-        let results: Vec<&Value> = completions.iter().map(|it| &it.result).collect();
-        let told = completions
-            .iter()
-            .flat_map(|it| it.entries.iter().map(|entry| Recorded::of(it.hold.work, entry.clone())));
-        let (told, bodies, of_steps) = recorded(told.collect());
+        let works: Vec<Uuid> = ends.iter().map(|it| it.hold().work).collect();
+        let lanes: Vec<Uuid> = ends.iter().map(|it| it.hold().lane).collect();
+        let owners: Vec<Uuid> = ends.iter().map(|it| it.hold().owner).collect();
+        let fences: Vec<i64> = ends.iter().map(|it| it.hold().fence).collect();
+        let states: Vec<&str> = ends.iter().map(|it| it.state().as_str()).collect();
+        let results: Vec<&str> = ends.iter().map(End::result).collect();
+        let lines = || ends.iter().flat_map(|it| it.told().iter().map(|line| (it.hold().work, line)));
+        let told: Vec<Uuid> = lines().map(|(work, _)| work).collect();
+        let bodies: Vec<&str> = lines().map(|(_, line)| line.text.as_str()).collect();
+        let of_steps: Vec<bool> = lines().map(|(_, line)| line.of_step).collect();
         let row = if told.is_empty() {
-            self.row("complete", COMPLETE, &[&works, &lanes, &owners, &fences, &states, &results, &false])
-                .await?
+            let sql = "select done_, woken_ from complete_v1($1, $2, $3, $4, $5, $6::text[]::jsonb[], false)";
+            self.row("complete", sql, &[&works, &lanes, &owners, &fences, &states, &results]).await?
         } else {
-            let sql = "select done_, woken_ from complete_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+            let sql = "select done_, woken_ from complete_v2($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7,
+                         $8::text[]::jsonb[], $9)";
             let values: [&(dyn ToSql + Sync); 9] =
                 [&works, &lanes, &owners, &fences, &states, &results, &told, &bodies, &of_steps];
             self.row("complete", sql, &values).await?

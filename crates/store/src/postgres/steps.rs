@@ -17,7 +17,7 @@ use crate::{Etag, StoreError};
 
 const LOCK_LANES: &str = "select lock_lanes_v1($1, $2, $3)";
 const CHECKPOINT: &str = "select * from checkpoint_v1($1, $2, $3, $4, $5)";
-pub(super) const COMPLETE: &str = "select done_, woken_ from complete_v1($1, $2, $3, $4, $5, $6, $7)";
+const COMPLETE: &str = "select done_, woken_ from complete_v1($1, $2, $3, $4, $5, $6, $7)";
 const YIELD: &str = "select yield_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const WITHDRAW: &str = "select withdraw_v1($1, $2)";
 const WITHDRAW_LANES: &str = "select withdraw_lanes_v1($1, $2)";
@@ -364,7 +364,7 @@ fn secrets_step(sql: &'static str, secrets: Vec<crate::Sealed>) -> Step {
 }
 
 /// Entries as three arrays.
-pub(super) fn recorded(entries: Vec<Recorded>) -> (Vec<Uuid>, Vec<Value>, Vec<bool>) {
+fn recorded(entries: Vec<Recorded>) -> (Vec<Uuid>, Vec<Value>, Vec<bool>) {
     let mut columns = (vec![], vec![], vec![]);
     for entry in entries {
         columns.0.push(entry.work);

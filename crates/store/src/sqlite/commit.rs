@@ -3,9 +3,9 @@
 use rusqlite::{OptionalExtension as _, params};
 use uuid::Uuid;
 
-use super::queue::End;
 use super::writer::Session;
 use super::{Sqlite, json_text};
+use crate::end::End;
 use crate::transaction::{Committed, DocumentUpdate, NewDocument, Transaction, Write};
 use crate::wake::Topic;
 use crate::{Etag, StoreError};

@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use super::read::{many, one};
 use super::writer::Session;
-use super::{Sqlite, json_text, time};
+use super::{Sqlite, time};
 use crate::StoreError;
 use crate::document::text_value;
-use crate::entries::{self, ENTRIES_MAX, Recorded};
+use crate::entries::{self, ENTRIES_MAX, Line, Recorded};
 
 /// Beyond this a row takes no further entry: whoever reads one has to read all of it.
 const ROW_BYTES_MAX: usize = 16 * 1024;
@@ -61,21 +61,23 @@ impl Session<'_> {
 
     /// Puts an entry behind the others; one of a step, in a log that is full, is only counted.
     pub(super) fn append(&mut self, recorded: &Recorded) -> Result<(), StoreError> {
-        self.append_all(recorded.work, &[Line::of(recorded)])
+        let last = self
+            .connection
+            .prepare_cached("select coalesce(max(number), 0) from entries where work = ?1")?
+            .query_row([recorded.work], |row| row.get(0))?;
+        self.append_behind(last, recorded.work, &[Line::recorded(recorded)])
     }
 
-    /// Puts entries of one piece of work behind the others, in order.
-    pub(super) fn append_all(&mut self, work: Uuid, lines: &[Line]) -> Result<(), StoreError> {
+    /// Puts entries of one piece of work behind the last one, which has the number `last`.
+    pub(super) fn append_behind(
+        &mut self,
+        mut last: i64,
+        work: Uuid,
+        lines: &[Line],
+    ) -> Result<(), StoreError> {
         if lines.is_empty() {
             return Ok(());
         }
-        if self.append_row(work, lines)? {
-            return Ok(());
-        }
-        let mut last: i64 = self
-            .connection
-            .prepare_cached("select coalesce(max(number), 0) from entries where work = ?1")?
-            .query_row([work], |row| row.get(0))?;
         let mut insert = self
             .connection
             .prepare_cached("insert into entries (work, number, at, body) values (?1, ?2, ?3, ?4)")?;
@@ -103,27 +105,6 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Puts entries behind the others if all of them go into one row of a log that is not full; whether they did.
-    fn append_row(&mut self, work: Uuid, lines: &[Line]) -> Result<bool, StoreError> {
-        let mut row = Row::default();
-        for line in lines {
-            if !row.has_room_for(line) {
-                return Ok(false);
-            }
-            row.push(line);
-        }
-        let count = i64::try_from(lines.len()).unwrap_or(i64::MAX);
-        let appended = self
-            .connection
-            .prepare_cached(
-                "insert into entries (work, number, at, body)
-                 select ?1, coalesce(max(number), 0) + ?2, ?3, ?4 from entries where work = ?1
-                 having coalesce(max(number), 0) + ?2 <= ?5",
-            )?
-            .execute(params![work, count, self.now, row.text(), ENTRIES_MAX])?;
-        Ok(appended == 1)
-    }
-
     /// Tells of an end that no holder tells of.
     pub(super) fn tell_end(&mut self, work: Uuid) -> Result<(), StoreError> {
         let (state, attempt, result): (String, i64, Option<String>) = self
@@ -139,23 +120,6 @@ impl Session<'_> {
             body["message"] = message.into();
         }
         self.append(&Recorded { work, body, of_step: false })
-    }
-}
-
-/// An entry as text. It is written out where it is made, not on the writer's thread, for which everybody waits.
-pub(super) struct Line {
-    text: String,
-    of_step: bool,
-}
-
-impl Line {
-    pub(super) fn told(entry: &Entry) -> Line {
-        let (text, of_step) = entries::text_of(entry);
-        Line { text, of_step }
-    }
-
-    pub(super) fn of(recorded: &Recorded) -> Line {
-        Line { text: json_text(&recorded.body), of_step: recorded.of_step }
     }
 }
 

@@ -15,14 +15,15 @@ use uuid::Uuid;
 
 use super::budgets::{Taken, keys};
 use super::commit::is_conflict;
-use super::entries::{Line, timed_out};
+use super::entries::timed_out;
 use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
 use crate::StoreError;
 use crate::document::text_value;
+use crate::end::End;
 use crate::wake::Topic;
 use crate::work::{
-    CLASS_BEGUN, CLASS_FRESH, Claimed, Completion, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals,
+    CLASS_BEGUN, CLASS_FRESH, Claimed, EXPIRE_PER_TOUCH, Fate, Hold, NewWork, Renewed, Signals, Turn,
     Yielding, first_class,
 };
 
@@ -41,13 +42,31 @@ impl Sqlite {
         self.write(move |session| session.claim(kind, max, owner, micros(lease))).await
     }
 
-    pub(crate) async fn complete(&self, completions: &[Completion]) -> Result<Vec<Fate>, StoreError> {
-        let ends: Vec<End> = completions.iter().map(End::of).collect();
-        self.write(move |session| {
-            let end = |end: &End| Ok(if session.complete(end)? { Fate::Done } else { Fate::Lost });
-            ends.iter().map(end).collect()
-        })
-        .await
+    pub(crate) async fn complete(&self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+        let ends = ends.to_vec();
+        self.write(move |session| session.complete_all(&ends)).await
+    }
+
+    pub(crate) async fn turn(
+        &self,
+        ends: &[End],
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Turn {
+        let ends = ends.to_vec();
+        let write = move |session: &mut Session<'_>| {
+            let fates = session.complete_all(&ends)?;
+            Ok((fates, session.claim(kind, max, owner, micros(lease))?))
+        };
+        match self.write(write).await {
+            Ok((fates, claimed)) => Turn { ended: Ok(fates), claimed: Ok(claimed) },
+            Err(error) => {
+                let what = format!("nothing was claimed, for the ends were not written: {error}");
+                Turn { ended: Err(error), claimed: Err(StoreError::Unavailable { what, source: None }) }
+            }
+        }
     }
 
     pub(crate) async fn renew(
@@ -143,22 +162,6 @@ impl Live {
     /// The budgets for whose room it waits, perhaps in a lane that was un-parked for it.
     fn awaits(&self) -> Option<&str> {
         if self.state == "Pending" { self.budgets.as_deref() } else { None }
-    }
-}
-
-/// The end of work, as it is written: its texts are made before, not while everybody waits for the one who writes.
-pub(super) struct End {
-    hold: Hold,
-    state: WorkState,
-    result: String,
-    told: Vec<Line>,
-}
-
-impl End {
-    pub(super) fn of(completion: &Completion) -> End {
-        let Completion { hold, ending, result, entries } = completion;
-        let told = entries.iter().map(Line::told).collect();
-        End { hold: *hold, state: ending.state(), result: json_text(result), told }
     }
 }
 
@@ -440,14 +443,27 @@ impl Session<'_> {
         Ok(signals)
     }
 
+    /// Ends work; each stands alone. They are written in the order of their ids, side by side: many rows on few pages.
+    fn complete_all(&mut self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+        let mut order: Vec<usize> = (0..ends.len()).collect();
+        order.sort_by_key(|index| ends[*index].hold().work);
+        let mut fates = vec![Fate::Lost; ends.len()];
+        for index in order {
+            if self.complete(&ends[index])? {
+                fates[index] = Fate::Done;
+            }
+        }
+        Ok(fates)
+    }
+
     /// Ends work; false when the hold is stale, and then nothing is changed.
     pub(super) fn complete(&mut self, end: &End) -> Result<bool, StoreError> {
-        let work = end.hold.work;
-        let Some(live) = self.held_by(end.hold)? else { return Ok(false) };
-        self.end(work, &live.kind, end.state, &end.result, live.awaits())?;
+        let work = end.hold().work;
+        let Some((live, last)) = self.held_and_told(end.hold())? else { return Ok(false) };
+        self.end(work, &live.kind, end.state(), end.result(), live.awaits())?;
         self.lower_budgets(live.held.as_deref())?;
         self.release(live.lane)?;
-        self.append_all(work, &end.told)?;
+        self.append_behind(last, work, end.told())?;
         Ok(true)
     }
 
@@ -634,6 +650,19 @@ impl Session<'_> {
             Some(state) => StoreError::WrongState { work, state, wanted },
             None => StoreError::NoSuchWork { work },
         })
+    }
+
+    /// The same, and the number of the last entry that tells of it.
+    fn held_and_told(&self, hold: Hold) -> Result<Option<(Live, i64)>, StoreError> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select lane, kind, state, held, class, budgets,
+                   coalesce((select max(number) from entries where work = ?1), 0) from work
+                 where id = ?1 and fence = ?2 and owner = ?3 and state = 'InProgress'",
+            )?
+            .query_row(params![hold.work, hold.fence, hold.owner], |row| Ok((read_live(row)?, row.get(6)?)))
+            .optional()?)
     }
 
     /// The work, if the holder may still write.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use api::work::{WorkKind, WorkState};
+use api::work::{Ending, WorkKind, WorkState};
 use serde_json::json;
-use store::{CLAIM_MAX, Fate, NewWork, StoreError, Transaction, Yielding};
+use store::{CLAIM_MAX, Completion, End, Fate, LEASE, NewWork, StoreError, Transaction, Yielding};
 use uuid::Uuid;
 
 use crate::hands::{
@@ -235,6 +235,50 @@ on_both_engines! {
         let fates = store.complete(&[done(one), done(two), done(one)]).await.unwrap();
         assert_eq!(fates, [Fate::Done, Fate::Done, Fate::Lost]);
         assert_eq!(store.complete(&[done(two)]).await.unwrap(), [Fate::Lost]);
+    }
+}
+
+on_both_engines! {
+    async fn ends_and_a_claim_of_what_takes_their_place_go_together(bed: &Bed) {
+        let (store, me) = (&bed.store, Uuid::new_v4());
+        let (busy, free) = (Uuid::new_v4(), Uuid::new_v4());
+        store.enqueue(vec![manifest(busy), manifest(busy), manifest(free)]).await.unwrap();
+        let first = store.claim(WorkKind::Manifest, 1, me).await.unwrap()[0].hold;
+        let end = End::new(&done(first)).unwrap();
+        let turn = store.turn(&[end.clone(), end], WorkKind::Manifest, 9, me, LEASE).await;
+        assert_eq!(turn.ended.unwrap(), [Fate::Done, Fate::Lost]);
+        let mut claimed = turn.claimed.unwrap();
+        // The lane that the end frees may be among them, and is free in any case.
+        claimed.extend(store.claim(WorkKind::Manifest, 9, me).await.unwrap());
+        let mut lanes: Vec<Uuid> = claimed.iter().map(|it| it.hold.lane).collect();
+        lanes.sort_unstable();
+        let mut expected = [busy, free];
+        expected.sort_unstable();
+        assert_eq!(lanes, expected);
+        assert!(claimed.iter().all(|it| it.hold.work != first.work));
+    }
+}
+
+on_both_engines! {
+    async fn a_turn_may_only_end_or_only_claim(bed: &Bed) {
+        let (store, me) = (&bed.store, Uuid::new_v4());
+        store.enqueue(vec![manifest(Uuid::new_v4()), manifest(Uuid::new_v4())]).await.unwrap();
+        let turn = store.turn(&[], WorkKind::Manifest, 1, me, LEASE).await;
+        assert!(turn.ended.unwrap().is_empty());
+        let held = turn.claimed.unwrap().remove(0).hold;
+        let turn = store.turn(&[End::new(&done(held)).unwrap()], WorkKind::Manifest, 0, me, LEASE).await;
+        assert_eq!((turn.ended.unwrap(), turn.claimed.unwrap().len()), (vec![Fate::Done], 0));
+    }
+}
+
+on_both_engines! {
+    async fn an_end_that_cannot_be_stored_is_refused_before_anybody_waits_for_it(bed: &Bed) {
+        let store = &bed.store;
+        store.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
+        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let refused = End::new(&Completion::new(hold, Ending::Completed, json!({"message": "a\0b"})));
+        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+        assert_eq!(store.complete(&[done(hold)]).await.unwrap(), [Fate::Done]);
     }
 }
 

@@ -27,6 +27,7 @@ use uuid::Uuid;
 
 use super::Postgres;
 use crate::document::Raw;
+use crate::end::End;
 use crate::engine::{AuditListing, Sealing, Stale};
 use crate::feed::{FeedError, Subject};
 use crate::keyring::Keyring;
@@ -139,6 +140,10 @@ fn ended(claimed: &Claimed) -> Completion {
     Completion::new(claimed.hold, Ending::Completed, json!({"message": "done"}))
 }
 
+fn end(claimed: &Claimed) -> End {
+    End::of(&ended(claimed))
+}
+
 #[tokio::test]
 async fn documents_are_created_read_changed_listed_and_deleted() {
     let bed = bed!();
@@ -225,7 +230,7 @@ async fn the_feed_tells_every_change_once_and_forgets_with_age() {
     bed.commit(update(cluster.uuid, Etag(1))).await;
     bed.enqueue(cluster.uuid, WorkKind::Operation).await;
     let claimed = bed.claim(WorkKind::Operation).await.remove(0);
-    bed.store.complete(&[ended(&claimed)]).await.unwrap();
+    bed.store.complete(&[end(&claimed)]).await.unwrap();
     bed.commit(Transaction::new().delete(cluster.uuid, Etag(2)).save_position("reader", start)).await;
     assert_eq!(bed.store.position("reader").await.unwrap(), Some(start));
     bed.all_visible().await;
@@ -360,7 +365,7 @@ async fn a_store_moves_whole_into_an_empty_one() {
     let checkpoint = Transaction::new().checkpoint(claimed.hold, "one", json!({"a": [1]}));
     from.commit(checkpoint.record(claimed.hold.work, told)).await;
     let done = from.enqueue(Uuid::new_v4(), WorkKind::Operation).await;
-    from.store.complete(&[ended(&from.claim(WorkKind::Operation).await[0])]).await.unwrap();
+    from.store.complete(&[end(&from.claim(WorkKind::Operation).await[0])]).await.unwrap();
     from.all_visible().await;
     let record = from.store.audit_unsealed(1).await.unwrap().remove(0);
     let fence = from.store.take_lease("sealer", Uuid::new_v4(), LEASE).await.unwrap().unwrap();

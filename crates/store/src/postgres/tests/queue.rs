@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{Bed, bed, document, ended, entry};
+use super::{Bed, bed, document, end, ended, entry};
 use crate::transaction::{Transaction, Write};
 use crate::work::{Fate, NewWork, Signals, Yielding};
 use crate::{LEASE, StoreError};
@@ -50,12 +50,12 @@ async fn work_is_claimed_checkpointed_given_back_and_ended() {
 
     // The end of the one and the beginning of the next, in one transaction with a document.
     let next = Uuid::new_v4();
-    let end =
+    let ending =
         Transaction::new().complete(ended(&first)).enqueue(NewWork::new(next, lane, WorkKind::Operation));
-    bed.commit(end.with(Write::Create(document("/s/x"))).audit(entry())).await;
+    bed.commit(ending.with(Write::Create(document("/s/x"))).audit(entry())).await;
     assert_eq!(bed.state(operation).await, WorkState::Completed);
     let second = bed.claim(WorkKind::Operation).await.remove(0);
-    let fates = bed.store.complete(&[ended(&first), ended(&second), ended(&second)]).await.unwrap();
+    let fates = bed.store.complete(&[end(&first), end(&second), end(&second)]).await.unwrap();
     assert_eq!(fates, [Fate::Lost, Fate::Done, Fate::Lost]);
     let error = bed.refused(Transaction::new().complete(ended(&second))).await;
     assert!(matches!(error, StoreError::LostLease { work: lost } if lost == next));
@@ -65,7 +65,7 @@ async fn work_is_claimed_checkpointed_given_back_and_ended() {
         (resumed.attempt, resumed.step.as_deref(), resumed.checkpoint.clone()),
         (1, Some("one"), Some(json!({"n": 1})))
     );
-    bed.store.complete(&[ended(&resumed)]).await.unwrap();
+    bed.store.complete(&[end(&resumed)]).await.unwrap();
     let view = bed.store.works(vec![work, next, Uuid::new_v4()]).await.unwrap();
     assert_eq!(view.len(), 2);
     assert!(view.iter().all(|it| it.finished == Some(it.due_at) && it.result.is_some()));
@@ -114,7 +114,7 @@ async fn pending_work_is_withdrawn_and_expedited_and_running_work_is_asked_to_ca
     assert!(
         matches!(bed.refused(Transaction::new().withdraw(unknown, json!({}))).await, StoreError::NoSuchWork { work } if work == unknown)
     );
-    bed.store.complete(&[ended(&claimed)]).await.unwrap();
+    bed.store.complete(&[end(&claimed)]).await.unwrap();
     assert_eq!(bed.store.lane(lane).await.unwrap().unwrap().head_kind, None);
     bed.sound().await;
 }
@@ -145,7 +145,7 @@ async fn a_lost_holder_is_replaced_and_late_work_is_closed() {
         bed.refused(Transaction::new().checkpoint(claimed.hold, "two", json!(2))).await,
         StoreError::LostLease { .. }
     ));
-    assert_eq!(bed.store.complete(&[ended(&claimed)]).await.unwrap(), [Fate::Lost]);
+    assert_eq!(bed.store.complete(&[end(&claimed)]).await.unwrap(), [Fate::Lost]);
 
     // A claim closes what is in front of it; the sweep finds the rest.
     assert_eq!(bed.claim(WorkKind::Manifest).await[0].hold.work, good.id);
@@ -182,7 +182,7 @@ async fn budgets_park_lanes_and_let_them_go_on() {
         [(2, 2, 1), (1, 1, 1)]
     );
     bed.sound().await;
-    bed.store.complete(&[ended(&running)]).await.unwrap();
+    bed.store.complete(&[end(&running)]).await.unwrap();
     let claimed = bed.claim(WorkKind::Manifest).await;
     assert_eq!(claimed.len(), 1);
     bed.store.set_budget("fleet".to_owned(), None, None).await.unwrap();
@@ -217,7 +217,10 @@ async fn a_claim_looks_at_few_rows_however_many_wait() {
         let after = counters(&bed).await;
         let read: i64 = after.iter().zip(&before).map(|(after, before)| after - before).sum();
         assert!(read <= 20 * 50, "a claim of 50 read {read} rows");
-        assert_eq!(bed.store.complete(&claimed.iter().map(ended).collect::<Vec<_>>()).await.unwrap(), [Fate::Done; 50]);
+        assert_eq!(
+            bed.store.complete(&claimed.iter().map(end).collect::<Vec<_>>()).await.unwrap(),
+            [Fate::Done; 50]
+        );
         let done = counters(&bed).await;
         let read: i64 = done.iter().zip(&after).map(|(after, before)| after - before).sum();
         assert!(read <= 20 * 50, "ending 50 read {read} rows");
@@ -349,7 +352,7 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
                     busy.lock().unwrap().remove(&it.hold.lane);
                     assert!(done.lock().unwrap().insert(it.hold.work), "done twice");
                 }
-                let fates = store.complete(&batch.iter().map(ended).collect::<Vec<_>>()).await.unwrap();
+                let fates = store.complete(&batch.iter().map(end).collect::<Vec<_>>()).await.unwrap();
                 assert!(fates.iter().all(|it| *it == Fate::Done));
             }
         });
@@ -365,7 +368,7 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
         for kind in WorkKind::ALL {
             let claimed = bed.claim(kind).await;
             done.lock().unwrap().extend(claimed.iter().map(|it| it.hold.work));
-            bed.store.complete(&claimed.iter().map(ended).collect::<Vec<_>>()).await.unwrap();
+            bed.store.complete(&claimed.iter().map(end).collect::<Vec<_>>()).await.unwrap();
         }
         idle = if done.lock().unwrap().len() == before { idle + 1 } else { 0 };
     }
