@@ -142,12 +142,12 @@ fn is_of_store(event: EntryEvent) -> bool {
     }
 }
 
-/// The text without what no engine can store (NUL), and cut so that it has at most `max` bytes as JSON.
 /// Whether a text is surely as it should be; nearly every one is. A character takes six bytes at most as JSON.
 fn is_storable(text: &str, max: usize) -> bool {
     text.len() <= max / 6 && !text.contains('\0')
 }
 
+/// The text without what no engine can store (NUL), and cut so that it has at most `max` bytes as JSON.
 fn storable(text: String, max: usize) -> String {
     if is_storable(&text, max) {
         return text;

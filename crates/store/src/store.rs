@@ -189,8 +189,8 @@ impl Store {
         self.engine.complete(ends).await
     }
 
-    /// Ends work and claims what may take its place, with as few commits as will do: a lane that an end frees can be claimed
-    /// at once.
+    /// Ends work and claims what may take its place, with as few commits as will do: one on SQLite, where a lane that an end
+    /// frees can be claimed in the same turn; two side by side on PostgreSQL, and the slower one is waited for.
     pub async fn turn(&self, ends: &[End], kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Turn {
         if max == 0 || ends.is_empty() || validate_ends(ends).is_err() {
             let ended = self.end(ends).await;

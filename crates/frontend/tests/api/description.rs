@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use api::doc::ProvisioningState;
 use serde_json::{Value, json};
 use testbed::{parts, schemathesis};
 use tokio::process::Command;
 
+use crate::arm;
 use crate::fixture::{House, SUBSCRIPTION, TASK};
 
 /// What every answer must be: no error of ours, and as described in status, type and shape.
@@ -49,22 +51,18 @@ async fn the_description_names_every_route_and_every_refusal() {
 }
 
 /// The description with the ids of things that are there, so that not everything is "not found".
-fn with_real_ids(mut document: Value, manifest: &str) -> Value {
-    let known = json!({
-        "subscriptionId": [SUBSCRIPTION],
-        "resourceGroupName": ["imported"],
-        "resourceName": ["one", "two"],
-        "manifestId": [manifest],
+fn with_real_ids(mut document: Value, clusters: &Value) -> Value {
+    let mut known = json!({
         "task": [TASK, "wait-a-moment", "8f1d0a52-7a53-4a6b-9a0e-3a4f7a3b2c13"],
         "scheduleId": ["nightly"],
         "key": ["fleet", "region%2Fwest"],
         "scope": ["region"],
         "name": ["west"],
         "location": ["local"],
-        "operationId": ["22222222-2222-2222-2222-222222222222"],
         "openShiftVersion": ["4.20.3"],
         "openShiftMinorVersion": ["4.20"],
     });
+    known.as_object_mut().unwrap().extend(clusters.as_object().unwrap().clone());
     for item in document["paths"].as_object_mut().unwrap().values_mut() {
         for operation in item.as_object_mut().unwrap().values_mut() {
             let Some(Value::Array(parameters)) = operation.get_mut("parameters") else { continue };
@@ -117,13 +115,36 @@ async fn schemathesis_finds_no_server_error_and_no_answer_that_is_not_described(
     house.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &told).await.expect(201);
     frontend::seed_defaults(&house.store, &store::By::service("test")).await.unwrap();
     let manifest = house.order("one", json!({})).await.to_string();
+    // Clusters that we made: one is there, and one is being created.
+    house.register().await;
+    for name in ["ours", "making"] {
+        house.put(&arm::at(name, arm::NEW), &arm::body(name)).await.expect(201);
+    }
+    let operation = house.cluster("ours").await.operation.unwrap().to_string();
+    house.settle("ours", ProvisioningState::Succeeded, None).await;
     let place = tempfile::tempdir().unwrap();
     let document = house.get("/openapi.json").await.expect(200).json();
     let as_it_is = place.path().join("openapi.json");
     std::fs::write(&as_it_is, document.to_string()).unwrap();
-    let real = place.path().join("real.json");
-    std::fs::write(&real, with_real_ids(document, &manifest).to_string()).unwrap();
     run(&program, &house, &as_it_is, 3).await;
-    run(&program, &house, &real, 10).await;
+    let imported = json!({
+        "subscriptionId": [SUBSCRIPTION],
+        "resourceGroupName": ["imported"],
+        "resourceName": ["one", "two"],
+        "manifestId": [manifest],
+        "operationId": ["22222222-2222-2222-2222-222222222222"],
+    });
+    let made = json!({
+        "subscriptionId": [arm::SUBSCRIPTION],
+        "resourceGroupName": ["MyGroup"],
+        "resourceName": ["ours", "making"],
+        "manifestId": [manifest],
+        "operationId": [operation],
+    });
+    for (name, clusters) in [("imported.json", imported), ("made.json", made)] {
+        let real = place.path().join(name);
+        std::fs::write(&real, with_real_ids(document.clone(), &clusters).to_string()).unwrap();
+        run(&program, &house, &real, 6).await;
+    }
     house.close().await;
 }

@@ -1,11 +1,13 @@
 //! Manifests, as the clients of MIMO know them, and what we added.
 
+use std::time::Duration;
+
 use api::doc::{Cluster, Manifest};
 use api::work::{Ending, WorkKind};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use store::{By, Completion};
+use store::{By, Completion, Yielding};
 use uuid::Uuid;
 
 use crate::fixture::{House, TASK, admin, manifest, manifests, on_both, rid};
@@ -205,6 +207,35 @@ async fn a_manifest_is_cancelled_in_each_state_as_mimo_and_a_running_one_is_aske
         assert_eq!((shown["state"].as_str(), shown["reason"].as_str()), (Some(state), Some("Done")));
         assert!(shown["startedAt"].is_string() && shown["finishedAt"].is_string());
     }
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_manifest_that_has_begun_and_rests_is_not_deleted_nor_its_cluster_forgotten_before_it_has_ended() {
+    let house = House::open().await;
+    house.furnish("one").await;
+    let id = house.order("one", json!({})).await;
+    let held = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].hold;
+    let rest = Yielding::new(held, Duration::from_secs(3600), true);
+    let rest = Yielding { begun: true, checkpoint: Some(("half".to_owned(), json!({}))), ..rest };
+    house.store.hand_back(rest).await.unwrap();
+    let deleted = house.delete(&manifest("one", &id.to_string())).await;
+    assert_eq!((deleted.refusal().0, deleted.refusal().1), (409, "Conflict".to_owned()));
+    let expect = "The manifest has begun; cancel it and wait for its end before it is deleted.";
+    assert_eq!(deleted.json()["error"]["message"], expect);
+    let forget = house.delete(&format!("{}/import", admin("one"))).await;
+    assert_eq!(forget.refusal().0, 409);
+    let expect = format!("Work {id} has begun on the cluster; cancel it or wait for its end.");
+    assert_eq!(forget.json()["error"]["message"], expect);
+    assert_eq!(house.get(&manifest("one", &id.to_string())).await.expect(200).json()["state"], "Pending");
+
+    // It is called to be undone; once that is done both go.
+    house.post(&manifest("one", &format!("{id}/cancel"))).await.expect(202);
+    let held = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].hold;
+    let undone = Completion::new(held, Ending::Cancelled, json!({"code": "Cancelled", "message": "undone"}));
+    house.store.complete(&[undone]).await.unwrap();
+    house.delete(&manifest("one", &id.to_string())).await.expect(200);
+    house.delete(&format!("{}/import", admin("one"))).await.expect(200);
     house.close().await;
 }
 

@@ -101,6 +101,25 @@ impl Bed {
         id
     }
 
+    /// A manifest on each of so many further clusters, of which nobody asks whether they answer.
+    async fn ask_on_as_many(&self, count: usize) -> Vec<Uuid> {
+        let by = By::service("test");
+        let mut ids = Vec::new();
+        for block in (0..count).collect::<Vec<_>>().chunks(100) {
+            let (mut write, mut asked) = (Transaction::new(), Vec::new());
+            for index in block {
+                let cluster = Uuid::now_v7();
+                let document = trial::changing(&format!("c{index}"));
+                write = write.create::<Cluster>(cluster, &document, &by).unwrap();
+                asked.push((trial::manifest(Uuid::now_v7(), cluster, TASK, self.clock.now()), Vec::new()));
+            }
+            self.store.commit(write).await.unwrap();
+            self.store.manifests().create(&asked, &by).await.unwrap();
+            ids.extend(asked.iter().map(|(manifest, _)| manifest.id));
+        }
+        ids
+    }
+
     async fn work(&self, id: Uuid) -> WorkView {
         self.store.work(id).await.unwrap().unwrap()
     }
@@ -174,21 +193,12 @@ async fn a_manifest_is_begun_the_moment_it_is_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn manifests_that_are_quickly_done_are_claimed_and_ended_together() {
     let mut bed = Bed::new().await;
-    let (by, slots) = (By::service("test"), Config::default().slots);
-    let (mut write, mut asked) = (Transaction::new(), Vec::new());
-    for index in 0..2 * slots {
-        let cluster = Uuid::now_v7();
-        let document = trial::changing(&format!("c{index}"));
-        write = write.create::<Cluster>(cluster, &document, &by).unwrap();
-        asked.push((trial::manifest(Uuid::now_v7(), cluster, TASK, bed.clock.now()), Vec::new()));
-    }
-    bed.store.commit(write).await.unwrap();
-    bed.store.manifests().create(&asked, &by).await.unwrap();
+    let asked = bed.ask_on_as_many(2 * Config::default().slots).await;
     let before = bed.writes.load(Ordering::SeqCst);
     bed.start(noop);
-    for (manifest, _) in &asked {
-        assert_eq!(bed.until_ended(manifest.id).await.state, WorkState::Completed);
-        let log = bed.store.entries(manifest.id, None, 100).await.unwrap();
+    for id in &asked {
+        assert_eq!(bed.until_ended(*id).await.state, WorkState::Completed);
+        let log = bed.store.entries(*id, None, 100).await.unwrap();
         assert_eq!(log.last().map(|(_, entry)| entry.event), Some(EntryEvent::Finished));
     }
     // Two claims and the ends of two batches; a look at the queue when it is empty, the leases, the look at the first cluster.
@@ -364,6 +374,45 @@ async fn what_a_dead_actuator_held_is_taken_over_and_goes_on() {
     assert!(died.elapsed() <= Duration::from_secs(60 + 11), "{:?}", died.elapsed());
     let log = bed.store.entries(id, None, 100).await.unwrap();
     assert!(log.iter().any(|(_, entry)| entry.event == EntryEvent::TakenOver));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_actuator_that_has_more_to_do_than_slots_takes_over_from_a_dead_one_all_the_same() {
+    let mut bed = Bed::new().await;
+    let lost = bed.ask().await;
+    let dead = bed.store.claim_for(WorkKind::Manifest, 1, Uuid::now_v7(), Duration::ZERO).await.unwrap();
+    assert_eq!(dead[0].hold.work, lost);
+    bed.ask_on_as_many(30 * Config::default().slots).await;
+    bed.start(|_| {
+        Ok(Plan::new().step(Step::action("ten-seconds", |_, _| async {
+            sleep(Duration::from_secs(10)).await;
+            Ok(Outcome::default())
+        })))
+    });
+    let begun = Instant::now();
+    let work = bed.until_ended(lost).await;
+    // One round of what was begun before, one of its own, and the time between two looks.
+    assert!(begun.elapsed() <= Duration::from_secs(25), "{:?}", begun.elapsed());
+    assert_eq!((work.state, work.attempt), (WorkState::Completed, 2));
+    assert!(bed.store.queue(WorkKind::Manifest).await.unwrap().pending > 20 * Config::default().slots as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_actuator_that_has_more_to_do_than_slots_hears_that_it_is_to_end() {
+    let mut bed = Bed::new().await;
+    bed.ask_on_as_many(30 * Config::default().slots).await;
+    let shutdown = bed.shutdown.clone();
+    bed.start_with(Scripted::new(Arc::new(()), move |_| {
+        let shutdown = shutdown.clone();
+        Ok(Plan::new().step(Step::action("ask-for-the-end", move |_, _| {
+            shutdown.cancel();
+            async { Ok(Outcome::default()) }
+        })))
+    }));
+    bed.workers.join_next().await.unwrap().unwrap();
+    let queue = bed.store.queue(WorkKind::Manifest).await.unwrap();
+    assert!(queue.pending > 0, "it went on to the end of the queue");
+    assert_eq!(queue.running, 0, "what it held is ended or handed back");
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,7 +27,8 @@ pub(super) async fn work<T: Trade>(trade: &Arc<T>, ends: Ends, shutdown: &Cancel
     let timing = crew.settings.timing;
     let mut bell = crew.store.wakeups(Topic::Work(crew.settings.kind));
     let mut take_over_at = Instant::now() + crew.pace.between(Duration::ZERO, timing.take_over);
-    let mut desk = Desk { trade, ends, runs: JoinSet::new(), more: false, look_at: Instant::now() };
+    let runs = JoinSet::new();
+    let mut desk = Desk { trade, ends, runs, more: false, owes: false, look_at: Instant::now() };
     loop {
         let free = crew.free() > 0;
         tokio::select! {
@@ -56,53 +57,61 @@ struct Desk<'a, T> {
     runs: JoinSet<()>,
     /// Whether the last claim found as much as there was room for: there is more.
     more: bool,
+    /// Whether there was no slot when it was time to look for lost crews: the next one is for their work.
+    owes: bool,
     /// When to look again, whoever rings.
     look_at: Instant,
 }
 
 impl<T: Trade> Desk<'_, T> {
-    /// Writes what has ended; claims what is due if asked to, as long as there are slots.
+    /// Writes what has ended; claims what is due if asked to and if there are slots. One round: whoever asks for the end of all
+    /// this is heard between two.
     async fn turn(&mut self, claims: bool) {
         let crew = self.trade.crew();
         let Settings { kind, owner, timing, .. } = crew.settings;
-        loop {
-            self.ends.gather();
-            let ends = self.ends.due();
-            crew.holds.leave(ends.iter().map(End::hold));
-            let wanted = if claims { crew.free().min(CLAIM_MAX) } else { 0 };
-            if ends.is_empty() && wanted == 0 {
-                self.look_at = Instant::now() + SAFETY_POLL;
+        self.ends.gather();
+        let ends = self.ends.due();
+        crew.holds.leave(ends.iter().map(End::hold));
+        let wanted = if claims && !self.owes { crew.free().min(CLAIM_MAX) } else { 0 };
+        if ends.is_empty() && wanted == 0 && !self.owes {
+            self.look_at = Instant::now() + SAFETY_POLL;
+            return;
+        }
+        let asked = Instant::now();
+        let turn = crew.store.turn(ends, kind, wanted, owner, timing.lease).await;
+        if !ends.is_empty() {
+            let written = self.ends.answered(turn.ended);
+            crew.holds.release(written.iter().map(|(hold, ..)| *hold));
+            // Told by another: to wake so many takes time, in which the next turn can be taken.
+            self.runs.spawn(async move {
+                for (_, waiting, fate) in written {
+                    // Whoever waited may be gone with a lost lease.
+                    let _ = waiting.send(fate);
+                }
+            });
+        }
+        let found = match turn.claimed {
+            Ok(claimed) => {
+                let found = claimed.len();
+                start(self.trade, &mut self.runs, claimed, asked);
+                found
+            }
+            Err(error) => {
+                self.look_at = after_failure(&error);
                 return;
             }
-            let asked = Instant::now();
-            let turn = crew.store.turn(ends, kind, wanted, owner, timing.lease).await;
-            if !ends.is_empty() {
-                let written = self.ends.answered(turn.ended);
-                crew.holds.release(written.iter().map(|(hold, ..)| *hold));
-                // Told by another: to wake so many takes time, in which the next turn can be taken.
-                self.runs.spawn(async move {
-                    for (_, waiting, fate) in written {
-                        // Whoever waited may be gone with a lost lease.
-                        let _ = waiting.send(fate);
-                    }
-                });
-            }
-            match turn.claimed {
-                Ok(claimed) => {
-                    self.more = claims && claimed.len() == wanted;
-                    start(self.trade, &mut self.runs, claimed, asked);
-                }
-                Err(error) => {
-                    self.look_at = after_failure(&error);
-                    return;
-                }
-            }
-            if !claims {
-                return;
-            }
-            if !self.more {
-                return self.rest().await;
-            }
+        };
+        if !claims {
+            return;
+        }
+        if self.owes {
+            self.take_over().await;
+        }
+        self.more = found == wanted;
+        if self.more {
+            self.look_at = Instant::now();
+        } else {
+            self.rest().await;
         }
     }
 
@@ -120,7 +129,8 @@ impl<T: Trade> Desk<'_, T> {
         let crew = self.trade.crew();
         let Settings { kind, owner, timing, .. } = crew.settings;
         let free = crew.free();
-        if free == 0 {
+        self.owes = free == 0;
+        if self.owes {
             return;
         }
         let asked = Instant::now();
@@ -160,8 +170,11 @@ impl<T: Trade> Desk<'_, T> {
                     self.runs.shutdown().await;
                     return;
                 }
-                // A store that does not answer is not waited for any longer than that.
-                () = self.ends.next() => drop(timeout_at(give_up_at, self.turn(false)).await),
+                // A store that does not answer is not waited for when it is time for something else.
+                () = self.ends.next() => {
+                    let until = if halted { give_up_at } else { halt_at };
+                    drop(timeout_at(until, self.turn(false)).await);
+                }
             }
         }
     }

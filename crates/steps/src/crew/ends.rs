@@ -25,8 +25,8 @@ pub struct Ends {
     /// Those that have come, each with whoever waits for it.
     unwritten: Vec<End>,
     waiting: Vec<oneshot::Sender<Fate>>,
-    /// So many are written at once; after a refusal each for itself.
-    at_once: usize,
+    /// So many of them were refused together, and are written each for itself.
+    singly: usize,
     /// After a failure: the pause before the next try, and its end.
     pause: Duration,
     again_at: Option<Instant>,
@@ -34,14 +34,7 @@ pub struct Ends {
 
 impl Ends {
     pub(super) fn new(coming: mpsc::UnboundedReceiver<Coming>) -> Ends {
-        Ends {
-            coming,
-            unwritten: Vec::new(),
-            waiting: Vec::new(),
-            at_once: BATCH_MAX,
-            pause: PAUSE,
-            again_at: None,
-        }
+        Ends { coming, unwritten: Vec::new(), waiting: Vec::new(), singly: 0, pause: PAUSE, again_at: None }
     }
 
     /// Waits until there is something to be written: a new end, or, after a pause, those that the store did not take. Giving
@@ -75,8 +68,12 @@ impl Ends {
     /// What is to be written now; nothing during a pause.
     pub(super) fn due(&self) -> &[End] {
         let pausing = self.again_at.is_some_and(|at| at > Instant::now());
-        let count = if pausing { 0 } else { self.unwritten.len().min(self.at_once) };
-        &self.unwritten[..count]
+        &self.unwritten[..if pausing { 0 } else { self.at_once() }]
+    }
+
+    /// How many are written at once.
+    fn at_once(&self) -> usize {
+        if self.singly > 0 { 1 } else { self.unwritten.len() }
     }
 
     /// Takes in what became of those that were due; which are written, and who is to be told of it.
@@ -84,7 +81,7 @@ impl Ends {
         &mut self,
         answer: Result<Vec<Fate>, StoreError>,
     ) -> Vec<(Hold, oneshot::Sender<Fate>, Fate)> {
-        let asked = self.unwritten.len().min(self.at_once);
+        let asked = self.at_once();
         let mut written = Vec::new();
         self.again_at = None;
         match answer {
@@ -92,6 +89,7 @@ impl Ends {
                 let ends = self.unwritten.drain(..asked).zip(self.waiting.drain(..asked));
                 written.extend(ends.zip(fates).map(|((end, waiting), fate)| (end.hold(), waiting, fate)));
                 self.pause = PAUSE;
+                self.singly = self.singly.saturating_sub(1);
             }
             Err(error) if error.class() == Class::Transient => {
                 tracing::info!(error = %error, "{asked} ends are said again");
@@ -102,12 +100,10 @@ impl Ends {
                 // Dropping the answer tells the run that nothing was written; the lease runs out, and another tries.
                 refused(self.unwritten.remove(0).hold(), &error);
                 drop(self.waiting.remove(0));
+                self.singly = self.singly.saturating_sub(1);
             }
             // One of them cannot be stored; the others can.
-            Err(_) => self.at_once = 1,
-        }
-        if self.unwritten.is_empty() {
-            self.at_once = BATCH_MAX;
+            Err(_) => self.singly = asked,
         }
         written
     }
@@ -152,7 +148,9 @@ mod tests {
     fn answer(ends: &mut Ends, answer: Result<Vec<Fate>, StoreError>) -> usize {
         let written = ends.answered(answer);
         let count = written.len();
-        written.into_iter().for_each(|(_, waiting, fate)| drop(waiting.send(fate)));
+        for (_, waiting, fate) in written {
+            let _ = waiting.send(fate);
+        }
         count
     }
 
@@ -185,9 +183,16 @@ mod tests {
         let (mut ends, mut waiting, sender) = ends(3).await;
         answer(&mut ends, Err(wrong()));
         assert_eq!(ends.due().len(), 1, "now each for itself");
+        // Later ones come meanwhile, and are not meant.
+        for work in 7..9 {
+            sender.send((end(work), oneshot::channel().0)).unwrap();
+        }
+        ends.gather();
         assert_eq!(answer(&mut ends, Ok(vec![Fate::Done])), 1);
         assert_eq!(answer(&mut ends, Err(wrong())), 0);
         assert_eq!(answer(&mut ends, Ok(vec![Fate::Done])), 1);
+        assert_eq!(ends.due().len(), 2, "they go together");
+        assert_eq!(answer(&mut ends, Ok(vec![Fate::Done, Fate::Done])), 2);
         assert_eq!(waiting.remove(0).await, Ok(Fate::Done));
         assert!(
             waiting.remove(0).await.is_err(),
@@ -195,13 +200,6 @@ mod tests {
         );
         assert_eq!(waiting.remove(0).await, Ok(Fate::Done));
         assert!(ends.next().now_or_never().is_none());
-        // Later ones go together again.
-        for work in 7..9 {
-            sender.send((end(work), oneshot::channel().0)).unwrap();
-        }
-        ends.next().await;
-        ends.gather();
-        assert_eq!(ends.due().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -134,7 +134,7 @@ pub enum Written {
 /// Works the queue until it is told to stop; then hands back what it holds at the next safe point, within 30 s. `parts` end
 /// by `over`, which is cancelled when all is handed back.
 ///
-/// Dropping the future is as a crash: everything stops at once and the leases run out.
+/// Dropping the future is as a crash: everything stops where it waits and the leases run out.
 pub async fn serve<T: Trade>(
     trade: Arc<T>,
     ends: Ends,

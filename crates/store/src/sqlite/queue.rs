@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::error::{Class, Classify as _};
 use api::work::{WorkKind, WorkState};
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Row, params};
@@ -55,16 +56,21 @@ impl Sqlite {
         owner: Uuid,
         lease: Duration,
     ) -> Turn {
-        let ends = ends.to_vec();
+        let these = ends.to_vec();
         let write = move |session: &mut Session<'_>| {
-            let fates = session.complete_all(&ends)?;
+            let fates = session.complete_all(&these)?;
             Ok((fates, session.claim(kind, max, owner, micros(lease))?))
         };
         match self.write(write).await {
             Ok((fates, claimed)) => Turn { ended: Ok(fates), claimed: Ok(claimed) },
-            Err(error) => {
-                let what = format!("nothing was claimed, for the ends were not written: {error}");
+            Err(error) if error.class() == Class::Transient => {
+                let what = format!("nothing was claimed: {error}");
                 Turn { ended: Err(error), claimed: Err(StoreError::Unavailable { what, source: None }) }
+            }
+            // One of the two can never be done; the other need not suffer for it.
+            Err(_) => {
+                let ended = self.complete(ends).await;
+                Turn { ended, claimed: self.claim(kind, max, owner, lease).await }
             }
         }
     }
@@ -652,7 +658,7 @@ impl Session<'_> {
         })
     }
 
-    /// The same, and the number of the last entry that tells of it.
+    /// The work, if the holder may still write, and the number of the last entry that tells of it.
     fn held_and_told(&self, hold: Hold) -> Result<Option<(Live, i64)>, StoreError> {
         Ok(self
             .connection
@@ -769,4 +775,44 @@ fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<State> {
         checkpoint: row.get(at + 2)?,
         run_after: row.get(at + 3)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use api::clock::SystemClock;
+    use api::work::Ending;
+
+    use super::*;
+    use crate::work::Completion;
+    use crate::{Keyring, LEASE, Location, Options};
+
+    #[tokio::test]
+    async fn a_claim_that_can_never_be_made_takes_no_end_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("store.db"));
+        let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+        let sqlite = Sqlite::open(&options).await.unwrap();
+        let (me, kind) = (Uuid::new_v4(), WorkKind::Manifest);
+        let enqueue = async |work: NewWork| {
+            sqlite.write(move |session| session.enqueue(&work)).await.unwrap();
+        };
+        enqueue(NewWork::new(Uuid::now_v7(), Uuid::new_v4(), kind)).await;
+        let hold = sqlite.claim(kind, 1, me, LEASE).await.unwrap()[0].hold;
+        let broken = NewWork::new(Uuid::now_v7(), Uuid::new_v4(), kind);
+        enqueue(broken.clone()).await;
+        sqlite
+            .write(move |session| {
+                let sql = "update work set checkpoint = 'no JSON' where id = ?1";
+                session.connection.execute(sql, [broken.id])?;
+                Ok(())
+            })
+            .await
+            .unwrap();
+        let end = End::of(&Completion::new(hold, Ending::Completed, json!({})));
+        let turn = sqlite.turn(&[end], kind, 9, me, LEASE).await;
+        assert_eq!(turn.ended.unwrap(), [Fate::Done]);
+        assert!(matches!(turn.claimed, Err(StoreError::Broken { .. })), "{:?}", turn.claimed);
+    }
 }

@@ -58,7 +58,7 @@ on_both_engines! {
         assert_eq!((taken.len(), taken[0].attempt, taken[0].taken_over), (1, 2, true));
         assert!(matches!(store.checkpoint(old, "late", json!(1)).await, Err(StoreError::LostLease { .. })));
         let late = Completion::new(old, Ending::Completed, json!({}));
-        assert_eq!(store.complete(&[late.clone()]).await.unwrap(), [Fate::Lost]);
+        assert_eq!(store.complete(std::slice::from_ref(&late)).await.unwrap(), [Fate::Lost]);
         assert!(matches!(store.commit(Transaction::new().complete(late)).await, Err(StoreError::LostLease { .. })));
         assert!(store.renew(me, vec![lane]).await.unwrap().is_empty());
         assert_eq!(store.renew(other, vec![lane]).await.unwrap().len(), 1);

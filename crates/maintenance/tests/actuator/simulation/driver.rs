@@ -372,7 +372,7 @@ async fn backend_of(store: Store, world: Arc<World>, seed: u64) {
                 sleep(random.millis(10_000)).await;
             }
             let done = Completion::new(hold, Ending::Completed, json!({}));
-            while store.complete(&[done.clone()]).await.is_err() {
+            while store.complete(std::slice::from_ref(&done)).await.is_err() {
                 sleep(Duration::from_secs(1)).await;
             }
         }
