@@ -26,6 +26,11 @@ impl Client {
         Pages::of(self, &of(cluster))
     }
 
+    /// The manifests of all clusters, in every state, each with its cluster.
+    pub fn all_manifests(&self) -> Pages<ManifestForm> {
+        Pages::of(self, &Path::of("/admin/maintenancemanifests"))
+    }
+
     /// Every pending manifest of the fleet, those of the future too.
     pub fn queued_manifests(&self) -> Pages<ManifestForm> {
         Pages::of(self, &Path::of("/admin/maintenancemanifests/queued"))

@@ -33,7 +33,23 @@ pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
     Ok(ask.paged(shown(&desk, &views).await?, next))
 }
 
-/// The forms of manifests of one cluster.
+/// Lists the manifests of all clusters, in every state, in the order of their ids.
+#[utoipa::path(
+    get, path = "/admin/maintenancemanifests", operation_id = "listAllManifests", tag = "manifests",
+    params(Version, Paging),
+    responses((status = 200, description = "A page of manifests, each with its cluster.", body = Page<ManifestForm>))
+)]
+pub(super) async fn list_all(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+    let PageAsk { limit, from } = ask.page::<PageToken>(LIMIT_DEFAULT)?;
+    let (views, next) = desk.store.manifests().of_fleet(from, limit).await?;
+    let mut forms = shown(&desk, &views).await?;
+    for (form, view) in forms.iter_mut().zip(&views) {
+        form.cluster_resource_id = Some(view.manifest.document.cluster_path.clone());
+    }
+    Ok(ask.paged(forms, next))
+}
+
+/// The forms of manifests.
 async fn shown(desk: &Desk, views: &[ManifestView]) -> Result<Vec<ManifestForm>, Refusal> {
     let lanes = manifest_form::lanes(&desk.store, views.iter().filter_map(|view| view.work.as_ref())).await?;
     let catalogue = desk.catalogue().await?;

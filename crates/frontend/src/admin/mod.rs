@@ -132,6 +132,7 @@ fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(clusters::list))
         .routes(routes!(clusters::overview))
         .routes(routes!(lines::fleet))
+        .routes(routes!(manifests::list_all))
         .routes(routes!(manifests::queued))
         .routes(routes!(manifests::show_any))
         .routes(routes!(manifests::cancel_batch))

@@ -399,6 +399,7 @@ async fn bad_pages_are_refused() {
     let paths = [
         manifests("one"),
         manifest("one", "x/history"),
+        "/admin/maintenancemanifests?api-version=admin".to_owned(),
         "/admin/maintenancemanifests/queued?api-version=admin".to_owned(),
         "/admin/providers/microsoft.redhatopenshift/openshiftclusters?".to_owned(),
     ];

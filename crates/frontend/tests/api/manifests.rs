@@ -360,6 +360,18 @@ async fn lists_come_in_pages_without_gap_or_repetition() {
         let left: Vec<String> =
             ids.iter().filter(|id| **id != claimed[0].hold.work.to_string()).cloned().collect();
         assert_eq!(pages(&house, &format!("{queued}&limit=1")).await.concat(), left);
+        // It is among all of them, each with its cluster.
+        let all = "/admin/maintenancemanifests?api-version=admin";
+        assert_eq!(pages(&house, &format!("{all}&limit=3")).await.concat(), ids);
+        let listed = house.get(all).await.expect(200).json();
+        let clusters: Vec<&str> = listed["value"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["clusterResourceID"].as_str().unwrap())
+            .collect();
+        let (one, two) = (rid("one").to_lowercase(), rid("two").to_lowercase());
+        assert_eq!(clusters, [&one, &one, &one, &one, &one, &two, &two]);
         let clusters = "/admin/providers/microsoft.redhatopenshift/openshiftclusters?limit=1";
         assert_eq!(pages(&house, clusters).await.concat(), [rid("one"), rid("two")]);
         let history = house.get(&manifest("one", &format!("{}/history", ids[0]))).await.expect(200).json();

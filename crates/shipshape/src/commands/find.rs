@@ -144,8 +144,13 @@ pub(super) async fn manifests_of(
             Err(error) => return Err(error.into()),
         }
     }
-    all.sort_by(|a, b| b.created_at.cmp(&a.created_at).then(b.id.cmp(&a.id)));
-    Ok(all)
+    Ok(newest_first(all))
+}
+
+/// The same manifests, those that were asked for last in front.
+pub(super) fn newest_first(mut forms: Vec<ManifestForm>) -> Vec<ManifestForm> {
+    forms.sort_by(|a, b| b.created_at.cmp(&a.created_at).then(b.id.cmp(&a.id)));
+    forms
 }
 
 /// The last part of a resource id, by which people know a cluster.

@@ -206,11 +206,10 @@ async fn list(client: &Client, flags: &ListFlags) -> anyhow::Result<Vec<Manifest
             find::manifests_of(client, vec![find::cluster(client, cluster).await?.id]).await?
         }
         (None, None) if only_pending => client.queued_manifests().all().await?,
-        (None, selector) => {
+        (None, None) => find::newest_first(client.all_manifests().all().await?),
+        (None, Some(selector)) => {
             let clusters = client.clusters().all().await?.into_iter();
-            let meant = clusters.filter(|it| {
-                selector.as_ref().is_none_or(|selector| selector.matches(&it.properties.labels))
-            });
+            let meant = clusters.filter(|it| selector.matches(&it.properties.labels));
             find::manifests_of(client, meant.map(|it| it.id).collect()).await?
         }
     };

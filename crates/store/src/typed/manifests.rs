@@ -269,9 +269,21 @@ impl<'a> Manifests<'a> {
         from: Option<PageToken>,
         limit: usize,
     ) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
-        let page = self
-            .list(Selection { scope: Some(cluster.to_string()), from, limit, ..Selection::default() })
-            .await?;
+        self.page(Selection { scope: Some(cluster.to_string()), from, limit, ..Selection::default() }).await
+    }
+
+    /// A page of all manifests with their work, in the order of their ids.
+    pub async fn of_fleet(
+        &self,
+        from: Option<PageToken>,
+        limit: usize,
+    ) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
+        let prefix = Some("/maintenancemanifests/".to_owned());
+        self.page(Selection { prefix, from, limit, ..Selection::default() }).await
+    }
+
+    async fn page(&self, selection: Selection) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
+        let page = self.list(selection).await?;
         let works = self.store.works(page.items.iter().map(|it| it.uuid).collect()).await?;
         let mut works: HashMap<Uuid, WorkView> = works.into_iter().map(|work| (work.id, work)).collect();
         let views = page
