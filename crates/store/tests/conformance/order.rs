@@ -242,8 +242,10 @@ on_both_engines! {
     async fn ends_and_a_claim_of_what_takes_their_place_go_together(bed: &Bed) {
         let (store, me) = (&bed.store, Uuid::new_v4());
         let (busy, free) = (Uuid::new_v4(), Uuid::new_v4());
-        store.enqueue(vec![manifest(busy), manifest(busy), manifest(free)]).await.unwrap();
+        let due = |lane: Uuid, at: i64| manifest(lane).after(past(at));
+        store.enqueue(vec![due(busy, 1), due(busy, 2), due(free, 3)]).await.unwrap();
         let first = store.claim(WorkKind::Manifest, 1, me).await.unwrap()[0].hold;
+        assert_eq!(first.lane, busy);
         let end = End::new(&done(first)).unwrap();
         let turn = store.turn(&[end.clone(), end], WorkKind::Manifest, 9, me, LEASE).await;
         assert_eq!(turn.ended.unwrap(), [Fate::Done, Fate::Lost]);
