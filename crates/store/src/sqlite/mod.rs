@@ -3,6 +3,7 @@
 
 mod budgets;
 mod commit;
+mod ends;
 mod entries;
 mod fold;
 mod log_file;

@@ -1,0 +1,378 @@
+//! How work leaves: it is ended or given back by whoever holds it, withdrawn, cancelled or forgotten by others.
+
+use std::time::Duration;
+
+use api::error::{Class, Classify as _};
+use api::work::{WorkKind, WorkState};
+use rusqlite::{OptionalExtension as _, Row, params};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::budgets::keys;
+use super::entries::timed_out;
+use super::writer::Session;
+use super::{Sqlite, json_text, micros};
+use crate::StoreError;
+use crate::end::End;
+use crate::wake::Topic;
+use crate::work::{CLASS_BEGUN, CLASS_FRESH, Fate, Hold, Turn, Yielding};
+
+impl Sqlite {
+    pub(crate) async fn complete(&self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+        let ends = ends.to_vec();
+        self.write(move |session| session.complete_all(&ends)).await
+    }
+
+    pub(crate) async fn turn(
+        &self,
+        ends: &[End],
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Turn {
+        let these = ends.to_vec();
+        let write = move |session: &mut Session<'_>| {
+            let fates = session.complete_all(&these)?;
+            Ok((fates, session.claim(kind, max, owner, micros(lease))?))
+        };
+        match self.write(write).await {
+            Ok((fates, claimed)) => Turn { ended: Ok(fates), claimed: Ok(claimed) },
+            Err(error) if error.class() == Class::Transient => {
+                let what = format!("nothing was claimed: {error}");
+                Turn { ended: Err(error), claimed: Err(StoreError::Unavailable { what, source: None }) }
+            }
+            // One of the two can never be done; the other need not suffer for it.
+            Err(_) => {
+                let ended = self.complete(ends).await;
+                Turn { ended, claimed: self.claim(kind, max, owner, lease).await }
+            }
+        }
+    }
+}
+
+/// A row of `work` by its id, as far as ending it needs.
+struct Live {
+    lane: Uuid,
+    kind: String,
+    state: String,
+    class: i64,
+    held: Option<String>,
+    budgets: Option<String>,
+}
+
+impl Live {
+    /// The budgets for whose room it waits, perhaps in a lane that was un-parked for it.
+    fn awaits(&self) -> Option<&str> {
+        if self.state == "Pending" { self.budgets.as_deref() } else { None }
+    }
+}
+
+impl Session<'_> {
+    /// Ends work; each stands alone. They are written in the order of their ids, side by side: many rows on few pages.
+    fn complete_all(&mut self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+        let mut order: Vec<usize> = (0..ends.len()).collect();
+        order.sort_by_key(|index| ends[*index].hold().work);
+        let mut fates = vec![Fate::Lost; ends.len()];
+        for index in order {
+            if self.complete(&ends[index])? {
+                fates[index] = Fate::Done;
+            }
+        }
+        Ok(fates)
+    }
+
+    /// Ends work; false when the hold is stale, and then nothing is changed.
+    pub(super) fn complete(&mut self, end: &End) -> Result<bool, StoreError> {
+        let work = end.hold().work;
+        let Some((live, last)) = self.held_and_told(end.hold())? else { return Ok(false) };
+        self.end(work, &live.kind, end.state(), end.result(), live.awaits())?;
+        self.lower_budgets(live.held.as_deref())?;
+        self.release(live.lane)?;
+        self.append_behind(last, work, end.told())?;
+        Ok(true)
+    }
+
+    pub(super) fn hand_back(&mut self, yielding: &Yielding) -> Result<(), StoreError> {
+        let hold = yielding.hold;
+        let live = self.held_by(hold)?.ok_or(StoreError::LostLease { work: hold.work })?;
+        if yielding.unless_cancelled && self.guard(hold)?.cancel {
+            return Err(StoreError::WrongState { work: hold.work, state: live.state, wanted: "uncancelled" });
+        }
+        // What took no effect may still be too late to begin.
+        self.connection
+            .prepare_cached(
+                "update work set state = 'Pending', due_at = ?2, attempt = attempt - ?3, owner = null, held = null, changed = ?4,
+                   started = case when class = 2 and ?7 = 2 and ?3 = 1 then null else started end,
+                   step = coalesce(?5, step), checkpoint = coalesce(?6, checkpoint), class = min(class, ?7),
+                   to_end = max(coalesce(to_end, 0), ?8)
+                 where id = ?1",
+            )?
+            .execute(params![
+                hold.work,
+                self.now.saturating_add(micros(yielding.rest)),
+                i64::from(!yielding.attempt_spent),
+                self.now,
+                yielding.checkpoint.as_ref().map(|(step, _)| step),
+                yielding.checkpoint.as_ref().map(|(_, data)| json_text(data)),
+                if yielding.begun { CLASS_BEGUN } else { CLASS_FRESH },
+                yielding.begun && !yielding.unless_cancelled
+            ])?;
+        self.feed(&live.kind, hold.work, 0, false)?;
+        self.lower_budgets(live.held.as_deref())?;
+        self.release(live.lane)
+    }
+
+    pub(super) fn withdraw(&mut self, work: Uuid, result: &Value) -> Result<(), StoreError> {
+        let live = self.pending_or_why(work)?;
+        if live.class == CLASS_BEGUN {
+            return Err(StoreError::WrongState { work, state: live.state, wanted: "fresh" });
+        }
+        self.end(work, &live.kind, WorkState::Cancelled, &json_text(result), live.awaits())?;
+        self.settle_if_free(live.lane).map(drop)
+    }
+
+    pub(super) fn withdraw_lane(&mut self, lane: Uuid, result: &Value) -> Result<(), StoreError> {
+        let pending: Vec<(Uuid, String, Option<String>)> = self
+            .connection
+            .prepare_cached("select id, kind, budgets from work where lane = ?1 and state = 'Pending'")?
+            .query_map([lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .collect::<Result<_, _>>()?;
+        let result = json_text(result);
+        for (work, kind, budgets) in pending {
+            self.end(work, &kind, WorkState::Cancelled, &result, budgets.as_deref())?;
+            self.tell_end(work)?;
+        }
+        self.connection
+            .prepare_cached("update lanes set cancel = 1 where lane = ?1 and owner is not null")?
+            .execute([lane])?;
+        WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
+        self.settle_if_free(lane).map(drop)
+    }
+
+    pub(super) fn expedite(&mut self, work: Uuid) -> Result<(), StoreError> {
+        let live = self.pending_or_why(work)?;
+        // What is too late is not let go first: whoever touches its lane closes it, and nothing is told behind its end.
+        let moved = self
+            .connection
+            .prepare_cached(
+                "update work set run_after = 0, due_at = 0, changed = ?2
+                 where id = ?1 and (class = ?3 and started is null and run_before <= ?2) is not true",
+            )?
+            .execute(params![work, self.now, CLASS_FRESH])?;
+        if moved == 0 {
+            let state = WorkState::TimedOut.as_str().to_owned();
+            return Err(StoreError::WrongState { work, state, wanted: "Pending" });
+        }
+        self.feed(&live.kind, work, 0, false)?;
+        self.settle_if_free(live.lane).map(drop)
+    }
+
+    pub(super) fn request_cancel(&mut self, work: Uuid) -> Result<(), StoreError> {
+        let live = self.live(work)?;
+        match live {
+            Some(live) if live.state == "InProgress" => {
+                self.connection
+                    .prepare_cached("update lanes set cancel = 1 where lane = ?1")?
+                    .execute([live.lane])?;
+                self.feed(&live.kind, work, 0, false)?;
+                WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
+                Ok(())
+            }
+            // It rests; whoever takes it up next finds that it was asked to end in what is told of it.
+            Some(live) if live.class == CLASS_BEGUN => {
+                self.connection
+                    .prepare_cached("update work set due_at = 0, to_end = 1, changed = ?2 where id = ?1")?
+                    .execute(params![work, self.now])?;
+                self.feed(&live.kind, work, 0, false)?;
+                self.settle_if_free(live.lane).map(drop)
+            }
+            Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "InProgress" }),
+            None => Err(self.why_not_live(work, "InProgress")?),
+        }
+    }
+
+    /// Forgets work that neither runs nor has begun: what it did would never be taken back.
+    pub(super) fn discard(&mut self, work: Uuid) -> Result<(), StoreError> {
+        if let Some(live) = self.live(work)? {
+            if live.state == "InProgress" || live.class == CLASS_BEGUN {
+                return Err(StoreError::WrongState { work, state: live.state, wanted: "ended" });
+            }
+            self.remove(work, live.awaits())?;
+            self.settle_if_free(live.lane)?;
+        }
+        self.connection.prepare_cached("delete from history where id = ?1")?.execute([work])?;
+        self.connection.prepare_cached("delete from entries where work = ?1")?.execute([work])?;
+        Ok(())
+    }
+
+    /// Makes sure that nothing runs in a lane, and nothing that has begun rests in it.
+    pub(super) fn expect_idle(&self, lane: Uuid) -> Result<(), StoreError> {
+        let half_done: Option<(Uuid, String)> = self
+            .connection
+            .prepare_cached(
+                "select running, 'InProgress' from lanes where lane = ?1 and running is not null
+                 union all select id, state from work indexed by work_in_order where lane = ?1 and class = ?2 limit 1",
+            )?
+            .query_row(params![lane, CLASS_BEGUN], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        match half_done {
+            Some((work, state)) => Err(StoreError::WrongState { work, state, wanted: "ended" }),
+            None => Ok(()),
+        }
+    }
+
+    fn pending_or_why(&self, work: Uuid) -> Result<Live, StoreError> {
+        match self.live(work)? {
+            Some(live) if live.state == "Pending" => Ok(live),
+            Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "Pending" }),
+            None => Err(self.why_not_live(work, "Pending")?),
+        }
+    }
+
+    pub(super) fn why_not_live(&self, work: Uuid, wanted: &'static str) -> Result<StoreError, StoreError> {
+        let ended: Option<String> = self
+            .connection
+            .prepare_cached("select state from history where id = ?1")?
+            .query_row([work], |row| row.get(0))
+            .optional()?;
+        Ok(match ended {
+            Some(state) => StoreError::WrongState { work, state, wanted },
+            None => StoreError::NoSuchWork { work },
+        })
+    }
+
+    /// The work, if the holder may still write, and the number of the last entry that tells of it.
+    fn held_and_told(&self, hold: Hold) -> Result<Option<(Live, i64)>, StoreError> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select lane, kind, state, held, class, budgets,
+                   coalesce((select max(number) from entries where work = ?1), 0) from work
+                 where id = ?1 and fence = ?2 and owner = ?3 and state = 'InProgress'",
+            )?
+            .query_row(params![hold.work, hold.fence, hold.owner], |row| Ok((read_live(row)?, row.get(6)?)))
+            .optional()?)
+    }
+
+    /// The work, if the holder may still write.
+    fn held_by(&self, hold: Hold) -> Result<Option<Live>, StoreError> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select lane, kind, state, held, class, budgets from work
+                 where id = ?1 and fence = ?2 and owner = ?3 and state = 'InProgress'",
+            )?
+            .query_row(params![hold.work, hold.fence, hold.owner], read_live)
+            .optional()?)
+    }
+
+    fn live(&self, work: Uuid) -> Result<Option<Live>, StoreError> {
+        Ok(self
+            .connection
+            .prepare_cached("select lane, kind, state, held, class, budgets from work where id = ?1")?
+            .query_row([work], read_live)
+            .optional()?)
+    }
+
+    pub(super) fn settle_if_free(&mut self, lane: Uuid) -> Result<usize, StoreError> {
+        let owned = self
+            .connection
+            .prepare_cached("select 1 from lanes where lane = ?1 and owner is not null")?
+            .exists([lane])?;
+        if owned { Ok(0) } else { self.settle(lane) }
+    }
+
+    pub(super) fn time_out(
+        &mut self,
+        work: Uuid,
+        kind: &str,
+        awaits: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.end(work, kind, WorkState::TimedOut, &json_text(&timed_out(self.now)), awaits)?;
+        self.tell_end(work)
+    }
+
+    /// Moves work into the history; `awaits` are the budgets of work that was pending.
+    fn end(
+        &mut self,
+        work: Uuid,
+        kind: &str,
+        state: WorkState,
+        result: &str,
+        awaits: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.connection
+            .prepare_cached(
+                "insert into history (id, lane, kind, class, run_after, run_before, priority, state, attempt, step, checkpoint,
+                   fence, owner, result, created, started, finished, origin, budgets)
+                 select id, lane, kind, class, run_after, run_before, priority, ?2, attempt, step, checkpoint,
+                   fence, owner, ?3, created, started, ?4, origin, budgets from work where id = ?1",
+            )?
+            .execute(params![work, state.as_str(), result, self.now])?;
+        self.remove(work, awaits)?;
+        self.feed(kind, work, 0, false)
+    }
+
+    /// Takes work out of the queue.
+    fn remove(&mut self, work: Uuid, awaits: Option<&str>) -> Result<(), StoreError> {
+        self.connection.prepare_cached("delete from work where id = ?1")?.execute([work])?;
+        // Its lane may have been un-parked for room that it takes no more: others that wait may have it.
+        for key in keys(awaits)? {
+            self.unpark(&key)?;
+        }
+        Ok(())
+    }
+}
+
+fn read_live(row: &Row<'_>) -> rusqlite::Result<Live> {
+    Ok(Live {
+        lane: row.get(0)?,
+        kind: row.get(1)?,
+        state: row.get(2)?,
+        held: row.get(3)?,
+        class: row.get(4)?,
+        budgets: row.get(5)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use api::clock::SystemClock;
+    use api::work::Ending;
+    use serde_json::json;
+
+    use super::*;
+    use crate::work::{Completion, NewWork};
+    use crate::{Keyring, LEASE, Location, Options};
+
+    #[tokio::test]
+    async fn a_claim_that_can_never_be_made_takes_no_end_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("store.db"));
+        let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+        let sqlite = Sqlite::open(&options).await.unwrap();
+        let (me, kind) = (Uuid::new_v4(), WorkKind::Manifest);
+        let enqueue = async |work: NewWork| {
+            sqlite.write(move |session| session.enqueue(&work)).await.unwrap();
+        };
+        enqueue(NewWork::new(Uuid::now_v7(), Uuid::new_v4(), kind)).await;
+        let hold = sqlite.claim(kind, 1, me, LEASE).await.unwrap()[0].hold;
+        let broken = NewWork::new(Uuid::now_v7(), Uuid::new_v4(), kind);
+        enqueue(broken.clone()).await;
+        sqlite
+            .write(move |session| {
+                let sql = "update work set checkpoint = 'no JSON' where id = ?1";
+                session.connection.execute(sql, [broken.id])?;
+                Ok(())
+            })
+            .await
+            .unwrap();
+        let end = End::of(&Completion::new(hold, Ending::Completed, json!({})));
+        let turn = sqlite.turn(&[end], kind, 9, me, LEASE).await;
+        assert_eq!(turn.ended.unwrap(), [Fate::Done]);
+        assert!(matches!(turn.claimed, Err(StoreError::Broken { .. })), "{:?}", turn.claimed);
+    }
+}
