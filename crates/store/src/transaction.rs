@@ -10,6 +10,7 @@ use api::audit::AuditEntry;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::document::Body;
 use crate::end::End;
 use crate::entries::Recorded;
 use crate::keyring::Sealed;
@@ -94,7 +95,7 @@ pub(crate) struct NewDocument {
     pub(crate) id: String,
     pub(crate) kind: String,
     pub(crate) parent: String,
-    pub(crate) body: Value,
+    pub(crate) body: Body,
     pub(crate) unique_keys: Vec<String>,
 }
 
@@ -104,7 +105,7 @@ pub(crate) struct DocumentUpdate {
     pub(crate) uuid: Uuid,
     /// The version that the caller had read.
     pub(crate) etag: Etag,
-    pub(crate) body: Value,
+    pub(crate) body: Body,
     /// Whether what is wanted has changed, which raises the generation.
     pub(crate) desired: bool,
     /// The unique keys that it holds from now on; `None` leaves them as they are.
@@ -386,20 +387,24 @@ fn key(what: &str, text: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn body(kind: &str, value: &Value) -> Result<(), StoreError> {
-    if !value.is_object() {
+fn body(kind: &str, body: &Body) -> Result<(), StoreError> {
+    if !body.text().starts_with('{') {
         return Err(StoreError::invalid(format!("the body of a {kind} must be a JSON object")));
     }
-    json(kind, value)
+    measured(kind, body.has_nul(), body.text().len())
 }
 
 fn json(what: &str, value: &Value) -> Result<(), StoreError> {
-    if has_nul(value) {
+    measured(what, has_nul(value), json_bytes(value))
+}
+
+fn measured(what: &str, has_nul: bool, bytes: usize) -> Result<(), StoreError> {
+    if has_nul {
         return Err(StoreError::invalid(format!("{what}: holds the character NUL, which cannot be stored")));
     }
-    match json_bytes(value) {
+    match bytes {
         0..=BODY_BYTES_MAX => Ok(()),
-        bytes => Err(StoreError::invalid(format!(
+        _ => Err(StoreError::invalid(format!(
             "{what}: has {bytes} bytes of JSON; at most {BODY_BYTES_MAX} are accepted"
         ))),
     }

@@ -1,17 +1,37 @@
 //! Reading documents and secrets.
 
+use bytes::{BufMut as _, BytesMut};
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 use super::{Postgres, count, get, time};
-use crate::document::Raw;
-use crate::document::behind;
+use crate::document::{Body, Raw, behind};
 use crate::keyring::Sealed;
 use crate::{Etag, Listing, StoreError, Stored};
 
 const DOCUMENT: &str = "select uuid, id, kind, parent, etag, generation, body, created, changed from documents where deleted_at is null";
 const SECRET: &str = "select owner, name, key_id, sealed from secrets";
+
+/// A body goes to the server as the text that it is.
+impl ToSql for Body {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        // The first byte is the version of the form: text.
+        out.put_u8(1);
+        out.put_slice(self.text().as_bytes());
+        Ok(IsNull::No)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::JSONB
+    }
+
+    to_sql_checked!();
+}
 
 impl Postgres {
     pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {

@@ -3,8 +3,8 @@
 use rusqlite::{OptionalExtension as _, params};
 use uuid::Uuid;
 
+use super::Sqlite;
 use super::writer::Session;
-use super::{Sqlite, json_text};
 use crate::end::End;
 use crate::transaction::{Committed, DocumentUpdate, NewDocument, Transaction, Write};
 use crate::wake::Topic;
@@ -101,7 +101,7 @@ impl Session<'_> {
                 document.id,
                 document.kind,
                 document.parent,
-                json_text(&document.body),
+                document.body.text(),
                 self.now
             ]);
         if let Err(error) = inserted {
@@ -122,7 +122,7 @@ impl Session<'_> {
                 "update documents set etag = etag + 1, generation = generation + ?2, body = ?3, changed = ?4
                  where uuid = ?1",
             )?
-            .execute(params![update.uuid, update.desired, json_text(&update.body), self.now])?;
+            .execute(params![update.uuid, update.desired, update.body.text(), self.now])?;
         if let Some(keys) = &update.unique_keys {
             self.hold_keys(update.uuid, keys)?;
         }

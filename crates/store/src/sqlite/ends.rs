@@ -85,7 +85,12 @@ impl Session<'_> {
     /// Ends work; false when the hold is stale, and then nothing is changed.
     pub(super) fn complete(&mut self, end: &End) -> Result<bool, StoreError> {
         let work = end.hold().work;
-        let Some((live, last)) = self.held_and_told(end.hold())? else { return Ok(false) };
+        // Who tells nothing need not know what was told before.
+        let found = match end.told() {
+            [] => self.held_by(end.hold())?.map(|live| (live, 0)),
+            _ => self.held_and_told(end.hold())?,
+        };
+        let Some((live, last)) = found else { return Ok(false) };
         self.end(work, &live.kind, end.state(), end.result(), live.awaits())?;
         self.lower_budgets(live.held.as_deref())?;
         self.release(live.lane)?;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{By, Documents, PageToken, Selection, Versioned, Wish, change};
+use crate::document::Body;
 use crate::store::Store;
 use crate::transaction::{Transaction, Write};
 use crate::work::{Hold, NewWork, WorkView};
@@ -370,12 +371,17 @@ fn revived(
         to: Some(WorkState::Pending),
         ..told(EntryEvent::Revived, 0, by)
     };
-    let body = read.body_of(wanted)?;
-    let before = read.raw.value()?;
-    let audit = by.entry("manifest.revive", &wanted.path(), Some(&*before), Some(&body));
+    let changed = change(read, wanted, Wish::Changed)?;
+    let (before, update) = match changed {
+        Some((update, before)) => (before, Some(update)),
+        None => (read.raw.value()?, None),
+    };
+    let before = Body::of(&before);
+    let after = update.as_ref().map_or(&before, |it| &it.body);
+    let audit = by.noted("manifest.revive", &wanted.path(), Some(&before), Some(after));
     let transaction =
         transaction.with(Write::Revive(work_of(wanted, budgets))).record(wanted.id, entry).audit(audit);
-    Ok(match change(read, wanted, Wish::Changed)? {
+    Ok(match update {
         Some(update) => transaction.with(Write::Update(update)),
         None => transaction,
     })

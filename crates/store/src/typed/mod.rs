@@ -9,13 +9,13 @@ mod manifests;
 mod operations;
 mod subscriptions;
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use api::audit::AuditEntry;
 use api::doc::{Document, Schedule, Task, Version};
 use jiff::Timestamp;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 pub use billing::BillingRecords;
@@ -24,9 +24,8 @@ pub use manifests::{Brief, Cancelled, Ensured, ManifestView, Manifests};
 pub use operations::{ClusterEnd, OperationView, Operations};
 pub use subscriptions::Subscriptions;
 
-use crate::document::Raw;
+use crate::document::{Body, Raw};
 use crate::merge::overlay;
-use crate::migrate::hex;
 use crate::store::{Reader, Store};
 use crate::transaction::{DocumentUpdate, NewDocument, Transaction, Write};
 use crate::{Etag, Listing, StoreError, Stored};
@@ -56,22 +55,21 @@ impl By {
         before: Option<&Value>,
         after: Option<&Value>,
     ) -> AuditEntry {
+        self.noted(action, target, before.map(Body::of).as_ref(), after.map(Body::of).as_ref())
+    }
+
+    /// The same, for what is stored.
+    fn noted(&self, action: &str, target: &str, before: Option<&Body>, after: Option<&Body>) -> AuditEntry {
         AuditEntry {
             actor: self.actor.clone(),
             action: action.to_owned(),
             target: target.to_owned(),
             reason: self.reason.clone(),
             correlation_id: self.correlation_id,
-            before: before.map(digest),
-            after: after.map(digest),
+            before: before.map(Body::digest),
+            after: after.map(Body::digest),
         }
     }
-}
-
-/// By which two states of a thing are told apart without keeping either.
-fn digest(value: &Value) -> String {
-    // Objects are ordered by key in `serde_json` as we build it, so equal values give equal text.
-    format!("sha256:{}", hex(&Sha256::digest(value.to_string().as_bytes())))
 }
 
 /// A document as it was read, with all that is needed to write it back.
@@ -114,8 +112,8 @@ impl<T: Document> Versioned<T> {
     }
 
     /// What would be stored if the document were `wanted`; unknown fields stay.
-    fn body_of(&self, wanted: &T) -> Result<Value, StoreError> {
-        Ok(overlay(&*self.raw.value()?, &as_json(&self.document)?, &as_json(wanted)?))
+    fn laid_over(&self, stored: &Value, wanted: &T) -> Result<Value, StoreError> {
+        Ok(overlay(stored, &as_json(&self.document)?, &as_json(wanted)?))
     }
 }
 
@@ -138,11 +136,11 @@ pub enum Wish {
 impl Transaction {
     /// Creates a document, and says so in the audit log.
     pub fn create<T: Document>(self, uuid: Uuid, document: &T, by: &By) -> Result<Transaction, StoreError> {
-        let body = as_json(document)?;
-        let entry = by.entry(&format!("{}.create", T::KIND), &document.path(), None, Some(&body));
+        let (id, body) = (document.path(), Body::of(&as_json(document)?));
+        let entry = by.noted(&format!("{}.create", T::KIND), &id, None, Some(&body));
         let new = NewDocument {
             uuid,
-            id: document.path(),
+            id,
             kind: T::KIND.to_owned(),
             parent: document.scope(),
             body,
@@ -159,10 +157,10 @@ impl Transaction {
         wish: Wish,
         by: &By,
     ) -> Result<Transaction, StoreError> {
-        let Some(update) = change(read, wanted, wish)? else { return Ok(self) };
-        let before = read.raw.value()?;
-        let (before, after) = (Some(&*before), Some(&update.body));
-        let entry = by.entry(&format!("{}.update", T::KIND), &wanted.path(), before, after);
+        let Some((update, before)) = change(read, wanted, wish)? else { return Ok(self) };
+        let (before, after) = (Body::of(&before), &update.body);
+        let action = format!("{}.update", T::KIND);
+        let entry = by.noted(&action, &wanted.path(), Some(&before), Some(after));
         Ok(self.with(Write::Update(update)).audit(entry))
     }
 
@@ -170,7 +168,7 @@ impl Transaction {
     /// over it. Nobody decided it, so the audit log says nothing; the feed does.
     pub fn observe<T: Document>(self, read: &Versioned<T>, seen: &T) -> Result<Transaction, StoreError> {
         Ok(match change(read, seen, Wish::Same)? {
-            Some(update) => self.with(Write::Update(update)),
+            Some((update, _)) => self.with(Write::Update(update)),
             None => self,
         })
     }
@@ -184,14 +182,15 @@ impl Transaction {
     }
 }
 
-/// What makes a document be `wanted`; nothing when it is.
-fn change<T: Document>(
-    read: &Versioned<T>,
+/// What makes a document be `wanted`, and what was stored; nothing when it is.
+fn change<'a, T: Document>(
+    read: &'a Versioned<T>,
     wanted: &T,
     wish: Wish,
-) -> Result<Option<DocumentUpdate>, StoreError> {
-    let body = read.body_of(wanted)?;
-    if body == *read.raw.value()? {
+) -> Result<Option<(DocumentUpdate, Cow<'a, Value>)>, StoreError> {
+    let stored = read.raw.value()?;
+    let body = read.laid_over(&stored, wanted)?;
+    if body == *stored {
         return Ok(None);
     }
     if wanted.path() != read.document.path() || wanted.scope() != read.document.scope() {
@@ -202,13 +201,14 @@ fn change<T: Document>(
         )));
     }
     let keys = wanted.unique_keys();
-    Ok(Some(DocumentUpdate {
+    let update = DocumentUpdate {
         uuid: read.uuid,
         etag: read.etag,
-        body,
+        body: Body::of(&body),
         desired: wish == Wish::Changed,
         unique_keys: (keys != read.document.unique_keys()).then_some(keys),
-    }))
+    };
+    Ok(Some((update, stored)))
 }
 
 /// A page of a list, and where the next one begins.

@@ -26,7 +26,7 @@ use testbed::postgres::Database;
 use uuid::Uuid;
 
 use super::Postgres;
-use crate::document::Raw;
+use crate::document::{Body, Raw};
 use crate::end::End;
 use crate::engine::{AuditListing, Sealing, Stale};
 use crate::feed::{FeedError, Subject};
@@ -122,7 +122,7 @@ fn document(id: &str) -> NewDocument {
         id: id.to_owned(),
         kind: "cluster".to_owned(),
         parent: "/s".to_owned(),
-        body: json!({"name": id, "n": 1.5}),
+        body: Body::of(&json!({"name": id, "n": 1.5})),
         unique_keys: Vec::new(),
     }
 }
@@ -132,7 +132,8 @@ fn create(document: NewDocument) -> Transaction {
 }
 
 fn update(uuid: Uuid, etag: Etag) -> Transaction {
-    let update = DocumentUpdate { uuid, etag, body: json!({"n": 2}), desired: true, unique_keys: None };
+    let update =
+        DocumentUpdate { uuid, etag, body: Body::of(&json!({"n": 2})), desired: true, unique_keys: None };
     Transaction::new().with(Write::Update(update))
 }
 
