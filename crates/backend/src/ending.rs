@@ -6,6 +6,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use steps::lifecycle::fault::{DEPLOYMENT_FAILED, INTERNAL, told};
 
+/// A document may have a mebibyte; besides the copy there are the operation's own fields, and an error in words.
+const SNAPSHOT_BYTES_MAX: usize = 768 * 1024;
+
 /// What is written at the end of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Closed {
@@ -27,8 +30,10 @@ pub(crate) fn close(
     let error = (ending != Ending::Completed).then(|| customer_error(ending, result));
     let after = after(operation, cluster, error.as_ref(), release);
     let status = if error.is_none() { ProvisioningState::Succeeded } else { ProvisioningState::Failed };
-    // What has no JSON form has no copy either; a cluster always has one.
-    let snapshot = after.as_ref().and_then(|cluster| serde_json::to_value(cluster).ok());
+    // What has no JSON form has no copy either; a cluster always has one. One that would not fit into the operation is left out:
+    // an end that cannot be written would never come.
+    let fits = |snapshot: &Value| snapshot.to_string().len() <= SNAPSHOT_BYTES_MAX;
+    let snapshot = after.as_ref().and_then(|cluster| serde_json::to_value(cluster).ok()).filter(fits);
     let operation = Operation { status, end_time: Some(now), error, snapshot, ..operation.clone() };
     Closed { operation, cluster: after }
 }

@@ -49,6 +49,11 @@ pub(crate) enum Write {
     ExpectIdle {
         lane: Uuid,
     },
+    /// Only if this document lives and is at that version; it is not changed.
+    Expect {
+        uuid: Uuid,
+        etag: Etag,
+    },
     /// Only if the caller still holds this work.
     Guard(Hold),
     Checkpoint {
@@ -367,6 +372,7 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
         Write::DropSecret { .. }
         | Write::SetMeta(_)
         | Write::Delete { .. }
+        | Write::Expect { .. }
         | Write::Guard(_)
         | Write::Expedite { .. }
         | Write::RequestCancel { .. }

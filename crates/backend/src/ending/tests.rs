@@ -118,3 +118,17 @@ fn whose_fault_an_error_is_follows_from_its_code() {
     failed.details.push(told("ZonalAllocationFailed", "", None));
     assert_eq!(result_type(Some(&failed)), "UserError");
 }
+
+#[test]
+fn a_cluster_that_does_not_fit_into_its_operation_leaves_no_copy_there() {
+    let check = |bytes: usize, expect: bool| {
+        let mut large = cluster(ProvisioningState::Updating);
+        large.labels = [("a".to_owned(), "x".repeat(bytes))].into();
+        let begun = operation(Verb::Update, ProvisioningState::Updating);
+        let closed = close(&begun, &large, Ending::Completed, &json!({}), Timestamp::UNIX_EPOCH, "r1");
+        assert_eq!(closed.operation.snapshot.is_some(), expect, "{bytes}");
+        assert_eq!(closed.operation.status, ProvisioningState::Succeeded);
+    };
+    check(1000, true);
+    check(SNAPSHOT_BYTES_MAX, false);
+}

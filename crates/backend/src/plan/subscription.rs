@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::doc::{Cluster, Operation, ProvisioningState, Subscription, Verb};
+use api::doc::{Cluster, Operation, ProvisioningState, Subscription, SubscriptionState, Verb};
 use steps::engine::{Outcome, Plan, Step, StepContext, StepError, StepErrorKind};
 use steps::lifecycle::store_failed;
 use store::{By, PAGE_MAX, Secrets, Selection, StoreError, Versioned};
@@ -28,6 +28,9 @@ pub fn remove_subscription(tempo: Tempo) -> Plan<Context> {
 async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
     let subscription = cx.life.store.subscriptions().get(cx.life.cluster).await.map_err(store_failed)?;
     let Some(subscription) = subscription else { return Ok(Outcome::said("the subscription is gone")) };
+    if subscription.document.state != SubscriptionState::Deleted {
+        return Ok(Outcome::said("the subscription is not deleted"));
+    }
     let mut left = 0;
     let mut from = None;
     loop {

@@ -1,7 +1,8 @@
 //! What a subscription's state and a cluster's state allow, as tables.
 
-use api::doc::{Cluster, ProvisioningState, SubscriptionState};
+use api::doc::{Cluster, ProvisioningState, Subscription, SubscriptionState};
 use http::StatusCode;
+use store::Versioned;
 
 use super::Desk;
 use crate::wire::{Code, Refusal};
@@ -27,12 +28,17 @@ pub(super) fn subscription_allows(state: Option<SubscriptionState>, deed: Deed) 
     }
 }
 
-/// Refuses what the subscription does not allow.
-pub(super) async fn check_subscription(desk: &Desk, subscription: &str, deed: Deed) -> Result<(), Refusal> {
+/// Refuses what the subscription does not allow; the subscription that does.
+pub(super) async fn check_subscription(
+    desk: &Desk,
+    subscription: &str,
+    deed: Deed,
+) -> Result<Versioned<Subscription>, Refusal> {
     let path = format!("/subscriptions/{}", subscription.to_ascii_lowercase());
-    let state = desk.store.subscriptions().find(&path).await?.map(|it| it.document.state);
-    if subscription_allows(state, deed) {
-        return Ok(());
+    let found = desk.store.subscriptions().find(&path).await?;
+    let state = found.as_ref().map(|it| it.document.state);
+    if let Some(read) = found.filter(|_| subscription_allows(state, deed)) {
+        return Ok(read);
     }
     let word = state.map_or_else(|| "Unregistered".to_owned(), |state| format!("{state:?}"));
     let message = format!("Request is not allowed in subscription in state '{word}'.");

@@ -32,8 +32,13 @@ pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
             let message = "Request is not allowed in subscription in state 'Deleted'.";
             return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message));
         }
-        let etag = found.as_ref().map(|it| it.etag);
-        match desk.store.subscriptions().put(&wanted, etag, &by).await {
+        let subscriptions = desk.store.subscriptions();
+        // What was looked at is what is changed: in between it may have been deleted, and that is for good.
+        let written = match &found {
+            Some(read) => subscriptions.put(&wanted, Some(read.etag), &by).await,
+            None => subscriptions.create(&wanted, &by).await.map(|(uuid, etag)| (uuid, etag, true)),
+        };
+        match written {
             Ok((_, etag, is_new)) => return Ok(Answer::put(is_new, &wanted.body).etag(etag)),
             Err(StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. }) => {
                 tokio::time::sleep(pause(turn)).await;

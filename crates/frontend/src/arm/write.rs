@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::doc::secrets::{CLIENT_SECRET, PULL_SECRET};
-use api::doc::{Cluster, Identity, Operation, ProvisioningState, Verb};
+use api::doc::{Cluster, Identity, Operation, ProvisioningState, Subscription, Verb};
 use api::domain;
 use api::rest::v2025_07_25::OpenShiftCluster;
 use api::rest::{
@@ -75,13 +75,13 @@ async fn write(desk: &Desk, ask: &Ask, manner: Manner) -> Result<Response, Refus
     }
     let version = version(ask)?;
     for turn in 1..=TURNS_MAX {
-        check_subscription(desk, &id.subscription, Deed::Write).await?;
+        let subscription = check_subscription(desk, &id.subscription, Deed::Write).await?;
         let found = desk.store.clusters().find(&id.path).await?;
         ask.check_version(found.as_ref().map(|read| read.etag))?;
         let outcome = match &found {
             Some(read) => update(desk, ask, version, &id, read, manner).await,
             None if manner == Manner::Merge => return Err(clusters::absent(&id)),
-            None => create(desk, ask, version, &id).await,
+            None => create(desk, ask, version, &id, &subscription).await,
         };
         match outcome {
             Ok(response) => return Ok(response),
@@ -149,7 +149,13 @@ fn duplicate(key: &str) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, code, message)
 }
 
-async fn create(desk: &Desk, ask: &Ask, version: ApiVersion, id: &ResourceId) -> Result<Response, Failed> {
+async fn create(
+    desk: &Desk,
+    ask: &Ask,
+    version: ApiVersion,
+    id: &ResourceId,
+    subscription: &Versioned<Subscription>,
+) -> Result<Response, Failed> {
     let known = desk.offer.now();
     let body = with_default_version(ask.object()?, &known)?;
     let external = version.read(body)?;
@@ -173,7 +179,8 @@ async fn create(desk: &Desk, ask: &Ask, version: ApiVersion, id: &ResourceId) ->
     let secrets = secrets(&draft);
     let operation = begin(desk, ask, &mut cluster, Uuid::now_v7(), id, Verb::Create);
     let by = ask.by(Some(""))?;
-    let etag = desk.store.clusters().begin_create(&cluster, &operation, &secrets, &by).await?;
+    let clusters = desk.store.clusters();
+    let etag = clusters.begin_create_in(subscription, &cluster, &operation, &secrets, &by).await?;
     Ok(answer(desk, ask, version, StatusCode::CREATED, &cluster, operation.id, etag))
 }
 

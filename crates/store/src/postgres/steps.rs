@@ -29,6 +29,11 @@ const DISCARD: &str = "select discard_v2($1)";
 const EXPECT_IDLE: &str = "select expect_idle_v2($1)";
 const LOCK_TOLD: &str = "select lock_told_v2($1)";
 const RECORD: &str = "select record_v2($1, $2, $3)";
+/// Whoever wants to change one of them waits for us; whoever has changed one is seen here.
+const EXPECT: &str = "with found as materialized (
+    select uuid, etag from documents where uuid = any ($1) and deleted_at is null order by uuid for share)
+  select refuse_document_v1(e.uuid) from unnest($1::uuid[], $2::bigint[]) as e (uuid, etag)
+  where not exists (select from found f where f.uuid = e.uuid and f.etag = e.etag)";
 const DOCUMENTS: &str = "select documents_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 const PUT_SECRETS: &str = "select put_secrets_v1($1, $2, $3, $4)";
 const ENSURE_SECRETS: &str = "select ensure_secrets_v2($1, $2, $3, $4)";
@@ -80,6 +85,7 @@ pub(super) struct Sorted {
     idle: Vec<Uuid>,
     enqueued: Vec<NewWork>,
     revived: Vec<NewWork>,
+    expected: Vec<(Uuid, Etag)>,
     deleted: Vec<(Uuid, Etag)>,
     updated: Vec<DocumentUpdate>,
     created: Vec<NewDocument>,
@@ -112,6 +118,7 @@ impl Sorted {
                 Write::Enqueue(work) => sorted.enqueued.push(work),
                 Write::Revive(work) => sorted.revived.push(work),
                 Write::Delete { uuid, etag } => sorted.deleted.push((uuid, etag)),
+                Write::Expect { uuid, etag } => sorted.expected.push((uuid, etag)),
                 Write::Update(update) => sorted.updated.push(update),
                 Write::Create(document) => sorted.created.push(document),
                 Write::PutSecret(sealed) => sorted.secrets.push(sealed),
@@ -158,7 +165,7 @@ impl Sorted {
     pub(super) fn names(&self) -> Names {
         let updated = self.updated.iter().map(|it| (it.uuid, it.etag));
         Names {
-            expected: updated.chain(self.deleted.iter().copied()).collect(),
+            expected: updated.chain(self.deleted.iter().chain(&self.expected).copied()).collect(),
             created: self
                 .created
                 .iter()
@@ -218,6 +225,11 @@ impl Sorted {
             if !works.is_empty() {
                 steps.push(enqueue_step(sql, works));
             }
+        }
+        if !self.expected.is_empty() {
+            let (uuids, etags): (Vec<Uuid>, Vec<i64>) =
+                self.expected.into_iter().map(|(uuid, etag)| (uuid, etag.0)).unzip();
+            steps.push(Step { sql: EXPECT, values: bound![uuids, etags], answers: Answers::Nothing });
         }
         if !(self.deleted.is_empty() && self.updated.is_empty() && self.created.is_empty()) {
             steps.push(documents_step(self.deleted, self.updated, self.created));

@@ -56,6 +56,7 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
             Write::Create(document) => committed.etags.push((document.uuid, session.create(&document)?)),
             Write::Update(update) => committed.etags.push((update.uuid, session.update(&update)?)),
             Write::Delete { uuid, etag } => session.delete(uuid, etag)?,
+            Write::Expect { uuid, etag } => drop(session.expect(uuid, etag)?),
             Write::PutSecret(sealed) => session.put_secret(&sealed, true)?,
             Write::EnsureSecret(sealed) => session.put_secret(&sealed, false)?,
             Write::DropSecret { owner, name } => session.drop_secret(owner, &name)?,
@@ -70,7 +71,7 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
 
 fn rank(write: &Write) -> u8 {
     match write {
-        Write::Guard(_) | Write::ExpectIdle { .. } => 0,
+        Write::Guard(_) | Write::ExpectIdle { .. } | Write::Expect { .. } => 0,
         Write::Checkpoint { .. } => 1,
         Write::Complete(_) | Write::Yield(_) => 2,
         Write::Withdraw { .. }

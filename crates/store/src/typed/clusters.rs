@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use api::doc::{Cluster, Document as _, Operation};
+use api::doc::{Cluster, Document as _, Operation, Subscription};
 use api::secret::Secret;
 use api::work::WorkKind;
 use serde_json::json;
@@ -41,7 +41,20 @@ impl<'a> Clusters<'a> {
     }
 
     /// Creates a cluster together with the operation that will make it; `operation.cluster` becomes its identity. Its secrets
-    /// (by the names of [`api::doc::secrets`]) are sealed in the same transaction.
+    /// (by the names of [`api::doc::secrets`]) are sealed in the same transaction. Refused when its subscription is no longer as it
+    /// was read: one that was deleted meanwhile has perhaps been looked through for clusters, and nobody would remove this one.
+    pub async fn begin_create_in(
+        &self,
+        subscription: &Versioned<Subscription>,
+        cluster: &Cluster,
+        operation: &Operation,
+        secrets: &Secrets,
+        by: &By,
+    ) -> Result<Etag, StoreError> {
+        self.make(Transaction::new().expect(subscription), cluster, operation, secrets, by).await
+    }
+
+    /// The same for a cluster of no subscription that is known.
     pub async fn begin_create(
         &self,
         cluster: &Cluster,
@@ -49,7 +62,18 @@ impl<'a> Clusters<'a> {
         secrets: &Secrets,
         by: &By,
     ) -> Result<Etag, StoreError> {
-        let transaction = Transaction::new().create(operation.cluster, cluster, by)?;
+        self.make(Transaction::new(), cluster, operation, secrets, by).await
+    }
+
+    async fn make(
+        &self,
+        transaction: Transaction,
+        cluster: &Cluster,
+        operation: &Operation,
+        secrets: &Secrets,
+        by: &By,
+    ) -> Result<Etag, StoreError> {
+        let transaction = transaction.create(operation.cluster, cluster, by)?;
         let transaction = self.seal(transaction, operation.cluster, secrets)?;
         self.store.commit(begin(transaction, operation, by)?).await?;
         Ok(Etag::FIRST)

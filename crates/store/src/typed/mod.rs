@@ -164,6 +164,11 @@ impl Transaction {
         Ok(self.with(Write::Update(update)).audit(entry))
     }
 
+    /// Only if that document is still as it was read: what the rest of the transaction rests on.
+    pub fn expect<T: Document>(self, read: &Versioned<T>) -> Transaction {
+        self.with(Write::Expect { uuid: read.uuid, etag: read.etag })
+    }
+
     /// Changes what is known of a document, never what is wanted of it: a status, written by the service that watches
     /// over it. Nobody decided it, so the audit log says nothing; the feed does.
     pub fn observe<T: Document>(self, read: &Versioned<T>, seen: &T) -> Result<Transaction, StoreError> {

@@ -42,33 +42,47 @@ impl<'a> Subscriptions<'a> {
     ) -> Result<(Uuid, Etag, bool), StoreError> {
         // Twice at most: between our look and our write somebody may have created or changed it.
         for last in [false, true] {
-            let read = self.find(&wanted.path()).await?;
-            let removed = |state: SubscriptionState| state == SubscriptionState::Deleted;
-            let was_removed = read.as_ref().is_some_and(|it| removed(it.document.state));
-            let (uuid, etag, new) =
-                read.as_ref().map_or((Uuid::now_v7(), Etag::FIRST, true), |it| (it.uuid, it.etag, false));
-            let transaction = match &read {
+            let outcome = match self.find(&wanted.path()).await? {
                 Some(read) => {
                     if let Some(expected) = if_match.filter(|it| *it != read.etag) {
-                        return Err(StoreError::Changed { uuid, expected, found: read.etag });
+                        return Err(StoreError::Changed { uuid: read.uuid, expected, found: read.etag });
                     }
-                    Transaction::new().update(read, wanted, Wish::Changed, by)?
+                    let was_removed = is_removed(&read.document);
+                    let transaction = Transaction::new().update(&read, wanted, Wish::Changed, by)?;
+                    let transaction =
+                        if was_removed { transaction } else { remove(transaction, wanted, read.uuid) };
+                    let committed = self.store.commit(transaction).await;
+                    committed.map(|it| (read.uuid, it.etag(read.uuid).unwrap_or(read.etag), false))
                 }
                 None if if_match.is_some() => return Err(StoreError::Gone { uuid: Uuid::nil() }),
-                None => Transaction::new().create(uuid, wanted, by)?,
+                None => self.create(wanted, by).await.map(|(uuid, etag)| (uuid, etag, true)),
             };
-            let transaction = if removed(wanted.state) && !was_removed {
-                transaction.enqueue(NewWork::new(Uuid::now_v7(), uuid, WorkKind::Operation))
-            } else {
-                transaction
-            };
-            match self.store.commit(transaction).await {
-                Ok(committed) => return Ok((uuid, committed.etag(uuid).unwrap_or(etag), new)),
+            match outcome {
                 Err(StoreError::Exists { .. } | StoreError::Gone { .. } | StoreError::Changed { .. })
                     if !last && if_match.is_none() => {}
-                Err(other) => return Err(other),
+                outcome => return outcome,
             }
         }
         unreachable!("the second turn returns")
+    }
+
+    /// The same for one that is not known yet; refused when it is.
+    pub async fn create(&self, wanted: &Subscription, by: &By) -> Result<(Uuid, Etag), StoreError> {
+        let uuid = Uuid::now_v7();
+        let transaction = Transaction::new().create(uuid, wanted, by)?;
+        self.store.commit(remove(transaction, wanted, uuid)).await?;
+        Ok((uuid, Etag::FIRST))
+    }
+}
+
+fn is_removed(subscription: &Subscription) -> bool {
+    subscription.state == SubscriptionState::Deleted
+}
+
+/// With the removal of its clusters, if that is what is wanted.
+fn remove(transaction: Transaction, wanted: &Subscription, lane: Uuid) -> Transaction {
+    match is_removed(wanted) {
+        true => transaction.enqueue(NewWork::new(Uuid::now_v7(), lane, WorkKind::Operation)),
+        false => transaction,
     }
 }

@@ -72,6 +72,56 @@ on_both_engines! {
 }
 
 on_both_engines! {
+    async fn no_cluster_is_made_in_a_subscription_that_was_changed_since_it_was_looked_at(bed: &Bed) {
+        let (store, path) = (&bed.store, subscription(SubscriptionState::Registered).path());
+        store.subscriptions().create(&subscription(SubscriptionState::Registered), &by()).await.unwrap();
+        let again = store.subscriptions().create(&subscription(SubscriptionState::Registered), &by()).await;
+        assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+        let read = store.subscriptions().find(&path).await.unwrap().unwrap();
+        let make = async |name: &str| {
+            let create = operation(Uuid::now_v7(), Verb::Create);
+            store.clusters().begin_create_in(&read, &cluster(name), &create, &Secrets::new(), &by()).await
+        };
+        make("one").await.unwrap();
+        store.subscriptions().put(&subscription(SubscriptionState::Deleted), Some(read.etag), &by()).await.unwrap();
+        let late = make("two").await;
+        assert!(matches!(late, Err(StoreError::Changed { uuid, expected, .. }) if uuid == read.uuid && expected == read.etag), "{late:?}");
+        assert!(store.clusters().find(&cluster("two").path()).await.unwrap().is_none());
+        assert_eq!(store.queue(WorkKind::Operation).await.unwrap().pending, 2);
+    }
+}
+
+on_both_engines! {
+    async fn whoever_sees_a_subscription_gone_sees_every_cluster_that_was_made_in_it(bed: &Bed) {
+        let (store, path) = (&bed.store, subscription(SubscriptionState::Registered).path());
+        for round in 0..20 {
+            store.subscriptions().create(&subscription(SubscriptionState::Registered), &by()).await.unwrap();
+            let read = store.subscriptions().find(&path).await.unwrap().unwrap();
+            let (create, wanted) = (operation(Uuid::now_v7(), Verb::Create), cluster(&format!("c-{round}")));
+            let make = async {
+                store.clusters().begin_create_in(&read, &wanted, &create, &Secrets::new(), &by()).await
+            };
+            let go = async { store.subscriptions().put(&subscription(SubscriptionState::Deleted), None, &by()).await };
+            let look = async {
+                while store.subscriptions().find(&path).await.unwrap().unwrap().etag == read.etag {
+                    tokio::task::yield_now().await;
+                }
+                store.clusters().find(&wanted.path()).await.unwrap().is_some()
+            };
+            let (made, gone, seen) = tokio::join!(make, go, look);
+            gone.unwrap();
+            match made {
+                Ok(_) => assert!(seen, "round {round}"),
+                Err(StoreError::Changed { .. }) => assert!(!seen, "round {round}"),
+                Err(other) => panic!("round {round}: {other}"),
+            }
+            let read = store.subscriptions().find(&path).await.unwrap().unwrap();
+            store.subscriptions().delete(&read, &by()).await.unwrap();
+        }
+    }
+}
+
+on_both_engines! {
     async fn an_operation_is_asked_to_end_whether_it_runs_or_rests(bed: &Bed) {
         let store = &bed.store;
         let lane = Uuid::now_v7();

@@ -58,7 +58,7 @@ type Rule = fn(&Draft<'_>, &Ground<'_>) -> Result<(), Wrong>;
 type PropertyRule = fn(&Draft<'_>, &DraftProperties<'_>, &Ground<'_>) -> Result<(), Wrong>;
 
 /// What is looked at first.
-const RULES: [Rule; 4] = [resource::id, resource::name, resource::kind, resource::location];
+const RULES: [Rule; 5] = [resource::id, resource::name, resource::kind, resource::location, resource::tags];
 
 /// What is looked at in the properties.
 const PROPERTY_RULES: [PropertyRule; 17] = [

@@ -1,4 +1,4 @@
-//! The resource itself: id, name, type, place, state.
+//! The resource itself: id, name, type, place, tags, state.
 
 use super::super::wrong::shown;
 use super::super::{CLUSTER_TYPE, Wrong, WrongCode};
@@ -41,6 +41,23 @@ pub(super) fn location(draft: &Draft<'_>, ground: &Ground<'_>) -> Result<(), Wro
         ground.locations.join(", ")
     );
     Err(Wrong::parameter("location", message))
+}
+
+/// All tags together. The contract allows 50 of at most 768 characters, which is less; and nothing else of a cluster has a length of
+/// the customer's choice, so that it can always be stored, with all that is recorded of it and as a copy in its operation.
+const TAGS_BYTES_MAX: usize = 256 * 1024;
+
+pub(super) fn tags(draft: &Draft<'_>, _: &Ground<'_>) -> Result<(), Wrong> {
+    let bytes =
+        |(name, value): (&String, &Option<String>)| name.len() + value.as_ref().map_or(0, String::len);
+    match draft.tags.into_iter().flatten().map(bytes).sum() {
+        0..=TAGS_BYTES_MAX => Ok(()),
+        found => {
+            let message =
+                format!("The tags take {found} bytes in all; at most {TAGS_BYTES_MAX} are accepted.");
+            Err(Wrong::parameter("tags", message))
+        }
+    }
 }
 
 const STATES: [&str; 7] =

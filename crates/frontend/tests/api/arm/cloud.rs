@@ -8,7 +8,7 @@ use cloud::{Cloud as _, Put, ResourceId, RoleAssignment, Shape};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{NEW, SUBSCRIPTION, at, body, with};
+use super::{NEW, SUBSCRIPTION, at, body, rid, with};
 use crate::fixture::House;
 
 /// Makes the network that the bodies of these tests name.
@@ -138,6 +138,19 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
     house.put(&at("one", NEW), &as_principal(&new)).await.expect(201);
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     client.clear_faults().await.unwrap();
+
+    // While the cloud is asked the subscription goes: nobody would ever remove what was made in it afterwards.
+    client
+        .inject(FaultRule::of(Trouble::Hangs { millis: 3_000, when: Moment::Before }).on("sizes").times(1))
+        .await
+        .unwrap();
+    let (path, two) = (at("two", NEW), as_principal(&new));
+    let mut late = Box::pin(house.put(&path, &two));
+    assert!(tokio::time::timeout(Duration::from_secs(1), late.as_mut()).await.is_err());
+    let subscription = format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0");
+    house.put(&subscription, &json!({"state": "Deleted"})).await.expect(200);
+    assert_eq!(late.await.refusal(), (400, "InvalidSubscriptionState".to_owned(), String::new()));
+    assert!(house.store.clusters().find(&rid("two")).await.unwrap().is_none());
     house.close().await;
     shutdown.cancel();
     tokio::time::timeout(Duration::from_secs(20), serving).await.unwrap().unwrap();
