@@ -3,6 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::clock::SharedClock;
 use axum::Router;
@@ -10,7 +11,9 @@ use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 use uuid::Uuid;
@@ -25,6 +28,9 @@ use crate::wire::{
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-ms-correlation-request-id");
 const RETURN_CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-return-client-request-id");
+
+/// Programs call themselves by name and release; what is longer is cut in the log.
+const USER_AGENT_LETTERS_MAX: usize = 200;
 
 /// Read by everybody: it tells what the sources tell.
 const OPEN_PATHS: [&str; 2] = ["/openapi.json", "/healthz/ready"];
@@ -52,18 +58,21 @@ impl Gate {
     pub(crate) async fn pass(self: Arc<Self>, peer: Peer, request: Request<Body>) -> Response {
         let begun = Instant::now();
         let (mut parts, body) = request.into_parts();
+        let (body, received) = counted(body);
         let ids = ids(&parts.headers);
         let spelled = clean(parts.uri.path());
         let method = parts.method.clone();
         let headers = echo(&parts.headers, ids);
         let client_id = client_request_id(&parts.headers).unwrap_or_default().to_owned();
-        let query = parts.uri.query().map(str::to_owned);
-        parts.uri = lower(&parts.uri, &spelled);
+        let protocol = parts.version;
+        let agent = user_agent(&parts.headers);
+        let asked = parts.uri.clone();
+        parts.uri = lower(&asked, &spelled);
         parts.extensions.insert(ids);
         parts.extensions.insert(peer.scheme);
         parts.extensions.insert(Spelled(spelled.as_str().into()));
         let request = Request::from_parts(parts, body);
-        let routed = AssertUnwindSafe(self.admit(&peer, request)).catch_unwind().await;
+        let routed = AssertUnwindSafe(self.admit(&peer, &asked, request)).catch_unwind().await;
         let (actor, mut response) = routed.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
@@ -72,7 +81,7 @@ impl Gate {
         response.headers_mut().extend(headers);
         let status = response.status().as_u16();
         let route = response.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-        self.metrics.answered(&method, &route, query.as_deref(), status, begun.elapsed());
+        self.metrics.answered(&method, &route, asked.query(), status, begun.elapsed());
         let quality = match route.as_str() {
             // Whoever was refused at the gate came to no route.
             "none" => qos::of(&method, &spelled.to_ascii_lowercase(), status),
@@ -90,7 +99,12 @@ impl Gate {
             client.request.id = client_id,
             http.method = %method,
             http.path = spelled,
+            http.protocol = ?protocol,
             http.status = status,
+            http.received_bytes = received.load(Ordering::Relaxed),
+            // Not told of what is streamed: it has only begun.
+            http.sent_bytes = response.body().size_hint().exact(),
+            user_agent = agent,
             actor,
             peer = peer.address,
             duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -100,7 +114,7 @@ impl Gate {
     }
 
     /// Identifies the sender and hands the request on; who it was, and the answer.
-    async fn admit(&self, peer: &Peer, mut request: Request<Body>) -> (String, Response) {
+    async fn admit(&self, peer: &Peer, asked: &Uri, mut request: Request<Body>) -> (String, Response) {
         let path = request.uri().path().to_owned();
         let is_open =
             OPEN_PATHS.contains(&path.as_str()) && matches!(*request.method(), Method::GET | Method::HEAD);
@@ -110,7 +124,7 @@ impl Gate {
             let visit = Visit {
                 door: door(&path, request.uri().query()),
                 method: request.method(),
-                uri: request.uri(),
+                uri: asked,
                 headers: request.headers(),
                 peer: &peer.address,
             };
@@ -141,6 +155,25 @@ impl Gate {
         };
         (actor, response)
     }
+}
+
+/// A body, and how much of it has been read.
+fn counted(body: Body) -> (Body, Arc<AtomicU64>) {
+    let read = Arc::new(AtomicU64::new(0));
+    let sum = read.clone();
+    let body = body.map_frame(move |frame| {
+        let bytes = frame.data_ref().map_or(0, bytes::Bytes::len);
+        sum.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+        frame
+    });
+    (Body::new(body), read)
+}
+
+/// What the caller's program calls itself, as far as it can stand in a line of the log.
+fn user_agent(headers: &HeaderMap) -> String {
+    let told = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let told = told.unwrap_or_default();
+    told.chars().filter(|letter| !letter.is_control()).take(USER_AGENT_LETTERS_MAX).collect()
 }
 
 /// Which API a request is for, before anything else is known of it.
@@ -222,6 +255,16 @@ fn check_api_version(path: &str, query: Option<&str>) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
+    fn gate(router: Router) -> Arc<Gate> {
+        Arc::new(Gate {
+            router,
+            locations: Vec::new(),
+            doorman: Arc::new(Doorman::Open),
+            clock: Arc::new(api::clock::SystemClock),
+            metrics: Metrics::default(),
+        })
+    }
+
     #[test]
     fn the_api_version_is_needed_on_the_maintenance_routes_and_never_wrong() {
         let check = |path: &str, query: &str, expect: bool| {
@@ -255,13 +298,7 @@ mod tests {
         let router = Router::new()
             .route("/bad", axum::routing::get(async || -> &'static str { panic!("a bug") }))
             .route("/good", axum::routing::get(async || "fine"));
-        let gate = Arc::new(Gate {
-            router,
-            locations: Vec::new(),
-            doorman: Arc::new(Doorman::Open),
-            clock: Arc::new(api::clock::SystemClock),
-            metrics: Metrics::default(),
-        });
+        let gate = gate(router);
         let peer = Peer { address: "test".to_owned(), scheme: Scheme::Http, proof: Proof::default() };
         let ask = |path: &str| {
             let request = Request::builder().uri(path).body(Body::empty()).unwrap();
@@ -275,6 +312,65 @@ mod tests {
         assert_eq!(body["error"]["code"], "InternalServerError");
         assert_eq!(body["error"]["message"], "Internal server error.");
         assert_eq!(ask("/good").await.status(), StatusCode::OK);
+    }
+
+    /// Keeps what is logged in this thread, as `field=value`.
+    struct Log(Arc<std::sync::Mutex<Vec<String>>>);
+
+    impl tracing::field::Visit for Log {
+        fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+            self.0.lock().unwrap().push(format!("{field}={value:?}"));
+        }
+    }
+
+    impl tracing::Subscriber for Log {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            event.record(&mut Log(self.0.clone()));
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[tokio::test]
+    async fn the_access_log_tells_the_protocol_the_program_and_the_bytes() {
+        let router = Router::new().route("/echo", axum::routing::put(async |body: String| body + "!"));
+        let gate = gate(router);
+        let peer = Peer { address: "test".to_owned(), scheme: Scheme::Http, proof: Proof::default() };
+        let request = Request::builder()
+            .method(Method::PUT)
+            .uri("/Echo")
+            .header("user-agent", HeaderValue::from_bytes(b"tool/1\tx\xff").unwrap())
+            .body(Body::from("12345"))
+            .unwrap();
+        let lines = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let _guard = tracing::subscriber::set_default(Log(lines.clone()));
+        assert_eq!(gate.pass(peer, request).await.status(), StatusCode::OK);
+        let lines = lines.lock().unwrap().clone();
+        for expect in [
+            "http.protocol=HTTP/1.1",
+            "http.received_bytes=5",
+            "http.sent_bytes=6",
+            "http.status=200",
+            "user_agent=\"tool/1x\u{fffd}\"",
+        ] {
+            assert!(lines.iter().any(|line| line == expect), "{expect} in {lines:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_program_is_cut() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(user_agent(&headers), "");
+        headers.insert(header::USER_AGENT, "x".repeat(5000).parse().unwrap());
+        assert_eq!(user_agent(&headers).len(), USER_AGENT_LETTERS_MAX);
     }
 
     #[test]

@@ -36,7 +36,8 @@ const CONNECTIONS_MAX: usize = 1024;
 /// A client that has not shaken hands by then never will.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long a request's head may take, and how long a connection may stand idle between two.
+/// How long a request's head may take, and how long a connection may stand idle between two. hyper has one clock for both: ten
+/// seconds for a head would cut off callers who poll every ten, two minutes would let strangers hold connections by dribbling.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Requests that share one HTTP/2 connection.

@@ -190,6 +190,18 @@ mod tests {
             "properties.workerProfiles['worker'].count",
         );
         check(&|it| it["properties"]["workerProfiles"][0]["subnetId"] = json!("/X/s"), "");
+        for (member, value) in [
+            ("vmSize", json!("Huge")),
+            ("diskSizeGB", json!(256)),
+            ("subnetId", json!("/x/other")),
+            ("encryptionAtHost", json!("Enabled")),
+            ("diskEncryptionSetId", json!("/set")),
+        ] {
+            check(
+                &|it| it["properties"]["workerProfiles"][0][member] = value.clone(),
+                &format!("properties.workerProfiles['worker'].{member}"),
+            );
+        }
         check(&|it| it["properties"]["workerProfiles"] = json!([]), "properties.workerProfiles");
         check(
             &|it| it["properties"]["apiserverProfile"]["url"] = json!("https://a"),

@@ -2,20 +2,24 @@
 
 use serde_json::{Map, Value};
 
-/// The body of a PUT over the members that it may leave out: what it gives counts, null counts as left out.
+/// The body of a PUT over the members that it may leave out: what it gives counts. Null counts as left out, and so does an
+/// empty text for such a member, as it does when a cluster is created.
 pub fn replaced(base: Value, body: &Value) -> Value {
-    lay(base, body, Null::Absent, 0)
+    lay(base, body, Empty::Absent, 0)
 }
 
 /// The body of a PATCH over the whole: objects are merged, arrays and `tags` are replaced, null removes.
 pub fn patched(base: Value, body: &Value) -> Value {
-    lay(base, body, Null::Removes, 0)
+    lay(base, body, Empty::Counts, 0)
 }
 
+/// What null and an empty text are over a member that is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Null {
+enum Empty {
+    /// As if nothing had been said.
     Absent,
-    Removes,
+    /// Null removes, and an empty text is a text.
+    Counts,
 }
 
 /// Maps that a body replaces as a whole, by their names.
@@ -23,7 +27,7 @@ fn is_whole(name: &str, depth: usize) -> bool {
     (depth == 0 && name == "tags") || (depth == 1 && name == "userAssignedIdentities")
 }
 
-fn lay(base: Value, body: &Value, null: Null, depth: usize) -> Value {
+fn lay(base: Value, body: &Value, empty: Empty, depth: usize) -> Value {
     let Value::Object(members) = body else { return body.clone() };
     let mut merged = match base {
         Value::Object(base) => base,
@@ -31,11 +35,13 @@ fn lay(base: Value, body: &Value, null: Null, depth: usize) -> Value {
     };
     for (name, value) in members {
         match value {
-            Value::Null if null == Null::Removes => drop(merged.remove(name)),
+            Value::Null if empty == Empty::Counts => drop(merged.remove(name)),
             Value::Null => {}
+            Value::String(text) if text.is_empty() && empty == Empty::Absent && merged.contains_key(name) => {
+            }
             Value::Object(_) if !is_whole(name, depth) => {
                 let under = merged.remove(name).unwrap_or_default();
-                merged.insert(name.clone(), lay(under, value, null, depth + 1));
+                merged.insert(name.clone(), lay(under, value, empty, depth + 1));
             }
             value => drop(merged.insert(name.clone(), value.clone())),
         }
@@ -63,8 +69,11 @@ mod tests {
     }
 
     #[test]
-    fn a_put_keeps_what_it_leaves_out_or_gives_as_null() {
+    fn a_put_keeps_what_it_leaves_out_or_gives_as_nothing() {
         let base = || json!({"x": {"version": "1"}});
+        let blank = json!({"x": {"version": "", "domain": ""}});
+        assert_eq!(replaced(base(), &blank), json!({"x": {"version": "1", "domain": ""}}));
+        assert_eq!(patched(base(), &json!({"x": {"version": ""}})), json!({"x": {"version": ""}}));
         assert_eq!(
             replaced(base(), &json!({"x": {"version": null, "y": 2}})),
             json!({"x": {"version": "1", "y": 2}})

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{ApiVersion, External, Ground, check_unchanged, lay_over, patched, replaced, validate};
+use super::{
+    ApiVersion, External, Ground, WrongCode, check_unchanged, lay_over, patched, replaced, validate,
+};
 use crate::doc::{Cluster, ProvisioningState, Record};
 
 const SUBSCRIPTION: &str = "11111111-1111-1111-1111-11111111aaaa";
@@ -102,6 +104,17 @@ fn bodies() -> impl Strategy<Value = Value> {
     )
 }
 
+/// Members that a creation may give as null or as an empty text: their parents, and their names.
+const BLANKS: [(&str, &str); 7] = [
+    ("", "id"),
+    ("", "type"),
+    ("/properties", "provisioningState"),
+    ("/properties/clusterProfile", "version"),
+    ("/properties/clusterProfile", "pullSecret"),
+    ("/properties/networkProfile", "outboundType"),
+    ("/properties/networkProfile", "preconfiguredNSG"),
+];
+
 fn made(body: &Value) -> Cluster {
     let locations = ["local".to_owned()];
     let external = ApiVersion::V2025_07_25.read(body.clone()).unwrap();
@@ -164,6 +177,32 @@ proptest! {
     }
 
     #[test]
+    fn a_creation_that_leaves_defaults_empty_can_be_sent_again(body in bodies(), blanks in proptest::collection::vec(any::<Option<bool>>(), BLANKS.len())) {
+        let mut sent = body;
+        for ((parent, name), blank) in BLANKS.into_iter().zip(blanks) {
+            let Some(Value::Object(members)) = sent.pointer_mut(parent) else { continue };
+            match blank {
+                Some(true) => drop(members.insert(name.to_owned(), json!(""))),
+                Some(false) => drop(members.insert(name.to_owned(), Value::Null)),
+                None => {}
+            }
+        }
+        // The default version is for the server to put in.
+        let mut first = sent.clone();
+        first["properties"]["clusterProfile"]["version"] = json!("4.20.3");
+        let cluster = made(&first);
+        for version in ApiVersion::ALL {
+            let external = version.read(replaced(version.skeleton(&cluster, &sent), &sent)).unwrap();
+            let locations = ["local".to_owned()];
+            validate(&external.draft(), &ground(&locations, &path(), Some(&cluster))).unwrap();
+            check_unchanged(&version.show(&cluster).value(), &external.value()).unwrap();
+            let mut after = cluster.clone();
+            lay_over(&external.draft(), &mut after);
+            prop_assert_eq!(&after, &cluster);
+        }
+    }
+
+    #[test]
     fn no_json_makes_the_readers_panic(pointer in "(/[a-zA-Z0]{1,12}){1,4}", text in ".{0,20}", number: i64) {
         for value in [json!(text), json!(number), json!([]), json!({"a": null}), Value::Null] {
             let mut body = json!({});
@@ -206,4 +245,50 @@ fn an_old_version_shows_less_and_wipes_nothing() {
         !text.contains("identity") && !text.contains("WorkloadIdentity") && !text.contains("oidcIssuer"),
         "{text}"
     );
+}
+
+#[test]
+fn a_list_is_no_object() {
+    let check = |body: Value, target: &str| {
+        for version in ApiVersion::ALL {
+            let wrong = version.read(body.clone()).unwrap_err();
+            assert_eq!(wrong.code, WrongCode::InvalidRequestContent, "{body}");
+            assert_eq!(wrong.target, target, "{body}");
+            assert!(!wrong.message.contains("hunter2"), "{}", wrong.message);
+        }
+    };
+    check(json!({"properties": []}), "properties");
+    check(json!({"systemData": ["me", "User"]}), "systemData");
+    for profile in [
+        "clusterProfile",
+        "consoleProfile",
+        "servicePrincipalProfile",
+        "networkProfile",
+        "masterProfile",
+        "apiserverProfile",
+    ] {
+        for list in [json!([]), json!(["hunter2"])] {
+            check(json!({"properties": {profile: list}}), &format!("properties.{profile}"));
+        }
+    }
+    for profiles in ["workerProfiles", "workerProfilesStatus", "ingressProfiles"] {
+        let body = json!({"properties": {profiles: [{"name": "a"}, ["b"]]}});
+        check(body, &format!("properties.{profiles}[1]"));
+    }
+    let balancer = "properties.networkProfile.loadBalancerProfile";
+    for (profile, target) in [
+        (json!([]), balancer.to_owned()),
+        (json!({"managedOutboundIps": [3]}), format!("{balancer}.managedOutboundIps")),
+        (json!({"effectiveOutboundIps": [["/ip"]]}), format!("{balancer}.effectiveOutboundIps[0]")),
+    ] {
+        check(json!({"properties": {"networkProfile": {"loadBalancerProfile": profile}}}), &target);
+    }
+    let newest = |body: Value| ApiVersion::V2025_07_25.read(body).unwrap_err().target;
+    assert_eq!(newest(json!({"identity": []})), "identity");
+    let assigned = json!({"identity": {"userAssignedIdentities": {"/i": ["c"]}}});
+    assert_eq!(newest(assigned), "identity.userAssignedIdentities./i");
+    let platform = "platformWorkloadIdentityProfile";
+    assert_eq!(newest(json!({"properties": {platform: []}})), format!("properties.{platform}"));
+    let identities = json!({"properties": {platform: {"platformWorkloadIdentities": {"a": ["/i"]}}}});
+    assert_eq!(newest(identities), format!("properties.{platform}.platformWorkloadIdentities.a"));
 }

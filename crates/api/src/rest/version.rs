@@ -1,6 +1,7 @@
 //! The versions, and what each of them can do, in one place.
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::{Draft, Wrong, WrongCode, v2023_11_22, v2025_07_25};
@@ -73,7 +74,7 @@ impl ApiVersion {
             json!({"preconfiguredNSG": network["preconfiguredNSG"], "outboundType": network["outboundType"]});
         // Another way out is refused as such, and not because of the balancer that belongs to the old one.
         let wanted = &body["properties"]["networkProfile"]["outboundType"];
-        let is_same = wanted.is_null() || *wanted == network["outboundType"];
+        let is_same = wanted.is_null() || wanted == "" || *wanted == network["outboundType"];
         if let Some(count) = network["loadBalancerProfile"].get("managedOutboundIps").filter(|_| is_same) {
             kept_network["loadBalancerProfile"] = json!({"managedOutboundIps": count});
         }
@@ -99,12 +100,53 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-fn typed<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Wrong> {
-    serde_path_to_error::deserialize(body).map_err(|error| {
-        let path = error.path().to_string();
+fn typed<T: DeserializeOwned + Serialize>(body: Value) -> Result<T, Wrong> {
+    let wrong = |path: String| {
         let message = format!("The member {path} is not of the type that it must be.");
         Wrong::new(WrongCode::InvalidRequestContent, path, message)
-    })
+    };
+    let read: T = serde_path_to_error::deserialize(&body).map_err(|error| wrong(error.path().to_string()))?;
+    if !has_odd_list(&body) {
+        return Ok(read);
+    }
+    let shown = serde_json::to_value(&read).unwrap_or_default();
+    match list_for_object("", &body, &shown) {
+        Some(path) => Err(wrong(path)),
+        None => Ok(read),
+    }
+}
+
+/// The members of a cluster that are lists.
+const LISTS: [&str; 4] =
+    ["workerProfiles", "workerProfilesStatus", "ingressProfiles", "effectiveOutboundIps"];
+
+/// Whether there is a list where none has to be; most bodies have none, and need not be looked at closely.
+fn has_odd_list(body: &Value) -> bool {
+    match body {
+        Value::Object(members) => members.iter().any(|(name, member)| {
+            (member.is_array() && !LISTS.contains(&name.as_str())) || has_odd_list(member)
+        }),
+        Value::Array(items) => items.iter().any(|item| item.is_array() || has_odd_list(item)),
+        _ => false,
+    }
+}
+
+/// Where a body has a list and the type that was read from it an object: serde takes a list for the members of a struct, in
+/// the order in which they are declared, and no caller knows that order.
+fn list_for_object(path: &str, body: &Value, read: &Value) -> Option<String> {
+    match (body, read) {
+        (Value::Array(_), Value::Object(_)) => Some(path.to_owned()),
+        (Value::Array(items), Value::Array(read)) => items
+            .iter()
+            .zip(read)
+            .enumerate()
+            .find_map(|(at, (item, read))| list_for_object(&format!("{path}[{at}]"), item, read)),
+        (Value::Object(members), Value::Object(read)) => members.iter().find_map(|(name, member)| {
+            let place = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            list_for_object(&place, member, read.get(name)?)
+        }),
+        _ => None,
+    }
 }
 
 /// A cluster in the form of one version.

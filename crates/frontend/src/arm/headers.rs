@@ -3,6 +3,7 @@
 use api::doc::SystemData;
 use api::rest::SystemDataForm;
 use http::HeaderName;
+use serde_json::{Map, Value};
 
 use crate::wire::{Ask, Refusal};
 
@@ -21,8 +22,9 @@ fn text<'a>(ask: &'a Ask, name: &HeaderName) -> Option<&'a str> {
 /// Who creates and changes; nothing when the header is absent or not as it must be.
 fn told(ask: &Ask) -> SystemDataForm {
     let Some(value) = ask.headers().get(&SYSTEM_DATA) else { return SystemDataForm::default() };
-    let read = std::str::from_utf8(value.as_bytes()).ok().and_then(|text| serde_json::from_str(text).ok());
-    read.unwrap_or_else(|| {
+    // By way of an object: serde would take a list as well, member by member.
+    let read = serde_json::from_slice::<Map<String, Value>>(value.as_bytes());
+    read.and_then(|it| serde_json::from_value(Value::Object(it))).unwrap_or_else(|_| {
         tracing::warn!("The header X-Ms-Arm-Resource-System-Data is not as it must be and was passed over");
         SystemDataForm::default()
     })

@@ -1,9 +1,13 @@
 //! What a deployment would meet: the rules that need neither a cloud nor a write. Nothing is stored.
 
 use api::admin::ErrorBody;
+use api::doc::Cluster;
+use api::doc::secrets::PULL_SECRET;
 use api::rest::{
-    ApiVersion, CLUSTER_TYPE, PreflightStatus, Wrong, WrongCode, lay_over, match_roles, validate,
+    ApiVersion, CLUSTER_TYPE, PreflightStatus, Wrong, WrongCode, check_unchanged, lay_over, match_roles,
+    validate,
 };
+use api::secret::Secret;
 use axum::extract::State;
 use serde_json::{Map, Value};
 
@@ -78,25 +82,46 @@ async fn one(desk: &Desk, ask: &Ask, members: &Map<String, Value>) -> Result<Res
         body.remove(name);
     }
     let body = Value::Object(body);
-    let stored = desk.store.clusters().find(&id.path).await?.map(|read| read.document);
-    let known = desk.offer.now();
+    let stored = desk.store.clusters().find(&id.path).await?;
     Ok(match &stored {
-        Some(stored) if stored.provisioned.is_some() => write::proposal(version, stored, &body)
-            .and_then(|external| validate(&external.draft(), &desk.ground(&id.spelled, Some(stored)))),
-        _ => version.read(body).and_then(|external| {
-            let draft = external.draft();
-            if let Some(wanted) = draft.properties.as_ref().and_then(|it| it.version) {
-                write::check_enabled(wanted, &known)?;
-            }
-            validate(&draft, &desk.ground(&id.spelled, None))?;
-            let mut cluster = write::blank(&id, desk.clock.now());
-            lay_over(&draft, &mut cluster);
-            let spec = cluster.provisioned.as_deref().map(|it| &it.spec);
-            let default = known.default_version().map(|it| it.version.as_str()).unwrap_or_default();
-            spec.map_or(Ok(()), |spec| {
-                let version = if spec.version.is_empty() { default } else { &spec.version };
-                match_roles(&spec.identity, version, &known.role_sets)
-            })
-        }),
+        Some(read) if read.document.provisioned.is_some() => {
+            let secret = desk.reader().secret(read.uuid, PULL_SECRET).await?;
+            change(desk, version, &id, &read.document, secret.as_ref(), &body)
+        }
+        _ => creation(desk, version, &id, body),
     })
+}
+
+/// What a PUT that creates this cluster would be refused for, in the same order.
+fn creation(desk: &Desk, version: ApiVersion, id: &ResourceId, body: Value) -> Result<(), Wrong> {
+    let known = desk.offer.now();
+    let external = version.read(write::with_default_version(body, &known))?;
+    let draft = external.draft();
+    validate(&draft, &desk.ground(&id.spelled, None))?;
+    let mut cluster = write::blank(id, desk.clock.now());
+    lay_over(&draft, &mut cluster);
+    let Some(spec) = cluster.provisioned.as_deref().map(|it| &it.spec) else { return Ok(()) };
+    match_roles(&spec.identity, &spec.version, &known.role_sets)?;
+    write::check_enabled(&spec.version, &known)
+}
+
+/// What a PUT that changes this cluster would be refused for, in the same order.
+fn change(
+    desk: &Desk,
+    version: ApiVersion,
+    id: &ResourceId,
+    stored: &Cluster,
+    pull_secret: Option<&Secret<Vec<u8>>>,
+    body: &Value,
+) -> Result<(), Wrong> {
+    let external = write::proposal(version, stored, body)?;
+    let draft = external.draft();
+    validate(&draft, &desk.ground(&id.spelled, Some(stored)))?;
+    check_unchanged(&version.show(stored).value(), &external.value())?;
+    write::same_pull_secret(&draft, pull_secret)?;
+    let mut cluster = stored.clone();
+    lay_over(&draft, &mut cluster);
+    let Some(spec) = cluster.provisioned.as_deref().map(|it| &it.spec) else { return Ok(()) };
+    let running = stored.installed_version().unwrap_or_default();
+    match_roles(&spec.identity, running, &desk.offer.now().role_sets)
 }

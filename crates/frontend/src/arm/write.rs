@@ -157,7 +157,11 @@ async fn create(
     subscription: &Versioned<Subscription>,
 ) -> Result<Response, Failed> {
     let known = desk.offer.now();
-    let body = with_default_version(ask.object()?, &known)?;
+    let body = with_default_version(ask.object()?, &known);
+    if lacks_version(&body) {
+        let why = "no version is the default, and a request names none; set one by PUT /admin/versions";
+        return Err(Refusal::internal(why).into());
+    }
     let external = version.read(body)?;
     let draft = external.draft();
     validate(&draft, &desk.ground(&id.spelled, None))?;
@@ -208,19 +212,24 @@ fn no_properties() -> Refusal {
     Refusal::internal("a draft that has properties made a cluster that has none")
 }
 
-/// The body with the default version where it names none.
-fn with_default_version(mut body: Value, known: &Known) -> Result<Value, Refusal> {
-    if let Some(Value::Object(profile)) = body.pointer_mut("/properties/clusterProfile")
-        && profile.get("version").is_none_or(|version| version.is_null() || version == "")
+/// The body with the default version, if there is one, where it names none.
+pub(super) fn with_default_version(mut body: Value, known: &Known) -> Value {
+    if lacks_version(&body)
+        && let Some(Value::Object(profile)) = body.pointer_mut(PROFILE)
+        && let Some(default) = known.default_version()
     {
-        let default = known.default_version().ok_or_else(|| {
-            Refusal::internal(
-                "no version is the default, and a request names none; set one by PUT /admin/versions",
-            )
-        })?;
         profile.insert("version".to_owned(), Value::from(default.version.clone()));
     }
-    Ok(body)
+    body
+}
+
+const PROFILE: &str = "/properties/clusterProfile";
+
+/// Whether a body has a profile that names no version.
+fn lacks_version(body: &Value) -> bool {
+    let profile = body.pointer(PROFILE).and_then(Value::as_object);
+    let is_none = |version: &Value| version.is_null() || version == "";
+    profile.is_some_and(|it| it.get("version").is_none_or(is_none))
 }
 
 /// Refuses a version that customers may not choose.
@@ -287,15 +296,26 @@ fn proposed(version: ApiVersion, stored: &Cluster, body: &Value, manner: Manner)
     version.read(merged)
 }
 
-/// A pull secret that is sent must be the one that is there.
 async fn check_pull_secret(desk: &Desk, cluster: Uuid, draft: &Draft<'_>) -> Result<(), Failed> {
-    let sent = draft.properties.as_ref().and_then(|it| it.pull_secret).map(HiddenText::expose);
-    let Some(sent) = sent.filter(|it| !it.is_empty()) else { return Ok(()) };
-    let stored = desk.reader().secret(cluster, PULL_SECRET).await?;
-    if stored.is_some_and(|it| it.expose() == sent.as_bytes()) {
+    if sent_pull_secret(draft).is_none() {
         return Ok(());
     }
-    Err(Wrong::unchangeable("properties.clusterProfile.pullSecret").into())
+    let stored = desk.reader().secret(cluster, PULL_SECRET).await?;
+    Ok(same_pull_secret(draft, stored.as_ref())?)
+}
+
+/// A pull secret that is sent must be the one that is there.
+pub(super) fn same_pull_secret(draft: &Draft<'_>, stored: Option<&Secret<Vec<u8>>>) -> Result<(), Wrong> {
+    match (sent_pull_secret(draft), stored) {
+        (None, _) => Ok(()),
+        (Some(sent), Some(stored)) if stored.expose() == sent.as_bytes() => Ok(()),
+        (Some(_), _) => Err(Wrong::unchangeable("properties.clusterProfile.pullSecret")),
+    }
+}
+
+fn sent_pull_secret<'a>(draft: &Draft<'a>) -> Option<&'a str> {
+    let sent = draft.properties.as_ref().and_then(|it| it.pull_secret).map(HiddenText::expose);
+    sent.filter(|it| !it.is_empty())
 }
 
 /// Notes where the credentials of a managed identity are fetched.

@@ -68,6 +68,7 @@ pub(crate) enum Door {
 pub(crate) struct Visit<'a> {
     pub(crate) door: Door,
     pub(crate) method: &'a Method,
+    /// In the caller's spelling.
     pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) peer: &'a str,
@@ -151,6 +152,8 @@ impl Doorman {
     pub(crate) fn problem(&self, now: Timestamp) -> Option<&'static str> {
         match self {
             Doorman::Open => None,
+            // Whoever brings a token is let in by the service, whatever the list is worth.
+            Doorman::Guarded(guarded) if guarded.token_service.is_some() => None,
             Doorman::Guarded(guarded) => guarded.callers.as_ref().and_then(|callers| callers.problem(now)),
         }
     }
@@ -180,8 +183,12 @@ impl Guarded {
 
     /// A caller of the resource manager's API. A token goes first; unless tokens are enforced, a certificate does as well.
     async fn caller(&self, proof: &Proof, visit: &Visit<'_>, now: Timestamp) -> Result<Identity, Stranger> {
-        let token = bearer(visit.headers)?;
         let mut why = Vec::new();
+        // What is no token is not accepted as one; that is no reason to turn a certificate away.
+        let token = bearer(visit.headers).unwrap_or_else(|stranger| {
+            why.push(stranger.0);
+            None
+        });
         if let Some(service) = &self.token_service {
             let judged = match token {
                 Some(token) => service.accepts(visit, token).await,

@@ -66,7 +66,9 @@ impl<S: Send + Sync> FromRequest<S> for Ask {
         let params = axum::RequestPartsExt::extract_with_state::<RawPathParams, S>(&mut parts, state).await;
         let params =
             params.map_err(|_| Refusal::parameter("", "The path is not UTF-8 under its escapes."))?;
-        let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        // The path is in lower case already, but for the letters that were escaped until now.
+        let params =
+            params.iter().map(|(name, value)| (name.to_owned(), value.to_ascii_lowercase())).collect();
         let query = Query::parse(parts.uri.query())?;
         let missing = || Refusal::internal("a request came to a route without passing the gate");
         let identity = parts.extensions.get::<Identity>().cloned().ok_or_else(missing)?;
@@ -95,7 +97,7 @@ impl Ask {
         &self.parts.headers
     }
 
-    /// A segment of the path that the route names.
+    /// A segment of the path that the route names, in lower case.
     pub(crate) fn segment(&self, name: &str) -> &str {
         self.params.iter().find(|(found, _)| found == name).map_or("", |(_, value)| value)
     }

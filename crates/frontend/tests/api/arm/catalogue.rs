@@ -194,8 +194,59 @@ async fn a_deployment_is_looked_at_and_nothing_is_stored() {
     }
     house.put(&super::at("one", NEW), &super::body("one")).await.expect(201);
     assert_eq!(ask(json!({"resources": [item("one")]})).await["status"], "Succeeded");
+    // Of a cluster that is there it tells what the PUT would tell.
+    for (pointer, value, target) in [
+        ("/properties/clusterProfile/domain", json!("another"), "properties.clusterProfile.domain"),
+        ("/properties/workerProfiles/0/count", json!(5), "properties.workerProfiles['worker'].count"),
+        (
+            "/properties/clusterProfile/pullSecret",
+            json!("{\"auths\":{}}"),
+            "properties.clusterProfile.pullSecret",
+        ),
+    ] {
+        let found = ask(json!({"resources": [super::with(item("one"), pointer, value)]})).await;
+        let message = format!("Changing property '{target}' is not allowed.");
+        let error = json!({"code": "PropertyChangeNotAllowed", "message": message, "target": target});
+        assert_eq!(found, json!({"status": "Failed", "error": error}));
+    }
     assert!(house.store.clusters().find(&super::rid("two")).await.unwrap().is_none());
     let reply = house.ask(http::Method::POST, &path("x"), &[], Some("{}".into())).await;
     assert_eq!(reply.refusal().1, "InvalidResourceType");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_deployment_that_names_no_version_is_looked_at_with_the_default() {
+    let house = House::open().await;
+    house.register().await;
+    let named = |version: serde_json::Value, size: &str| {
+        let sent = super::with(super::body("one"), "/properties/clusterProfile/version", version);
+        super::with(sent, "/properties/masterProfile/vmSize", json!(size))
+    };
+    let looked_at = async |sent: &serde_json::Value| {
+        let mut item = sent.clone();
+        item["name"] = json!("one");
+        item["type"] = json!("Microsoft.RedHatOpenShift/openShiftClusters");
+        item["apiVersion"] = json!(NEW);
+        let path = format!(
+            "/subscriptions/{SUBSCRIPTION}/resourceGroups/MyGroup/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version={NEW}"
+        );
+        let sent = json!({"resources": [item]}).to_string();
+        house.ask(http::Method::POST, &path, &[], Some(sent.into())).await.expect(200).json()
+    };
+    for none in [json!(null), json!("")] {
+        let found = looked_at(&named(none, "Standard_D8s_v6")).await;
+        assert_eq!(found, json!({"status": "Succeeded"}));
+    }
+    // The size asks for more than this default.
+    house.put("/admin/versions", &version("4.18.26", true, true)).await.expect(200);
+    for none in [json!(null), json!("")] {
+        let sent = named(none, "Standard_D8s_v6");
+        let found = looked_at(&sent).await;
+        let refused = house.put(&super::at("one", NEW), &sent).await;
+        assert_eq!(refused.refusal().2, "properties.masterProfile.vmSize");
+        assert_eq!(found, json!({"status": "Failed", "error": refused.json()["error"]}));
+        assert_eq!(looked_at(&named(json!(""), "Standard_D8s_v5")).await["status"], "Succeeded");
+    }
     house.close().await;
 }

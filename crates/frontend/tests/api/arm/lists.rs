@@ -45,6 +45,8 @@ async fn a_list_goes_on_until_its_end() {
         assert_eq!(walk(of("")).await, (13, 2));
         assert_eq!(walk(of("/resourceGroups/myGROUP")).await, (12, 2));
         assert_eq!(walk(of("/resourceGroups/MyGroupToo")).await, (1, 1));
+        assert_eq!(walk(of("/resourceGroups/%4Dy%47roup")).await, (12, 2), "letters are letters under their escapes");
+        assert_eq!(walk(of("").replace("aaaa/", "aaa%41/")).await, (13, 2));
         let none = house.get(&of("/resourceGroups/none")).await.expect(200).json();
         assert_eq!(none, serde_json::json!({"value": []}));
         for token in ["x", "AAAA", "%00"] {

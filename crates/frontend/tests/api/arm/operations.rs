@@ -55,6 +55,12 @@ async fn an_operation_is_followed_to_its_end() {
     assert_eq!(made.json()["id"], rid("one"));
     assert!(!made.text.contains("hunter2"));
 
+    for spelled in [SUBSCRIPTION.to_uppercase(), SUBSCRIPTION.replace("aaaa", "%61a%41A")] {
+        let same = path(&url).replace(SUBSCRIPTION, &spelled);
+        assert_eq!(house.get(&same).await.expect(200).json()["status"], "Succeeded", "{spelled}");
+        house.get(&result.replace(SUBSCRIPTION, &spelled)).await.expect(200);
+    }
+
     // Another subscription's, an unknown one, and none at all.
     let other = path(&url).replace(SUBSCRIPTION, "22222222-2222-2222-2222-222222222222");
     assert_eq!(house.get(&other).await.refusal().1, "NotFound");

@@ -98,6 +98,54 @@ async fn a_replayed_creation_is_refused_while_it_runs_and_changes_nothing_afterw
 }
 
 #[tokio::test]
+async fn a_creation_that_leaves_its_defaults_empty_is_replayed_like_any_other() {
+    let house = House::open().await;
+    house.register().await;
+    let mut sent = body("one");
+    for (pointer, empty) in [
+        ("/properties/clusterProfile/version", json!("")),
+        ("/properties/networkProfile/outboundType", json!("")),
+        ("/properties/networkProfile/preconfiguredNSG", json!("")),
+        ("/properties/networkProfile/loadBalancerProfile", json!({})),
+        ("/properties/provisioningState", json!("")),
+        ("/id", json!("")),
+    ] {
+        sent = with(sent, pointer, empty);
+    }
+    let made = house.put(&at("one", NEW), &sent).await.expect(201).json();
+    assert_eq!(made["properties"]["clusterProfile"]["version"], "4.20.3");
+    house.settle("one", ProvisioningState::Succeeded, None).await;
+    let before = house.cluster("one").await;
+    for version in [NEW, OLD] {
+        house.put(&at("one", version), &sent).await.expect(200);
+        assert_eq!(house.cluster("one").await.provisioned, before.provisioned, "{version}");
+        house.settle("one", ProvisioningState::Succeeded, None).await;
+    }
+    // In a patch an empty text is a text, and another one.
+    let emptied = json!({"properties": {"clusterProfile": {"version": ""}}});
+    let refusal = house.patch(&at("one", NEW), &emptied).await.refusal();
+    assert_eq!((refusal.0, refusal.2.as_str()), (400, "properties.clusterProfile.version"));
+    house.close().await;
+}
+
+#[tokio::test]
+async fn without_a_default_a_version_must_be_named() {
+    let house = House::open().await;
+    let told = json!({"state": "Registered"});
+    house.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &told).await.expect(201);
+    let offered = json!({"properties": {"version": "4.20.3", "openShiftPullspec": "r", "installerPullspec": "i", "enabled": true, "default": false}});
+    house.put("/admin/versions", &offered).await.expect(201);
+    house.until_offered("4.20.3").await;
+    for none in [json!(null), json!("")] {
+        let sent = with(body("one"), "/properties/clusterProfile/version", none);
+        let refusal = house.put(&at("one", NEW), &sent).await.refusal();
+        assert_eq!(refusal, (500, "InternalServerError".to_owned(), String::new()));
+    }
+    house.put(&at("one", NEW), &body("one")).await.expect(201);
+    house.close().await;
+}
+
+#[tokio::test]
 async fn two_clusters_share_neither_identity_nor_managed_group() {
     on_both(|house| async move {
         house.register().await;
@@ -128,6 +176,14 @@ async fn two_clusters_share_neither_identity_nor_managed_group() {
             assert!(!cluster.provisioned.unwrap().is_domain_managed());
         }
         house.put(&at("two", NEW), &body("two")).await.expect(201);
+        // Nor does one take the other's identity later.
+        house.settle("two", ProvisioningState::Succeeded, None).await;
+        let patch = json!({"properties": {"servicePrincipalProfile": {"clientId": body("one")["properties"]["servicePrincipalProfile"]["clientId"]}}});
+        let reply = house.patch(&at("two", NEW), &patch).await;
+        assert_eq!(reply.refusal(), (400, "DuplicateClientID".to_owned(), String::new()));
+        let taken = with(body("two"), "/properties/servicePrincipalProfile", patch["properties"]["servicePrincipalProfile"].clone());
+        assert_eq!(house.put(&at("two", NEW), &taken).await.refusal().1, "DuplicateClientID");
+        assert_eq!(house.cluster("two").await.provisioning_state, ProvisioningState::Succeeded);
         house.close().await;
     })
     .await;

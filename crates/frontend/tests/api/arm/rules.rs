@@ -35,6 +35,7 @@ fn rules() -> Vec<Rule> {
         ("/type", json!("Microsoft.Compute/virtualMachines"), "MismatchingResourceType", "type"),
         ("/location", json!(null), PARAMETER, "location"),
         ("/location", json!("mars"), PARAMETER, "location"),
+        ("/tags", json!({ "a": "x".repeat(200_000), "b": "x".repeat(80_000) }), PARAMETER, "tags"),
         ("/properties", json!(null), PARAMETER, "properties"),
         ("/properties/provisioningState", json!("Sleeping"), PARAMETER, "properties.provisioningState"),
         ("/properties/clusterProfile", json!(null), PARAMETER, PROFILE),
@@ -200,6 +201,7 @@ fn rules() -> Vec<Rule> {
             PARAMETER,
             "properties.workerProfiles['helper'].name",
         ),
+        ("/properties/workerProfiles/0/name", json!(null), PARAMETER, "properties.workerProfiles[''].name"),
         (
             "/properties/workerProfiles/0/vmSize",
             json!("Standard_D2s_v5"),
@@ -299,6 +301,12 @@ fn rules() -> Vec<Rule> {
         ("/properties/apiserverProfile", json!(null), PARAMETER, "properties.apiserverProfile"),
         (
             "/properties/apiserverProfile/visibility",
+            json!(null),
+            PARAMETER,
+            "properties.apiserverProfile.visibility",
+        ),
+        (
+            "/properties/apiserverProfile/visibility",
             json!("Hidden"),
             PARAMETER,
             "properties.apiserverProfile.visibility",
@@ -334,6 +342,27 @@ fn rules() -> Vec<Rule> {
             "properties.workerProfiles[0].count",
         ),
         ("/tags", json!({"a": 1}), "InvalidRequestContent", "tags.a"),
+        ("/tags", json!([]), "InvalidRequestContent", "tags"),
+        ("/properties", json!([]), "InvalidRequestContent", "properties"),
+        ("/properties/clusterProfile", json!([]), "InvalidRequestContent", PROFILE),
+        (
+            "/properties/servicePrincipalProfile",
+            json!(["33333333-3333-3333-3333-333333333333", "12345"]),
+            "InvalidRequestContent",
+            "properties.servicePrincipalProfile",
+        ),
+        (
+            "/properties/apiserverProfile",
+            json!(["Public"]),
+            "InvalidRequestContent",
+            "properties.apiserverProfile",
+        ),
+        (
+            "/properties/workerProfiles/0",
+            json!(["worker", "Standard_D4s_v5"]),
+            "InvalidRequestContent",
+            "properties.workerProfiles[0]",
+        ),
         (
             "/properties/servicePrincipalProfile/clientSecret",
             json!(12345),
@@ -389,6 +418,20 @@ async fn every_rule_is_refused_with_its_code_and_target_in_each_version() {
                 reply.text
             );
         }
+    }
+    // The workers' keys are not those of the control plane, but that they are another subscription's is told first.
+    let keyed = with(body("ruled"), "/properties/masterProfile/diskEncryptionSetId", disks("d"));
+    let foreign = json!(disks("d").as_str().unwrap().replace(SUBSCRIPTION, OTHER));
+    let keyed = with(keyed, "/properties/workerProfiles/0/diskEncryptionSetId", foreign);
+    let reply = house.put(&at("ruled", NEW), &keyed).await;
+    assert_eq!(reply.refusal().2, "properties.workerProfiles['worker'].diskEncryptionSetId");
+    assert!(reply.text.contains("the cluster's own subscription"), "{}", reply.text);
+    // Routing of the customer's own needs both doors private, and one of them is not enough.
+    for pointer in ["/properties/apiserverProfile/visibility", "/properties/ingressProfiles/0/visibility"] {
+        let half = with(body("ruled"), pointer, json!("Private"));
+        let half = with(half, "/properties/networkProfile/outboundType", json!("UserDefinedRouting"));
+        let expect = (400, PARAMETER.to_owned(), "properties.networkProfile.outboundType".to_owned());
+        assert_eq!(house.put(&at("ruled", NEW), &half).await.refusal(), expect, "{pointer}");
     }
     // Routing of the customer's own and a balancer do not go together, even when everything is private.
     let private = with(body("ruled"), "/properties/apiserverProfile/visibility", json!("Private"));

@@ -100,6 +100,72 @@ async fn a_cluster_with_managed_identities_lives_through_both_versions() {
 }
 
 #[tokio::test]
+async fn what_is_resolved_of_managed_identities_is_for_nobody_else_to_set() {
+    let house = House::open().await;
+    house.register().await;
+    put(&house, &at("one", NEW), &workload("one")).await.expect(201);
+    house.settle("one", ProvisioningState::Succeeded, None).await;
+    let own = identity("one");
+    let ingress = |member: &str| json!({"resourceId": identity("ingress"), member: "x"});
+    let platform = "/properties/platformWorkloadIdentityProfile/platformWorkloadIdentities";
+    let shown = "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities[\"ingress\"]";
+    for (pointer, value, target) in [
+        ("/identity/principalId", json!("x"), "identity.principalId".to_owned()),
+        ("/identity/tenantId", json!("x"), "identity.tenantId".to_owned()),
+        (
+            "/identity/userAssignedIdentities",
+            json!({own.as_str(): {"clientId": "x"}}),
+            format!("identity.userAssignedIdentities[\"{own}\"].clientId"),
+        ),
+        (
+            "/identity/userAssignedIdentities",
+            json!({own.as_str(): {"principalId": "x"}}),
+            format!("identity.userAssignedIdentities[\"{own}\"].principalId"),
+        ),
+        (&format!("{platform}/ingress"), ingress("clientId"), format!("{shown}.clientId")),
+        (&format!("{platform}/ingress"), ingress("objectId"), format!("{shown}.objectId")),
+    ] {
+        let reply = put(&house, &at("one", NEW), &with(workload("one"), pointer, value)).await;
+        assert_eq!(reply.refusal(), (400, "PropertyChangeNotAllowed".to_owned(), target), "{pointer}");
+    }
+    put(&house, &at("one", NEW), &workload("one")).await.expect(200);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_managed_identity_belongs_to_one_cluster() {
+    let house = House::open().await;
+    house.register().await;
+    put(&house, &at("one", NEW), &workload("one")).await.expect(201);
+    let shouted = identity("one").to_uppercase().replace("/SUBSCRIPTIONS/", "/subscriptions/");
+    for same in [identity("one"), shouted] {
+        let taken = with(workload("two"), "/identity/userAssignedIdentities", json!({same: {}}));
+        let reply = put(&house, &at("two", NEW), &taken).await;
+        assert_eq!(reply.refusal(), (400, "DuplicateClientID".to_owned(), String::new()));
+    }
+    put(&house, &at("two", NEW), &workload("two")).await.expect(201);
+    house.settle("two", ProvisioningState::Succeeded, None).await;
+    let taken = json!({"identity": {"userAssignedIdentities": {identity("one"): {}}}});
+    assert_eq!(house.patch(&at("two", NEW), &taken).await.refusal().1, "DuplicateClientID");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_version_without_a_role_set_has_no_managed_identities() {
+    let house = House::open().await;
+    house.register().await;
+    let offered = json!({"properties": {"version": "4.21.0", "openShiftPullspec": "r", "installerPullspec": "i", "enabled": true, "default": false}});
+    house.put("/admin/versions", &offered).await.expect(201);
+    house.until_offered("4.21.0").await;
+    let newer = |sent: Value| with(sent, "/properties/clusterProfile/version", json!("4.21.0"));
+    let reply = put(&house, &at("one", NEW), &newer(workload("one"))).await;
+    assert_eq!(reply.refusal(), (400, "InvalidParameter".to_owned(), String::new()));
+    assert!(reply.text.contains("no role set"), "{}", reply.text);
+    put(&house, &at("one", NEW), &newer(body("one"))).await.expect(201);
+    house.close().await;
+}
+
+#[tokio::test]
 async fn each_rule_for_managed_identities_has_its_refusal() {
     let house = House::open().await;
     house.register().await;
