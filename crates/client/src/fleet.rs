@@ -10,6 +10,9 @@ use crate::exchange::Client;
 use crate::pages::Pages;
 use crate::path::Path;
 
+/// The longest page that a server gives.
+const PAGE_MAX: &str = "1000";
+
 /// Which objects of a cluster are wanted.
 #[derive(Debug, Clone, Default)]
 pub struct ObjectQuery {
@@ -51,6 +54,13 @@ impl Client {
     /// The operations of a cluster, oldest first.
     pub fn operations(&self, cluster: &str) -> Pages<OperationForm> {
         Pages::of(self, &Path::of_cluster("/admin", cluster).segment("operations"))
+    }
+
+    /// The operations of a cluster in one request, oldest first: all of them, unless the page says where it goes on. They are
+    /// removed some time after their end, so it hardly ever does.
+    pub async fn operations_page(&self, cluster: &str) -> Result<Page<OperationForm>, ClientError> {
+        let path = Path::of_cluster("/admin", cluster).segment("operations").query("limit", PAGE_MAX);
+        Ok(self.get(&path).await?.value)
     }
 
     /// What happened to an operation, oldest first.

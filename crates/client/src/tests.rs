@@ -95,6 +95,10 @@ async fn each_route_is_asked_at_its_place() {
     );
     check(client.cluster(CLUSTER).await.map(drop), &format!("GET {base}?api-version=admin"));
     check(
+        client.operations_page(CLUSTER).await.map(drop),
+        &format!("GET /admin{base}/operations?api-version=admin&limit=1000"),
+    );
+    check(
         client.forget_cluster(CLUSTER, None).await,
         &format!("DELETE /admin{base}/import?api-version=admin"),
     );

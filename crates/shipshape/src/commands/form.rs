@@ -52,6 +52,21 @@ impl Output {
         matches!(self.output, None | Some(Form::Wide))
     }
 
+    /// Whether one thing is described at length, as people get it who name no form.
+    pub(super) fn is_description(self) -> bool {
+        self.output.is_none()
+    }
+
+    /// Whether the thing itself is written, for programs.
+    pub(super) fn is_for_programs(self) -> bool {
+        matches!(self.output, Some(Form::Json | Form::Yaml))
+    }
+
+    /// Whether only names are written.
+    pub(super) fn is_for_names(self) -> bool {
+        self.output == Some(Form::Name)
+    }
+
     /// Writes a list.
     pub(super) fn list<T: Shown>(self, desk: &Desk<'_>, items: &[T]) -> anyhow::Result<()> {
         if items.is_empty() && self.is_for_people() {
@@ -77,7 +92,7 @@ impl Output {
         output::show(&one(item, self.output, &self.view(desk))?)
     }
 
-    /// Writes what has no name and no table of its own; `text` makes the form for people.
+    /// Writes what has no name and no table of its own; `text` makes the form for people, which those get too who ask for names.
     pub(super) fn plain<T: Serialize>(
         self,
         desk: &Desk<'_>,

@@ -257,7 +257,8 @@ fn conclude(ended: &OperationStatus, what: &str) -> anyhow::Result<()> {
     }
 }
 
-fn reason(error: &api::doc::OperationError) -> String {
+/// Why an operation failed, with the code of it and of the faults beneath.
+pub(super) fn reason(error: &api::doc::OperationError) -> String {
     let message = error.message.trim_end_matches('.');
     let target = error.target.as_deref().filter(|target| !message.contains(target));
     let mut text = match target {

@@ -70,6 +70,11 @@ fn a_cluster_is_made_changed_entered_and_removed() {
 
     let user = json(&home, &["cluster", "credentials", "harbour"]);
     assert_eq!(user["kubeadminUsername"], "kubeadmin");
+    let named = done(&home, &["cluster", "credentials", "harbour", "-o", "name"]);
+    assert_eq!(named, "cluster/harbour\n", "a name is no secret");
+    let said = refused(&home, &["cluster", "kubeconfig", "harbour", "-o", "yaml"]);
+    assert!(said.starts_with("-o names a file here, and yaml is a form of output: "), "{said}");
+    assert!(!home.directory.path().join("yaml").exists(), "no key is in a file that nobody meant");
     let file = home.directory.path().join("harbour.kubeconfig");
     done(&home, &["cluster", "kubeconfig", "harbour", "-o", file.to_str().unwrap()]);
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -102,6 +107,50 @@ fn a_cluster_is_made_changed_entered_and_removed() {
     // What was brought stays its owner's; what was made is gone.
     assert!(done(&home, &["cloud", "network", "list"]).contains("harbour-vnet"));
     assert!(!done(&home, &["cloud", "group", "list"]).contains("harbour-managed"));
+}
+
+#[test]
+fn showing_a_cluster_tells_how_far_its_operation_is_and_why_it_failed() {
+    let home = Home::new();
+    let _up = home.up(&AT_ONCE);
+    let described = |cluster: &str, wanted: &str| {
+        wait_until(&format!("cluster {cluster} is shown with {wanted:?}"), PATIENCE, || {
+            let shown = done(&home, &["cluster", "show", cluster]);
+            shown.contains(wanted).then_some(shown)
+        })
+        .unwrap()
+    };
+    let id = |shown: &str| {
+        let line = shown.lines().find_map(|line| line.strip_prefix("Operation:")).expect(shown);
+        line.split(',').next().unwrap().trim().to_owned()
+    };
+
+    done(&home, &["cloud", "fault", "set", "throttled=1", "--verb", "put", "--about", "harbour-managed"]);
+    done(&home, &["cluster", "create", "harbour"]);
+    let shown = described("harbour", ", Create, Creating, begun ");
+    let operation = id(&shown);
+    // It goes on until the cloud holds it up, so both looks agree only then for certain.
+    wait_until("the cluster is shown with the step of its operation", PATIENCE, || {
+        let now = json(&home, &["operation", "show", &operation])["properties"].clone();
+        let step = format!("Step:           {}, {}% done", now["step"].as_str()?, now["percent"]);
+        (!now["step"].as_str()?.is_empty() && done(&home, &["cluster", "show", "harbour"]).contains(&step))
+            .then_some(())
+    })
+    .unwrap();
+    let plain = json(&home, &["cluster", "show", "harbour"]);
+    assert!(!plain.to_string().contains(&operation), "programs get the cluster as it is: {plain:#}");
+
+    done(&home, &["cloud", "fault", "set", "quota=cores", "--verb", "put", "--about", "quay-managed"]);
+    done(&home, &["cluster", "create", "quay"]);
+    let shown = described("quay", ", Create, Failed, ended ");
+    let operation = json(&home, &["operation", "show", &id(&shown)]);
+    let code = operation["error"]["code"].as_str().unwrap();
+    let message = operation["error"]["message"].as_str().unwrap().trim_end_matches('.');
+    assert!(shown.contains(&format!("{message} ({code}")), "{operation:#} in {shown}");
+
+    done(&home, &["cloud", "fault", "clear"]);
+    let deleted = done(&home, &["cluster", "delete", "quay", "--yes", "-o", "name"]);
+    assert_eq!(deleted, "cluster/quay\n", "as other commands take it");
 }
 
 /// Whoever asked for a cluster and got no answer asks again; it is made once, whenever the server died.

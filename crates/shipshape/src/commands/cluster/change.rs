@@ -17,7 +17,6 @@ use super::super::operation::{self, Wait};
 use super::super::{Connect, Desk, complete};
 use super::create::{explained, read_secret};
 use super::{import, made};
-use crate::output;
 
 /// What is to change.
 #[derive(Debug, Args)]
@@ -64,6 +63,8 @@ pub(crate) struct DeleteFlags {
     confirm: Confirm,
     #[command(flatten)]
     wait: Wait,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     connect: Connect,
 }
@@ -149,7 +150,12 @@ pub(super) async fn delete(flags: &DeleteFlags, desk: &Desk<'_>) -> anyhow::Resu
             if flags.wait.is_wanted() { "deleted" } else { "is being deleted" }
         }
     };
-    output::show(&format!("cluster/{name} {did}\n"))
+    let last_seen = match flags.output.is_for_programs() {
+        false => cluster,
+        // The removal has begun, or is over, whatever is answered now.
+        true => client.cluster(&cluster.id).await.map_or(cluster, |answer| answer.value),
+    };
+    flags.output.done(desk, &last_seen, did)
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use api::admin::AdminCluster;
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use clap_complete::engine::ArgValueCandidates;
 use client::Client;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use super::super::form::Output;
+use super::super::form::{Form, Output};
 use super::super::{Connect, Desk, complete, find, input};
 use super::create::explained;
 use super::made;
@@ -35,6 +35,7 @@ pub(crate) struct KubeconfigFlags {
 
 /// Writes a kubeconfig.
 pub(super) async fn kubeconfig(flags: &KubeconfigFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
+    flags.file.as_deref().map_or(Ok(()), refuse_form)?;
     let client = desk.client(&flags.connect)?;
     let cluster = find::cluster(&client, &flags.cluster).await?;
     let cluster = made(cluster, "its kubeconfig is with whoever imported it")?;
@@ -65,6 +66,16 @@ pub(super) async fn kubeconfig(flags: &KubeconfigFlags, desk: &Desk<'_>) -> anyh
     }
 }
 
+/// Everywhere else `-o yaml` names a form: whoever says so here does not want a key in a file of that name.
+fn refuse_form(file: &Path) -> anyhow::Result<()> {
+    match file.to_str().filter(|name| Form::from_str(name, false).is_ok()) {
+        None => Ok(()),
+        Some(name) => bail!(
+            "-o names a file here, and {name} is a form of output: leave -o out to have the kubeconfig, which is always YAML, on standard output, or say -o ./{name} for a file of that name"
+        ),
+    }
+}
+
 /// Shows with what a person signs in.
 pub(super) async fn credentials(
     client: &Client,
@@ -72,6 +83,10 @@ pub(super) async fn credentials(
     desk: &Desk<'_>,
     form: Output,
 ) -> anyhow::Result<()> {
+    // A name is no secret, and to tell it none has to be fetched.
+    if form.is_for_names() {
+        return form.one(desk, cluster);
+    }
     let found = client.credentials(&cluster.id).await.map_err(|error| explained(error, &cluster.name))?;
     let (username, password) = (&found.username, found.password.expose());
     let item = json!({ "kubeadminUsername": username, "kubeadminPassword": password });
@@ -172,6 +187,19 @@ mod tests {
         assert_eq!(once["current-context"], "harbour");
         assert_eq!(once["preferences"], json!({}), "what else was there stays");
         assert_eq!(merged(once.clone(), &added, "harbour"), once, "twice is once");
+    }
+
+    #[test]
+    fn a_file_that_is_called_like_a_form_is_refused_unless_its_path_says_that_it_is_one() {
+        for name in ["json", "yaml", "wide", "name"] {
+            let said = refuse_form(Path::new(name)).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("-o names a file here, and {name} is a form")), "{said}");
+            assert!(said.ends_with(&format!("say -o ./{name} for a file of that name")), "{said}");
+            assert!(refuse_form(&Path::new(".").join(name)).is_ok(), "./{name}");
+        }
+        for name in ["-", "harbour.yaml", "YAML", "yaml/harbour", "/tmp/yaml"] {
+            assert!(refuse_form(Path::new(name)).is_ok(), "{name}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod change;
 mod create;
 mod import;
 mod kubeconfig;
+mod newest;
 mod show;
 
 use api::admin::AdminCluster;
@@ -23,6 +24,7 @@ use create::CreateFlags;
 pub(crate) use create::ask_for;
 use import::ImportFlags;
 use kubeconfig::KubeconfigFlags;
+use newest::Newest;
 use show::Whole;
 
 /// What can be done with clusters.
@@ -46,7 +48,7 @@ pub(crate) enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Show one cluster
+    /// Show one cluster, and how its newest operation stands
     #[command(visible_alias = "get")]
     Show {
         /// The cluster, by its name or resource id
@@ -133,7 +135,7 @@ pub(crate) async fn run(command: &ClusterCommand, desk: &Desk<'_>) -> anyhow::Re
             let client = desk.client(connect)?;
             let found = find::cluster(&client, cluster).await?;
             if !watch {
-                return output.one(desk, &whole(&client, found).await?);
+                return output.one(desk, &whole(&client, found, *output).await?);
             }
             let id = found.id;
             let look = || async {
@@ -177,17 +179,21 @@ pub(crate) async fn run(command: &ClusterCommand, desk: &Desk<'_>) -> anyhow::Re
     }
 }
 
-/// A cluster with what its customer sees of it.
-async fn whole(client: &Client, cluster: AdminCluster) -> anyhow::Result<Whole> {
-    let resource = match cluster.properties.imported {
-        true => None,
-        false => match client.resource(&cluster.id).await {
-            Ok(answer) => Some(answer.value),
-            Err(error) if error.is_not_found() => None, // removed a moment ago
-            Err(error) => return Err(error.into()),
-        },
+/// A cluster with what its customer sees of it and, in a description, with its newest operation.
+async fn whole(client: &Client, cluster: AdminCluster, form: Output) -> anyhow::Result<Whole> {
+    if cluster.properties.imported {
+        return Ok(Whole { cluster, resource: None, newest: Newest::Unasked });
+    }
+    let resource = match client.resource(&cluster.id).await {
+        Ok(answer) => Some(answer.value),
+        Err(error) if error.is_not_found() => None, // removed a moment ago
+        Err(error) => return Err(error.into()),
     };
-    Ok(Whole { cluster, resource })
+    let newest = match form.is_description() {
+        true => Newest::of(client, &cluster.id).await,
+        false => Newest::Unasked,
+    };
+    Ok(Whole { cluster, resource, newest })
 }
 
 /// The cluster, if it was made here; `instead` says what to do with an imported one.
@@ -198,5 +204,92 @@ fn made(cluster: AdminCluster, instead: &str) -> anyhow::Result<AdminCluster> {
             "cluster {} was imported by its kubeconfig and not made here; {instead}",
             cluster.name
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::http::{StatusCode, Uri};
+    use clap::Parser as _;
+    use serde_json::{Value, json};
+
+    use super::super::form::Shown as _;
+    use super::super::table::View;
+    use super::*;
+
+    const ID: &str =
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.RedHatOpenShift/openShiftClusters/web";
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        output: Output,
+    }
+
+    /// A cluster as it is shown in this form by a server that answers so when it is asked for operations, and how often it
+    /// was asked for them.
+    async fn shown(form: &[&str], imported: bool, status: StatusCode, answer: Value) -> (Whole, usize) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let router = Router::new().fallback(move |uri: Uri| {
+            let is_about_operations =
+                uri.path().starts_with("/admin/") && uri.path().ends_with("/operations");
+            if is_about_operations {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            let answer =
+                if is_about_operations { (status, answer.clone()) } else { (StatusCode::OK, json!({})) };
+            async move { (answer.0, axum::Json(answer.1)) }
+        });
+        let cluster = serde_json::from_value(json!({
+            "id": ID, "name": "web", "type": "t", "location": "l",
+            "properties": {
+                "uuid": uuid::Uuid::nil(), "provisioningState": "Failed", "imported": imported,
+                "createdAt": "2026-01-01T00:00:00Z",
+            },
+        }));
+        let form = Line::try_parse_from([&["show"], form].concat()).unwrap().output;
+        let shown = whole(&Client::in_process(router), cluster.unwrap(), form).await.unwrap();
+        (shown, asked.load(Ordering::Relaxed))
+    }
+
+    fn fact(whole: &Whole, name: &str) -> Option<String> {
+        let view = View { now: "2026-01-01T00:09:00Z".parse().unwrap(), wide: false };
+        whole.facts(&view).into_iter().find(|(it, _)| *it == name).map(|(_, value)| value)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_tell_of_operations_still_shows_the_cluster() {
+        let refusal = json!({ "error": { "code": "Forbidden", "message": "This is for operators." } });
+        for (status, answer, why) in [
+            (StatusCode::FORBIDDEN, refusal, "unknown: This is for operators (Forbidden)"),
+            (StatusCode::NOT_FOUND, Value::Null, "unknown: Not Found: null (404)"),
+        ] {
+            let (whole, asked) = shown(&[], false, status, answer).await;
+            assert_eq!(fact(&whole, "State").as_deref(), Some("Failed"));
+            assert_eq!((fact(&whole, "Operation").as_deref(), asked), (Some(why), 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn operations_are_asked_for_once_and_only_for_a_description_of_a_cluster_that_has_some() {
+        let answer = json!({ "value": [{
+            "id": uuid::Uuid::nil(), "verb": "Create", "status": "Failed", "attempt": 1,
+            "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:05:00Z",
+            "error": { "code": "QuotaExceeded", "message": "There are too few cores." },
+        }] });
+        let (whole, asked) = shown(&[], false, StatusCode::OK, answer.clone()).await;
+        assert_eq!(fact(&whole, "Error").as_deref(), Some("There are too few cores (QuotaExceeded)"));
+        assert_eq!(asked, 1);
+        for form in ["json", "yaml", "name", "wide"] {
+            let (_, asked) = shown(&["-o", form], false, StatusCode::OK, answer.clone()).await;
+            assert_eq!(asked, 0, "{form}");
+        }
+        let (whole, asked) = shown(&[], true, StatusCode::OK, answer).await;
+        assert_eq!((fact(&whole, "Operation"), asked), (None, 0), "an imported one has none");
     }
 }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use api::admin::{AdminCluster, Reachability};
+use api::admin::{AdminCluster, AdminClusterProperties, Reachability};
+use api::doc::ProvisioningState;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::super::age::age;
 use super::super::form::Shown;
 use super::super::table::{Column, View, Width, both, word};
+use super::newest::Newest;
 
 /// A cluster with all that is told of it: what operators see, and, of one that we made, what its customer sees.
 #[derive(Debug, Serialize)]
@@ -19,6 +21,9 @@ pub(super) struct Whole {
     /// As its customer sees it; none of an imported one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) resource: Option<Value>,
+    /// What is done to it, or was done last. Only people are told: programs get the cluster as it is.
+    #[serde(skip)]
+    pub(super) newest: Newest,
 }
 
 /// Labels or tags in one text.
@@ -31,6 +36,14 @@ fn reachable(reachability: Option<&Reachability>, view: &View) -> String {
         None => "unknown".to_owned(),
         Some(Reachability { reachable: true, .. }) => "yes".to_owned(),
         Some(Reachability { since, .. }) => format!("no, for {}", age(*since, view.now)),
+    }
+}
+
+/// Where a cluster's life stands, and what it was doing if it failed.
+fn state(properties: &AdminClusterProperties) -> String {
+    match (properties.provisioning_state, properties.failed_provisioning_state) {
+        (ProvisioningState::Failed, Some(doing)) => format!("Failed while {}", word(doing)),
+        (state, _) => word(state),
     }
 }
 
@@ -79,7 +92,7 @@ impl Shown for AdminCluster {
             ("ID", self.id.clone()),
             ("UUID", properties.uuid.to_string()),
             ("Location", self.location.clone()),
-            ("State", word(properties.provisioning_state)),
+            ("State", state(properties)),
             ("Version", properties.version.clone().unwrap_or_default()),
             ("Labels", labels_text(&properties.labels, "\n")),
             ("Imported", if properties.imported { "yes" } else { "no" }.to_owned()),
@@ -107,6 +120,8 @@ impl Shown for Whole {
         if let Some(resource) = &self.resource {
             facts.extend(facts_of(resource));
         }
+        // Last, where the eye of somebody at a terminal is.
+        facts.extend(self.newest.facts(view));
         facts
     }
 }
@@ -155,6 +170,20 @@ mod tests {
         let away = Reachability { reachable: false, since, checked_at: view.now, message: None };
         assert_eq!(reachable(Some(&away), &view), "no, for 5m");
         assert_eq!(reachable(None, &view), "unknown");
+    }
+
+    #[test]
+    fn a_cluster_that_failed_says_what_it_was_doing() {
+        let check = |now: &str, failed: Option<&str>, expect: &str| {
+            let properties = serde_json::from_value(serde_json::json!({
+                "uuid": uuid::Uuid::nil(), "provisioningState": now, "failedProvisioningState": failed,
+                "createdAt": "2026-01-01T00:00:00Z",
+            }));
+            assert_eq!(state(&properties.unwrap()), expect);
+        };
+        check("Failed", Some("Creating"), "Failed while Creating");
+        check("Failed", None, "Failed");
+        check("Updating", Some("Creating"), "Updating");
     }
 
     #[test]
