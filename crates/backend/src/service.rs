@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::SharedClock;
-use api::doc::{Cluster, Document as _, Operation, Subscription};
+use api::doc::{Cluster, Document, Operation, Subscription};
 use api::work::WorkKind;
 use cloud::SharedCloud;
 use futures_util::FutureExt as _;
-use serde::Deserialize as _;
 use steps::crew::{self, Crew, EndedUnasked, Part, Settings, Trade, serve};
 use steps::engine::Control;
 use steps::lifecycle::{Lifecycle, Service, Ways};
@@ -147,21 +146,25 @@ impl Trade for Backend {
 
 /// What a claimed piece of work is about.
 fn facts(documents: &HashMap<Uuid, Stored>, claimed: &Claimed) -> Facts {
-    // A document that this release does not understand is as one that is not there; its reader says so.
-    let operation = documents
-        .get(&claimed.hold.work)
-        .filter(|it| it.kind == Operation::KIND)
-        .and_then(|it| Operation::deserialize(&it.body).ok())
-        .map(Box::new);
-    let Some(lane) = documents.get(&claimed.hold.lane) else { return Facts::Gone { operation } };
-    if lane.kind == Subscription::KIND {
+    let lane = documents.get(&claimed.hold.lane);
+    if lane.is_some_and(|it| it.kind == Subscription::KIND) {
         return Facts::Subscription;
     }
-    let cluster = Cluster::deserialize(&lane.body).ok().filter(|_| lane.kind == Cluster::KIND);
-    match (operation, cluster) {
-        (Some(operation), Some(cluster)) => Facts::Cluster { operation, cluster: Box::new(cluster) },
-        (operation, _) => Facts::Gone { operation },
+    let operation = read::<Operation>(documents.get(&claimed.hold.work));
+    match (operation, read::<Cluster>(lane)) {
+        // What this release does not understand is there all the same, and another release may understand it.
+        (Err(why), _) | (_, Err(why)) => Facts::Unreadable { why },
+        (Ok(Some(operation)), Ok(Some(cluster))) => Facts::Cluster { operation, cluster },
+        (Ok(operation), Ok(_)) => Facts::Gone { operation },
     }
+}
+
+/// A document of that kind; none when there is none. Why it is not understood, in a sentence.
+fn read<T: Document>(stored: Option<&Stored>) -> Result<Option<Box<T>>, String> {
+    let Some(stored) = stored.filter(|it| it.kind == T::KIND) else { return Ok(None) };
+    T::deserialize(&stored.body)
+        .map(|it| Some(Box::new(it)))
+        .map_err(|error| format!("this release does not understand the {} {}: {error}", T::KIND, stored.uuid))
 }
 
 /// Looks at the queue again and again, for the metrics.

@@ -6,7 +6,9 @@ use api::doc::{Cluster, Operation, Verb};
 use api::error::{Class, Classify as _};
 use api::work::Ending;
 use steps::crew::Written;
-use steps::engine::{ATTEMPTS_MAX, Control, Ended, Journal, Order, Plan, Refusal, refuse, run};
+use steps::engine::{
+    ATTEMPTS_MAX, Control, Ended, Journal, Order, Plan, Refusal, StepError, StepErrorKind, refuse, run,
+};
 use store::{By, Claimed, ClusterEnd, Completion, Fate, StoreError};
 use tokio::time::{Instant, sleep};
 
@@ -37,10 +39,15 @@ pub(crate) enum Facts {
     },
     /// A subscription whose clusters go.
     Subscription,
-    /// What it was for is gone, or is not understood.
+    /// What it was for is gone.
     Gone {
         /// What was asked, if that is known.
         operation: Option<Box<Operation>>,
+    },
+    /// What it is about is there, and this release does not understand it.
+    Unreadable {
+        /// In a sentence.
+        why: String,
     },
 }
 
@@ -50,7 +57,7 @@ impl Facts {
             Facts::Cluster { operation, .. } => verb_word(operation.verb),
             Facts::Gone { operation: Some(operation) } => verb_word(operation.verb),
             Facts::Subscription => "RemoveSubscription",
-            Facts::Gone { operation: None } => "Unknown",
+            Facts::Gone { operation: None } | Facts::Unreadable { .. } => "Unknown",
         }
     }
 }
@@ -103,6 +110,10 @@ pub(crate) async fn one(backend: &Backend, mut claimed: Claimed, control: Contro
 async fn walk(backend: &Backend, claimed: &Claimed, control: &Control, facts: &Facts) -> Ended {
     let journal = Journal::read(claimed.checkpoint.as_ref());
     let deps = &backend.deps;
+    let refused = async |journal: Journal, refusal: Refusal| {
+        let (store, clock) = (&deps.store, deps.clock.clone());
+        refuse(store, claimed, journal, control.clone(), clock, ACTOR, &refusal).await
+    };
     let tempo = deps.config.tempo;
     let (plan, attempts_max): (Plan<Context>, i32) = match facts {
         Facts::Cluster { operation, cluster } => {
@@ -115,9 +126,11 @@ async fn walk(backend: &Backend, claimed: &Claimed, control: &Control, facts: &F
         Facts::Subscription => (plan::remove_subscription(tempo), FOR_EVER),
         Facts::Gone { .. } => {
             let (code, message) = ("ClusterGone".to_owned(), "the cluster is gone".to_owned());
-            let refusal = Refusal::Withdrawn { code, message };
-            let (store, clock) = (&deps.store, deps.clock.clone());
-            return refuse(store, claimed, journal, control.clone(), clock, ACTOR, &refusal).await;
+            return refused(journal, Refusal::Withdrawn { code, message }).await;
+        }
+        Facts::Unreadable { why } => {
+            let error = StepError::new(StepErrorKind::Precondition, "Unreadable", why.clone());
+            return refused(journal, Refusal::Unreadable(error)).await;
         }
     };
     let order = Order {

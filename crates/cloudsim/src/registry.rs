@@ -1,4 +1,4 @@
-//! The registry of images: tokens whose passwords are good for 90 days.
+//! The registry of images: tokens whose passwords are good for 180 days.
 
 use cloud::Token;
 use cloud::wire::IssuedToken;
@@ -11,7 +11,7 @@ use crate::secrets;
 
 const TOKEN: &str = "token";
 const HOST: &str = "registry.simulated.cloud";
-const PASSWORD_DAYS: i64 = 90;
+const PASSWORD_DAYS: i64 = 180;
 
 pub(crate) fn ensure_token(room: &Room<'_>, name: &str) -> Result<Token, Failure> {
     let sound =

@@ -24,6 +24,8 @@ const AUTHORITY_NAME: &str = "Simulated Cloud Certificate Authority";
 const AUTHORITY_DAYS: i64 = 3650;
 /// Certificates of clusters are good for a year, as those of the public authorities once were.
 const CERTIFICATE_DAYS: i64 = 365;
+/// So many days before its end a certificate of a cluster is issued anew, by itself.
+const CERTIFICATE_RENEWAL_DAYS: i64 = 30;
 /// Certificates of identities are good for 90 days, and a new one is to be had from day 45 on.
 const IDENTITY_DAYS: i64 = 90;
 const IDENTITY_RENEWAL_DAYS: i64 = 45;
@@ -157,15 +159,30 @@ fn issue(
     })
 }
 
-fn issue_further(room: &Room<'_>, kept: &mut Kept) -> Result<(), Failure> {
+/// Asks the authority for a further version at that moment.
+fn issue_further(room: &Room<'_>, kept: &mut Kept, asked: Timestamp) -> Result<(), Failure> {
     // Versions are told apart by a number that never comes again, even after the certificate was removed and made anew.
     let number: usize = database::record(room.db, "meta", "certificate-versions")?.unwrap_or(0);
     database::keep(room.db, "meta", "certificate-versions", &(number + 1))?;
-    let ready = room.done_at(ISSUING, &["certificate", &kept.name, &number.to_string()]);
+    let asking = Room { now: asked, bent: room.bent.clone(), ..*room };
+    let ready = asking.done_at(ISSUING, &["certificate", &kept.name, &number.to_string()]);
     let purpose = ExtendedKeyUsagePurpose::ServerAuth;
     let version = issue(room, &kept.name, &kept.dns_names, number, ready, CERTIFICATE_DAYS, purpose)?;
     kept.versions.push(version);
     database::keep(room.db, CERTIFICATE, &kept.name.to_lowercase(), kept)
+}
+
+/// A certificate as it is now. The vault renews by itself what comes near its end: whoever looks finds the versions that were
+/// issued since, at the time at which they were, however long nobody looked.
+fn kept_certificate(room: &Room<'_>, name: &str) -> Result<Option<Kept>, Failure> {
+    let found: Option<Kept> = database::record(room.db, CERTIFICATE, &name.to_lowercase())?;
+    let Some(mut kept) = found else { return Ok(None) };
+    while let Some(due) = kept.versions.last().map(|it| days(it.not_after, -CERTIFICATE_RENEWAL_DAYS))
+        && due <= room.now
+    {
+        issue_further(room, &mut kept, due)?;
+    }
+    Ok(Some(kept))
 }
 
 pub(crate) fn ensure_certificate(room: &Room<'_>, wish: &CertificateWish) -> Result<Certificate, Failure> {
@@ -173,7 +190,7 @@ pub(crate) fn ensure_certificate(room: &Room<'_>, wish: &CertificateWish) -> Res
         let why = format!("the certificate '{}' needs a name and at least one DNS name", wish.name);
         return Err(invalid("BadParameter", why));
     }
-    if let Some(kept) = database::record::<Kept>(room.db, CERTIFICATE, &wish.name.to_lowercase())? {
+    if let Some(kept) = kept_certificate(room, &wish.name)? {
         return match kept.dns_names == wish.dns_names {
             true => Ok(kept.shown(room.now)),
             false => Err(conflict(
@@ -184,7 +201,7 @@ pub(crate) fn ensure_certificate(room: &Room<'_>, wish: &CertificateWish) -> Res
     }
     let (name, dns_names) = (wish.name.clone(), wish.dns_names.clone());
     let mut kept = Kept { name, dns_names, versions: Vec::new() };
-    issue_further(room, &mut kept)?;
+    issue_further(room, &mut kept, room.now)?;
     Ok(kept.shown(room.now))
 }
 
@@ -193,18 +210,17 @@ pub(crate) fn renew_certificate(
     name: &str,
     newer_than: Option<&str>,
 ) -> Result<Certificate, Failure> {
-    let mut kept: Kept = database::record(room.db, CERTIFICATE, &name.to_lowercase())?
-        .ok_or_else(|| not_found(format!("the certificate {name}")))?;
+    let mut kept =
+        kept_certificate(room, name)?.ok_or_else(|| not_found(format!("the certificate {name}")))?;
     // A later one may be there already, or on its way.
     if kept.versions.last().is_none_or(|last| Some(last.version.as_str()) == newer_than) {
-        issue_further(room, &mut kept)?;
+        issue_further(room, &mut kept, room.now)?;
     }
     Ok(kept.shown(room.now))
 }
 
 pub(crate) fn certificate(room: &Room<'_>, name: &str) -> Result<Option<IssuedCertificate>, Failure> {
-    let kept: Option<Kept> = database::record(room.db, CERTIFICATE, &name.to_lowercase())?;
-    Ok(kept.and_then(|it| it.issued(room.now)))
+    Ok(kept_certificate(room, name)?.and_then(|it| it.issued(room.now)))
 }
 
 /// Every certificate, by name.

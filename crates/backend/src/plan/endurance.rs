@@ -14,6 +14,9 @@ use steps::engine::{ATTEMPTS_MAX, StepContext, StepError, StepErrorKind};
 
 use crate::Context;
 
+/// So often a customer may stand in the way before they are told.
+const TIMES_MAX: u32 = ATTEMPTS_MAX.unsigned_abs();
+
 /// A body whose failures are judged as those of a removal.
 pub(crate) fn of<F, Fut, T: Send + 'static>(
     body: F,
@@ -23,14 +26,15 @@ where
     Fut: Future<Output = Result<T, StepError>> + Send + 'static,
 {
     move |cx, step| {
-        let attempt = step.attempt;
+        // Only those attempts count that its customer stood in the way of; what else may have cost some is not their doing.
+        let times = step.theirs.saturating_add(1);
         let ran = body(cx.clone(), step);
         Box::pin(async move {
             match ran.await {
                 Ok(done) => Ok(done),
                 Err(error) => {
                     let abandoned = error.customer().is_some() && is_abandoned(&cx).await;
-                    Err(judged(error, attempt, abandoned))
+                    Err(judged(error, times, abandoned))
                 }
             }
         })
@@ -45,12 +49,12 @@ async fn is_abandoned(cx: &Context) -> bool {
     matches!(found, Ok(Some(it)) if it.document.state == SubscriptionState::Deleted)
 }
 
-/// What an error means for a removal at that attempt.
-fn judged(error: StepError, attempt: i32, abandoned: bool) -> StepError {
+/// What an error means for a removal; `times` is how often its customer has stood in the way of this step, if it is theirs.
+fn judged(error: StepError, times: u32, abandoned: bool) -> StepError {
     let is_theirs = error.customer().is_some() && !abandoned;
     let kind = match error.kind() {
         StepErrorKind::Terminal if !is_theirs => StepErrorKind::Transient,
-        StepErrorKind::Transient if is_theirs && attempt >= ATTEMPTS_MAX => StepErrorKind::Terminal,
+        StepErrorKind::Transient if is_theirs && times >= TIMES_MAX => StepErrorKind::Terminal,
         StepErrorKind::Terminal
         | StepErrorKind::Transient
         | StepErrorKind::Unreachable
@@ -73,21 +77,21 @@ mod tests {
         let ours = |kind| StepError::new(kind, "Strange", "an answer that nobody understands");
         let theirs = || StepError::transient("Forbidden", "no").for_customer(told("Forbidden", "no", None));
         let locked = || refused("ScopeLocked", "it is locked", None);
-        let check = |error: StepError, attempt: i32, abandoned: bool, expect: StepErrorKind| {
+        let check = |error: StepError, times: u32, abandoned: bool, expect: StepErrorKind| {
             let said = (error.code().to_owned(), error.whole(), error.customer().cloned());
-            let judged = judged(error, attempt, abandoned);
-            assert_eq!(judged.kind(), expect, "{said:?} at attempt {attempt}");
+            let judged = judged(error, times, abandoned);
+            assert_eq!(judged.kind(), expect, "{said:?}, {times} times");
             assert_eq!((judged.code().to_owned(), judged.whole(), judged.customer().cloned()), said);
         };
-        for attempt in [1, ATTEMPTS_MAX, 1000] {
-            check(ours(Terminal), attempt, false, Transient);
-            check(ours(Transient), attempt, false, Transient);
-            check(ours(StepErrorKind::Unreachable), attempt, false, StepErrorKind::Unreachable);
-            check(locked(), attempt, false, Terminal);
-            check(locked(), attempt, true, Transient);
-            check(theirs(), attempt, true, Transient);
+        for times in [1, TIMES_MAX, 1000] {
+            check(ours(Terminal), times, false, Transient);
+            check(ours(Transient), times, false, Transient);
+            check(ours(StepErrorKind::Unreachable), times, false, StepErrorKind::Unreachable);
+            check(locked(), times, false, Terminal);
+            check(locked(), times, true, Transient);
+            check(theirs(), times, true, Transient);
         }
-        check(theirs(), ATTEMPTS_MAX - 1, false, Transient);
-        check(theirs(), ATTEMPTS_MAX, false, Terminal);
+        check(theirs(), TIMES_MAX - 1, false, Transient);
+        check(theirs(), TIMES_MAX, false, Terminal);
     }
 }

@@ -33,12 +33,10 @@ const SETTLED: [&str; 5] =
 
 /// A cluster that is being made does not always answer; that is waited for, like anything else.
 fn patiently(look: Result<Look, StepError>) -> Result<Look, StepError> {
-    match look {
-        Err(error) if matches!(error.kind(), StepErrorKind::Unreachable | StepErrorKind::Transient) => {
-            Ok(Look::Waiting(error.whole()))
-        }
-        look => look,
-    }
+    look.map_err(|error| match error.kind() {
+        StepErrorKind::Unreachable | StepErrorKind::Transient => error.waited_out(),
+        StepErrorKind::Terminal | StepErrorKind::Precondition => error,
+    })
 }
 
 /// The API servers are available and not being rolled out.

@@ -14,6 +14,7 @@ pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod prepare;
 pub(crate) mod ranges;
+mod reach;
 mod subscription;
 pub(crate) mod teardown;
 mod update;
@@ -77,7 +78,7 @@ impl Drafting {
     {
         let step = match self.enduring {
             true => Step::action(name, endurance::of(body)),
-            false => Step::action(name, body),
+            false => Step::action(name, reach::of(body)),
         };
         self.push(step);
         self
@@ -102,7 +103,7 @@ impl Drafting {
         let limit = Duration::from_secs(60 * minutes);
         let mut step = match self.enduring {
             true => Step::wait(name, limit, endurance::of(look)),
-            false => Step::wait(name, limit, look),
+            false => Step::wait(name, limit, reach::of(look)),
         };
         if let Body::Wait { every, .. } = &mut step.body {
             *every = pace;

@@ -6,6 +6,7 @@
     reason = "clippy takes only functions marked #[test] for tests, not what they stand on"
 )]
 
+mod astray;
 mod chaos;
 mod life;
 mod mishaps;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use api::doc::{ProvisioningState, Subscription, SubscriptionState, Verb};
+use backend::trial;
 use cloud::sim::{FaultRule, Moment, Setting, Trouble};
-use cloud::{Cloud as _, ResourceId, State};
+use cloud::{Cloud as _, Put, ResourceId, Shape, State};
 use jiff::SignedDuration;
 use store::By;
 use uuid::Uuid;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use crate::site::{LeapingClock, SUBSCRIPTION, Site};
 
 /// A cluster that is made, on a site whose rests can be leapt over.
-async fn made(name: &str) -> (Site, Arc<LeapingClock>, Uuid) {
+pub(crate) async fn made(name: &str) -> (Site, Arc<LeapingClock>, Uuid) {
     let clock = Arc::new(LeapingClock::default());
     let site = Site::by(clock.clone()).await;
     let (stop, backend) = site.backend();
@@ -78,6 +79,64 @@ async fn a_customer_in_the_way_of_a_removal_is_told_and_asks_again() {
     let (_stop, _backend) = site.backend();
     site.succeeds(third).await;
     assert_eq!(site.left_of("locked", id, SUBSCRIPTION).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_that_an_outage_cost_are_not_counted_against_the_customer() {
+    let (site, clock, id) = made("outage").await;
+    let refuses = FaultRule::of(Trouble::Unavailable { when: Moment::Before }).on("delete");
+    site.cloud.inject(refuses).await.unwrap();
+    let removed = site.change(id, Verb::Delete, |_| ()).await;
+    assert_eq!(site.attempted(removed, 6, &clock).await.len(), 6);
+    site.cloud.clear_faults().await.unwrap();
+    site.cloud.inject(FaultRule::of(Trouble::Denied {}).on("delete")).await.unwrap();
+    assert_eq!(site.attempted(removed, 100, &clock).await.len(), 4, "five attempts of its own");
+    assert_eq!(site.ended(removed).await.error.unwrap().code, "Forbidden");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_customer_still_uses_is_named_and_ends_the_removal() {
+    let (site, clock, id) = made("used").await;
+    let record = site.cluster(id).await.unwrap().document.provisioned.unwrap().record;
+    let name = format!("{}-nsg", record.infra_id.unwrap());
+    let group = ResourceId::group(SUBSCRIPTION, "aro-used").sibling(
+        "Microsoft.Network",
+        "networkSecurityGroups",
+        &name,
+    );
+    let network =
+        ResourceId::group(SUBSCRIPTION, "used-rg").sibling("Microsoft.Network", "virtualNetworks", "vnet");
+    let third = network.child("subnets", "third");
+    let put = async |id: &ResourceId, shape| {
+        let (location, id) = (trial::LOCATION.to_owned(), id.clone());
+        site.cloud.put(Put { id, location, tags: [].into(), shape, token: None }).await.unwrap();
+    };
+    let subnet = |security_group: Option<ResourceId>| Shape::Subnet {
+        address_prefix: "10.1.0.0/24".to_owned(),
+        security_group,
+        route_table: None,
+        nat_gateway: None,
+        service_endpoints: Vec::new(),
+        private_link_policies: true,
+    };
+    let space = vec!["10.0.0.0/22".to_owned(), "10.1.0.0/24".to_owned()];
+    put(&network, Shape::VirtualNetwork { address_space: space }).await;
+    put(&third, subnet(Some(group))).await;
+
+    let first = site.change(id, Verb::Delete, |_| ()).await;
+    assert_eq!(site.attempted(first, 100, &clock).await.len(), 4, "they may be about to make way");
+    let error = site.ended(first).await.error.unwrap();
+    assert_eq!((error.code.as_str(), error.details[0].code.as_str()), ("DeploymentFailed", "InUse"));
+    assert!(error.message.contains(&name) && error.message.contains(third.as_str()), "{error:?}");
+    let log = site.store.entries(first, None, 1000).await.unwrap();
+    let told = log.iter().any(|(_, it)| it.message.as_ref().is_some_and(|it| it.contains(third.as_str())));
+    assert!(told, "the operator reads who is in the way: {log:?}");
+
+    put(&third, subnet(None)).await;
+    let second = site.change(id, Verb::Delete, |_| ()).await;
+    let (_stop, _backend) = site.backend();
+    site.succeeds(second).await;
+    assert_eq!(site.left_of("used", id, SUBSCRIPTION).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -147,7 +147,7 @@ impl Site {
     }
 
     /// Lets backends that try each step once work until a piece of work has been attempted so often, leaping over every rest; how
-    /// long it rested after each attempt. Sooner when it came to its end before.
+    /// long it rested after each further attempt. Sooner when it came to its end before.
     pub(crate) async fn attempted(
         &self,
         work: Uuid,
@@ -155,11 +155,12 @@ impl Site {
         clock: &LeapingClock,
     ) -> Vec<SignedDuration> {
         let mut rests = Vec::new();
+        let before = self.store.work(work).await.unwrap().unwrap().attempt;
         loop {
             let mut deps = self.deps();
             deps.config.tempo.tries = 1;
             let (stop, backend) = self.backend_of(deps);
-            let so_far = i32::try_from(rests.len()).unwrap();
+            let so_far = before + i32::try_from(rests.len()).unwrap();
             let seen = eventually("another attempt was made", async || {
                 let seen = self.store.work(work).await.ok()??;
                 let rests = seen.state == WorkState::Pending && seen.attempt > so_far;

@@ -1,6 +1,6 @@
 //! The vault and the registry.
 
-use api::clock::ManualClock;
+use api::clock::{Clock as _, ManualClock};
 use cloud::{CertificateWish, Cloud as _, CloudError};
 use jiff::{SignedDuration, Timestamp};
 
@@ -59,6 +59,28 @@ async fn a_certificate_is_issued_after_a_while_and_renewed_once_for_each_wish() 
 }
 
 #[tokio::test]
+async fn a_certificate_is_renewed_by_itself_before_its_end_however_long_nobody_looked() {
+    let (bed, clock) = with_clock(1.0).await;
+    let wish = CertificateWish { name: "one-ingress".to_owned(), dns_names: vec!["*.one.test".to_owned()] };
+    bed.cloud.ensure_certificate(&wish).await.unwrap();
+    clock.advance(days(1));
+    let newest = async || bed.cloud.certificate(&wish.name).await.unwrap().unwrap().certificate;
+    let first = newest().await;
+    clock.advance(days(333));
+    assert_eq!(newest().await, first, "it is good for more than 30 days");
+    clock.advance(days(2));
+    let second = newest().await;
+    assert_ne!(second.version, first.version);
+    let (ends, begins) = (first.not_after.unwrap(), second.not_before.unwrap());
+    assert_eq!(ends.duration_since(begins).as_hours() / 24, 29, "it was issued when it was due");
+    assert_eq!(newest().await, second, "once");
+    clock.advance(days(3 * 365));
+    let later = newest().await;
+    assert!(later.not_after.unwrap().duration_since(clock.now()) > days(30), "{later:?}");
+    assert_eq!(bed.cloud.ensure_certificate(&wish).await.unwrap().version, later.version);
+}
+
+#[tokio::test]
 async fn certificates_are_what_they_say_and_signed_by_the_authority() {
     use x509_parser::pem::Pem;
 
@@ -114,13 +136,13 @@ async fn secrets_have_versions_and_the_newest_is_told() {
 }
 
 #[tokio::test]
-async fn a_token_has_a_password_for_90_days() {
+async fn a_token_has_a_password_for_180_days() {
     let (bed, clock) = with_clock(1.0).await;
     assert_eq!(bed.cloud.token("one-token").await.unwrap(), None);
     let made = bed.cloud.ensure_token("one-token").await.unwrap();
     assert_eq!((made.issued, made.expires), (None, None));
     let issued = bed.cloud.issue_password("one-token").await.unwrap();
-    assert_eq!(issued.token.expires, Some(now().saturating_add(days(90)).unwrap()));
+    assert_eq!(issued.token.expires, Some(now().saturating_add(days(180)).unwrap()));
     clock.advance(days(1));
     let again = bed.cloud.issue_password("one-token").await.unwrap();
     assert_ne!(issued.password.expose(), again.password.expose());

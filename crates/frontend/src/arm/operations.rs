@@ -76,7 +76,7 @@ fn step(work: &WorkView) -> OperationStep {
     OperationStep {
         step: step.name.clone(),
         percent: u8::try_from(percent).unwrap_or(100),
-        message: step.message.clone(),
+        message: journal.for_customer().to_owned(),
     }
 }
 

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 pub use documents::{DOCUMENTS_MAX, Document, DocumentError, Documents};
 pub use inventory::{PART_OF, SET_ID, SetName};
 
-use crate::error::LinkError;
+use crate::error::{Failure, LinkError};
 use crate::link::{FIELD_MANAGER, Link, name_of};
 use crate::progress::Progress;
 use crate::target::Target;
@@ -139,7 +139,7 @@ where
 {
     let told = format!("{} {}", K::kind(&()), name_of(object));
     let name = object.name_any();
-    let failed = |error| link.failed("apply", &told, error);
+    let failed = |error| unquoted(link.failed("apply", &told, error), &K::group(&()), &K::kind(&()));
     let mut params = PatchParams::apply(FIELD_MANAGER);
     params.force = force == Force::Yes;
     let before = api.get_metadata_opt(&name).await.map_err(failed)?;
@@ -147,6 +147,15 @@ where
     let before = before.map(|before| (before.uid(), before.resource_version()));
     let effect = effect(before, (after.uid(), after.resource_version()));
     Ok((after, effect))
+}
+
+/// An API server's words about an invalid object may quote it, and a Secret must not be quoted.
+fn unquoted(mut failed: LinkError, group: &str, kind: &str) -> LinkError {
+    let is_secret = group.is_empty() && kind == "Secret";
+    if let (Failure::Invalid { message, .. }, true) = (&mut failed.failure, is_secret) {
+        "its words are not shown, because they may quote the Secret".clone_into(message);
+    }
+    failed
 }
 
 /// What a write did, by uid and resourceVersion before and after.
@@ -169,4 +178,49 @@ pub async fn apply(
     progress: &Progress,
 ) -> Result<Applied, ApplyError> {
     run::apply(link, documents, options, progress).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use api::clock::SystemClock;
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use kube::Client;
+    use kube::client::Body;
+    use kube::core::ObjectMeta;
+
+    use super::*;
+
+    /// A link to an API server that quotes whatever it is sent.
+    fn quoting() -> Link {
+        let answer = tower::service_fn(async |request: Request<Body>| {
+            let (code, reason, words) = match *request.method() == http::Method::PATCH {
+                true => (422, "Invalid", "Invalid value: \"aHVudGVyMg==\""),
+                false => (404, "NotFound", "not found"),
+            };
+            let status = serde_json::json!({
+                "kind": "Status", "status": "Failure", "reason": reason, "message": words, "code": code,
+            });
+            let body = Body::from(status.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(code).body(body).expect("it is an answer"))
+        });
+        Link::over("harbour", Client::new(answer, "default"), Arc::new(SystemClock))
+    }
+
+    #[tokio::test]
+    async fn an_invalid_secret_is_not_quoted_and_anything_else_is() {
+        let link = quoting();
+        let metadata = || ObjectMeta { name: Some("one".to_owned()), ..ObjectMeta::default() };
+        let secret = Secret { metadata: metadata(), ..Secret::default() };
+        let api = Api::namespaced(link.client(), "default");
+        let error = apply_one(&link, &api, &secret, Force::Yes).await.unwrap_err().to_string();
+        assert!(!error.contains("aHVudGVyMg") && error.contains("words are not shown"), "{error}");
+        let map = ConfigMap { metadata: metadata(), ..ConfigMap::default() };
+        let api = Api::namespaced(link.client(), "default");
+        let error = apply_one(&link, &api, &map, Force::Yes).await.unwrap_err().to_string();
+        assert!(error.contains("aHVudGVyMg"), "{error}");
+    }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::documents::{Document, Documents};
 use super::inventory::{Inventory, Member, PART_OF, SetName, unwanted};
 use super::order::{Defined, Rank, defined, rank};
-use super::{Applied, ApplyError, ApplyOptions, DocumentError, Effect, Force, effect};
+use super::{Applied, ApplyError, ApplyOptions, DocumentError, Effect, Force, effect, unquoted};
 use crate::delete::{DeleteOptions, delete};
 use crate::error::{Failure, LinkError};
 use crate::link::{FIELD_MANAGER, Link};
@@ -252,14 +252,9 @@ fn stopped(failure: LinkError) -> ApplyError {
     ApplyError::Stopped { done: Applied::default(), failure }
 }
 
-/// An API server's words about an invalid object may quote it, and a Secret must not be quoted.
 fn failed(link: &Link, it: &Planned, error: kube::Error) -> LinkError {
-    let mut failed = link.failed("apply", &it.target, error);
-    let secret = it.target.resource.group.is_empty() && it.target.resource.kind == "Secret";
-    if let (Failure::Invalid { message, .. }, true) = (&mut failed.failure, secret) {
-        "its words are not shown, because they may quote the Secret".clone_into(message);
-    }
-    failed
+    let ApiResource { group, kind, .. } = &it.target.resource;
+    unquoted(link.failed("apply", &it.target, error), group, kind)
 }
 
 async fn write(link: &Link, it: &Planned, options: &ApplyOptions) -> Result<Effect, LinkError> {

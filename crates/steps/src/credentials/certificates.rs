@@ -50,8 +50,14 @@ impl CertificateUse {
 }
 
 /// Carries both certificates, as the vault has them now, into the cluster, and records until when they are good; what became
-/// of them, in a sentence. Both are tried, whatever becomes of the first.
-pub async fn carry_certificates(ours: &Ours, link: &Link, hold: Hold) -> Result<String, StepError> {
+/// of them, in a sentence. Both are tried, whatever becomes of the first. One that is over is carried too, for there is no better
+/// one, and is an error.
+pub async fn carry_certificates(
+    ours: &Ours,
+    link: &Link,
+    hold: Hold,
+    now: Timestamp,
+) -> Result<String, StepError> {
     let (mut told, mut failures) = (Vec::new(), Vec::new());
     let mut ends: [Option<Timestamp>; 2] = [None, None];
     for (end, what) in ends.iter_mut().zip(CertificateUse::ALL) {
@@ -59,10 +65,16 @@ pub async fn carry_certificates(ours: &Ours, link: &Link, hold: Hold) -> Result<
             Ok((sentence, until)) => {
                 told.push(sentence);
                 *end = until;
+                failures.extend(over(&what.name(ours), until, now));
             }
             Err(error) => failures.push(error),
         }
     }
+    ours.record(hold, |record| {
+        record.api_certificate_expires = ends[0].or(record.api_certificate_expires);
+        record.ingress_certificate_expires = ends[1].or(record.ingress_certificate_expires);
+    })
+    .await?;
     if !failures.is_empty() {
         let text = failures.iter().map(StepError::whole).collect::<Vec<_>>().join("; ");
         // A cluster that does not answer is no failure of the rotation: the work is parked.
@@ -71,12 +83,15 @@ pub async fn carry_certificates(ours: &Ours, link: &Link, hold: Hold) -> Result<
             false => StepError::transient("Certificates", text),
         });
     }
-    ours.record(hold, |record| {
-        record.api_certificate_expires = ends[0].or(record.api_certificate_expires);
-        record.ingress_certificate_expires = ends[1].or(record.ingress_certificate_expires);
-    })
-    .await?;
     Ok(told.join("; "))
+}
+
+/// What is wrong with the newest certificate of that name, if its time is over.
+fn over(name: &str, end: Option<Timestamp>, now: Timestamp) -> Option<StepError> {
+    let end = end.filter(|end| *end <= now)?;
+    let message =
+        format!("the newest certificate {name} of the vault was good until {end} and is not renewed");
+    Some(StepError::transient("CertificateExpired", message))
 }
 
 async fn carry(
@@ -198,4 +213,19 @@ async fn configure(link: &Link, target: &Target, wanted: Value) -> Result<String
 
 fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_whose_time_is_over_is_no_success() {
+        let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
+        let check = |end: Option<&str>| over("one-apiserver", end.map(|it| it.parse().unwrap()), now);
+        assert!(check(None).is_none() && check(Some("2026-06-01T00:00:01Z")).is_none());
+        let error = check(Some("2026-06-01T00:00:00Z")).unwrap();
+        assert_eq!((error.kind(), error.code()), (StepErrorKind::Transient, "CertificateExpired"));
+        assert!(error.to_string().contains("one-apiserver"), "{error}");
+    }
 }

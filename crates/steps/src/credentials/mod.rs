@@ -17,7 +17,7 @@ use crate::engine::StepError;
 
 pub use certificates::{CertificateUse, carry_certificates, configure_api_server, configure_ingress};
 pub use identity::{Renewal, ensure_identity_certificate};
-pub use registry::{TOKEN_DAYS, TOKEN_ROTATION_DAYS, check_token};
+pub use registry::{TOKEN_DAYS, TOKEN_ROTATION_DAYS, check_token, is_token_old};
 
 /// So often a record that others change at the same time is read and written again.
 const WRITES_MAX: usize = 5;

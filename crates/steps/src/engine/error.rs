@@ -16,6 +16,7 @@ pub struct StepError {
     retry_after: Option<Duration>,
     log: Option<String>,
     customer: Option<Box<OperationError>>,
+    waited_out: bool,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -42,6 +43,7 @@ impl StepError {
             retry_after: None,
             log: None,
             customer: None,
+            waited_out: false,
             source: None,
         }
     }
@@ -87,6 +89,18 @@ impl StepError {
     /// What a customer is told of it.
     pub fn customer(&self) -> Option<&OperationError> {
         self.customer.as_deref()
+    }
+
+    /// The same, met by a look and no reason to end it: the wait goes on for as long as it has time.
+    #[must_use]
+    pub fn waited_out(mut self) -> StepError {
+        self.waited_out = true;
+        self
+    }
+
+    /// Whether a wait that meets it goes on.
+    pub fn is_waited_out(&self) -> bool {
+        self.waited_out
     }
 
     /// The log of what failed.

@@ -26,6 +26,9 @@ pub struct Journal {
     /// The step that the work is in, or was in last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<StepProgress>,
+    /// What a customer is told of that step, while its message is an error's and thus an operator's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer: Option<String>,
     /// Why the work rests, while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
@@ -93,6 +96,9 @@ pub struct Waiting {
     /// How many of these times were told in its log: the first, and those for which the words changed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub told: u32,
+    /// So many attempts failed for something that a customer is told of, since a step last came to its end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub theirs: u32,
 }
 
 fn is_zero(count: &u32) -> bool {
@@ -173,6 +179,12 @@ impl Journal {
     /// The step that the work is in, or was in last.
     pub fn step(&self) -> Option<&StepProgress> {
         self.step.as_ref()
+    }
+
+    /// What a customer is told of the step that the work is in: never an error's words, unless they were written for customers.
+    pub fn for_customer(&self) -> &str {
+        let said = self.step.as_ref().map_or("", |step| &step.message);
+        self.customer.as_deref().unwrap_or(said)
     }
 
     /// Why the work rests.

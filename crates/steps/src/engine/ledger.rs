@@ -20,6 +20,8 @@ const TEXT_BYTES_MAX: usize = 64 * 1024;
 const WRITE_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before a refused write is said again.
 const WRITE_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// What a customer is told of an error that has no words for them.
+const TRIED_AGAIN: &str = "it has not succeeded yet and is tried again";
 
 /// The work is not ours any more, or nothing can be written of it: whoever meets this stops at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub(super) struct Ledger<'a> {
     pub(super) journal: Journal,
     /// Why the work rested before; forgotten once a step comes to its end.
     pub(super) rested: Option<Waiting>,
+    /// So many attempts failed for something that a customer is told of, since a step last came to its end.
+    pub(super) theirs: u32,
     actor: &'a str,
     claimed_at: Timestamp,
     /// Not yet written, in order.
@@ -58,6 +62,7 @@ impl<'a> Ledger<'a> {
         let times = parked.filter(|it| it.times > 1);
         let times = times.map(|it| format!("parked {} times since {}", it.times, it.since));
         let hushed = parked.is_some();
+        let theirs = rested.as_ref().map_or(0, |it| it.theirs);
         let mut ledger = Ledger {
             store,
             hold: claimed.hold,
@@ -66,6 +71,7 @@ impl<'a> Ledger<'a> {
             clock,
             journal,
             rested,
+            theirs,
             actor,
             claimed_at: claimed.claimed_at,
             unsaid: Vec::new(),
@@ -113,13 +119,22 @@ impl<'a> Ledger<'a> {
             since: self.clock.now(),
             message: sayable(message.to_owned()),
         });
+        self.journal.customer = None;
     }
 
     /// Remembers what the step in hand says.
-    pub(super) fn say(&mut self, message: String) {
+    pub(super) fn say(&mut self, saying: Saying) {
         if let Some(step) = &mut self.journal.step {
-            step.message = sayable(message);
+            step.message = sayable(saying.message);
+            self.journal.customer = saying.customer.map(sayable);
         }
+    }
+
+    /// A step has come to its end: what kept the work before is behind it.
+    pub(super) fn get_on(&mut self) {
+        self.rested = None;
+        self.theirs = 0;
+        self.speak();
     }
 
     /// Something has happened: whatever was held back is told with the next write.
@@ -224,6 +239,7 @@ impl<'a> Ledger<'a> {
             since: same.as_ref().map_or(entry.time, |it| it.since),
             times: same.as_ref().map_or(0, |it| it.times).saturating_add(1),
             told: same.map_or(0, |it| it.told).saturating_add(u32::from(!silent)),
+            theirs: self.theirs,
         });
         if silent {
             // It stands where it stood, for the reason that was told.
@@ -249,6 +265,26 @@ impl<'a> Ledger<'a> {
     fn place(&self) -> String {
         let step = self.journal.step.as_ref().map(|step| step.name.clone());
         step.filter(|name| !name.is_empty()).unwrap_or_else(|| "begun".to_owned())
+    }
+}
+
+/// What is said of a step: in whole to operators, and to customers the same unless it says otherwise.
+#[derive(Debug, Clone)]
+pub(super) struct Saying {
+    message: String,
+    customer: Option<String>,
+}
+
+impl From<String> for Saying {
+    fn from(message: String) -> Saying {
+        Saying { message, customer: None }
+    }
+}
+
+impl From<&StepError> for Saying {
+    fn from(error: &StepError) -> Saying {
+        let customer = error.customer().map_or(TRIED_AGAIN, |told| &told.message);
+        Saying { message: error.whole(), customer: Some(customer.to_owned()) }
     }
 }
 

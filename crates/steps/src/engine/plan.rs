@@ -128,6 +128,8 @@ pub struct StepContext {
     pub hold: Hold,
     /// Which attempt of the work this is, from 1.
     pub attempt: i32,
+    /// So many attempts before this one failed for something that a customer is told of, since a step last came to its end.
+    pub theirs: u32,
     /// The step's name.
     pub step: String,
     /// What earlier steps left, by their names.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use store::{Claimed, Completion, Store, Yielding};
 use tokio::time::{Instant, sleep};
 
-use super::decide::{ATTEMPTS_MAX, Verdict, back_off, next_step, safe_before, verdict};
+use super::decide::{ATTEMPTS_MAX, Verdict, back_off, next_step, park, safe_before, verdict};
 use super::ledger::{Ledger, Lost};
 use super::step::{StepEnd, carry_out};
 use super::undo::{give_up, take_back};
@@ -106,6 +106,11 @@ pub async fn refuse(
             Ended::Finished(ledger.finish(Ending::Cancelled, code, message, Map::new()))
         }
         Refusal::Error(error) => set_aside(ledger, error).await.unwrap_or(Ended::Lost),
+        Refusal::Unreadable(error) => {
+            let code = WaitingCode::Precondition;
+            let rest = park(code, ledger.rested.as_ref());
+            hand_on(ledger, code, error, rest, false, true)
+        }
     }
 }
 
@@ -165,6 +170,9 @@ pub enum Refusal {
     },
     /// Something stands in the way, for now or for good.
     Error(StepError),
+    /// What it is about is not understood by this release: no end of it could be written, whoever asks for one. It is set aside
+    /// for a release that understands it, and spends nothing.
+    Unreadable(StepError),
 }
 
 struct Walk<'a, C> {

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::decide::next_try;
-use super::ledger::{Ledger, Lost, account, complaint, millis, worth_repeating};
+use super::ledger::{Ledger, Lost, Saying, account, complaint, millis, worth_repeating};
 use super::{
     Body, Done, Look, Outcome, Plan, Step, StepContext, StepError, StepErrorKind, Teller, WaitingCode,
 };
@@ -51,13 +51,18 @@ pub(super) struct Board {
 
 #[derive(Default)]
 struct Notes {
-    message: Option<String>,
+    said: Option<Saying>,
     failed: Vec<(String, Duration)>,
 }
 
 impl Board {
     fn notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, saying: Saying) {
+        self.notes().said = Some(saying);
+        self.changed.notify_one();
     }
 }
 
@@ -93,18 +98,18 @@ pub(super) async fn carry_out<C: Send + Sync + 'static>(
         Ok(outcome) => {
             let entry = ledger.of_step(EntryEvent::StepFinished, &step.name, account(&outcome));
             ledger.tell(Entry { duration_ms: took, ..entry });
-            ledger.rested = None;
-            ledger.speak();
+            ledger.get_on();
             ledger.journal.done.push(Done { name: step.name.clone(), memory: outcome.memory });
             if let Some(message) = &outcome.message {
-                ledger.say(message.clone());
+                ledger.say(message.clone().into());
             }
             Ok(StepEnd::Done(outcome.message))
         }
         Err(error) => {
             let entry = ledger.of_step(EntryEvent::StepFailed, &step.name, complaint(&error));
             ledger.tell(Entry { duration_ms: took, ..entry });
-            ledger.say(error.whole());
+            ledger.say(Saying::from(&error));
+            ledger.theirs = ledger.theirs.saturating_add(u32::from(error.customer().is_some()));
             Ok(StepEnd::Failed(error))
         }
     }
@@ -120,12 +125,10 @@ pub(super) fn step_context<C>(
     StepContext {
         hold: ledger.hold,
         attempt: ledger.attempt,
+        theirs: ledger.theirs,
         step: step.name.clone(),
         memory: Arc::new(ledger.journal.memories()),
-        teller: Teller::new(move |sentence| {
-            board.notes().message = Some(sentence);
-            board.changed.notify_one();
-        }),
+        teller: Teller::new(move |sentence| board.say(sentence.into())),
         clock: ledger.clock.clone(),
         stop: stop.clone(),
     }
@@ -224,15 +227,15 @@ async fn watch<C>(
 /// Takes what the step said and which of its tries failed into the ledger.
 pub(super) fn note(ledger: &mut Ledger<'_>, step: &str, board: &Board) {
     let notes = std::mem::take(&mut *board.notes());
-    if notes.message.is_some() || !notes.failed.is_empty() {
+    if notes.said.is_some() || !notes.failed.is_empty() {
         ledger.speak();
     }
     for (complaint, rest) in notes.failed {
         let message = format!("{complaint}; tried again after {rest:?}");
         ledger.tell(ledger.of_step(EntryEvent::StepFailed, step, Some(message)));
     }
-    if let Some(message) = notes.message {
-        ledger.say(message);
+    if let Some(saying) = notes.said {
+        ledger.say(saying);
     }
 }
 
@@ -256,6 +259,12 @@ async fn tries<C: Send + Sync + 'static>(
                     // A good look ends a row of failed ones.
                     tried = 0;
                     cx.teller.say(sentence);
+                    pause(*every, cx).await?;
+                    continue;
+                }
+                Err(error) if error.is_waited_out() => {
+                    tried = 0;
+                    board.say(Saying::from(&error));
                     pause(*every, cx).await?;
                     continue;
                 }

@@ -40,7 +40,7 @@ pub async fn ensure_issued(cx: &Lifecycle) -> Result<Look, StepError> {
 
 /// Puts the newest versions of both certificates into the cluster, and records until when they are good.
 pub async fn carry(cx: &Lifecycle, hold: Hold) -> Result<String, StepError> {
-    carry_certificates(&cx.credentials().await?, &cx.link().await?, hold).await
+    carry_certificates(&cx.credentials().await?, &cx.link().await?, hold, cx.clock.now()).await
 }
 
 /// Makes the API server or the default ingress show its certificate.

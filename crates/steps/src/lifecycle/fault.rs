@@ -103,6 +103,25 @@ pub fn refused(code: &str, message: impl Into<String>, target: Option<&str>) -> 
     StepError::terminal(code, message.clone()).for_customer(told(code, message, target))
 }
 
+/// What cannot be removed because something of the customer's uses it: they can make way, and may be about to.
+pub fn in_use(what: &str, by: &str) -> StepError {
+    let said = format!("{what} is in use by {by}");
+    let is = |id: &str, kind: &str| id.to_lowercase().contains(&format!("/{kind}/"));
+    let privately = is(by, "privateendpoints") || is(by, "privatelinkservices");
+    let code = if is(what, "loadbalancers") && privately {
+        "CannotDeleteLoadBalancerWithPrivateLinkService"
+    } else if is(what, "subnets") {
+        "InUseSubnetCannotBeDeleted"
+    } else {
+        DEPLOYMENT_FAILED
+    };
+    let mut error = told(code, format!("{said}. Remove it, or let it use something else."), None);
+    if code == DEPLOYMENT_FAILED {
+        error.details.push(told("InUse", said.clone(), None));
+    }
+    StepError::transient("InUse", said).for_customer(error)
+}
+
 /// What a resource's or an installation's bad end means.
 pub fn of(fault: &Fault, what: impl Into<String>) -> StepError {
     let what = format!("{}: {}: {}", what.into(), fault.code, fault.message);
@@ -190,6 +209,20 @@ mod tests {
         check("Odd", "something", DEPLOYMENT_FAILED, Transient);
         let odd = of(&fault("Odd", "with our innards"), "it failed");
         assert_eq!(odd.customer().map(|it| it.message.as_str()), Some("Deployment failed."));
+    }
+
+    #[test]
+    fn what_a_customer_uses_is_told_by_a_code_of_the_contract_and_by_who_uses_it() {
+        let check = |what: &str, by: &str, expect: &str, details: usize| {
+            let error = in_use(what, by);
+            let told = error.customer().unwrap();
+            assert_eq!((told.code.as_str(), told.details.len()), (expect, details), "{what} by {by}");
+            assert!(error.kind() == StepErrorKind::Transient && told.message.contains(by), "{told:?}");
+        };
+        let (balancer, endpoint) = ("/n/loadBalancers/one", "/n/privateEndpoints/theirs");
+        check(balancer, endpoint, "CannotDeleteLoadBalancerWithPrivateLinkService", 0);
+        check("/n/virtualNetworks/v/subnets/s", "/n/machines/m", "InUseSubnetCannotBeDeleted", 0);
+        check("/n/networkSecurityGroups/g", "/n/virtualNetworks/v/subnets/s", DEPLOYMENT_FAILED, 1);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use api::doc::RegistryToken;
 use api::doc::secrets::{PULL_SECRET, REGISTRY_PASSWORD};
 use api::secret::Secret;
 use base64::Engine as _;
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::Api;
@@ -19,8 +18,7 @@ use store::Hold;
 use super::Lifecycle;
 use crate::engine::StepError;
 
-/// A password older than this is issued anew; it is good for 180 days.
-pub const ROTATE_AFTER: SignedDuration = SignedDuration::from_hours(140 * 24);
+pub use crate::credentials::is_token_old as is_old;
 
 /// Makes sure that there is a token with a password. Its name is recorded before it is made, so that a crash in between leaves
 /// nothing that nobody knows of.
@@ -64,12 +62,6 @@ pub async fn issue(cx: &Lifecycle, hold: Hold) -> Result<RegistryToken, StepErro
     Ok(token)
 }
 
-/// Whether a password is old enough to be issued anew.
-pub fn is_old(token: Option<&RegistryToken>, now: Timestamp) -> bool {
-    let Some(issued) = token.and_then(|it| it.issued) else { return true };
-    now.duration_since(issued) >= ROTATE_AFTER
-}
-
 /// Puts the token's password into the cluster's pull secret, beside what the customer pulls with. Whether that changed the
 /// cluster.
 pub async fn configure(cx: &Lifecycle) -> Result<bool, StepError> {
@@ -110,6 +102,8 @@ fn pull_secret(customers: Option<&str>, token: &RegistryToken, password: &str) -
 
 #[cfg(test)]
 mod tests {
+    use jiff::{SignedDuration, Timestamp};
+
     use super::*;
 
     fn token(issued: Option<Timestamp>) -> RegistryToken {
@@ -117,12 +111,17 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_issued_anew_after_140_days() {
+    fn a_password_is_issued_anew_after_140_days_or_as_large_a_part_of_a_shorter_life() {
         let now = Timestamp::from_second(1_000_000_000).unwrap();
         let days = |count: i64| Some(now - SignedDuration::from_hours(24 * count));
         assert!(is_old(None, now) && is_old(Some(&token(None)), now));
         assert!(!is_old(Some(&token(days(139))), now));
         assert!(is_old(Some(&token(days(140))), now));
+        let ends_in = |age: i64, left: i64| RegistryToken { expires: days(-left), ..token(days(age)) };
+        assert!(!is_old(Some(&ends_in(69, 21)), now));
+        assert!(is_old(Some(&ends_in(70, 20)), now));
+        assert!(is_old(Some(&ends_in(90, 0)), now) && is_old(Some(&ends_in(1, -1)), now));
+        assert!(is_old(Some(&ends_in(140, 400)), now), "however long the registry would take it");
     }
 
     #[test]

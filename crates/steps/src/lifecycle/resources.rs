@@ -1,6 +1,6 @@
 //! Resources of a cloud, made as wanted and waited for, or removed and waited for.
 
-use cloud::{Cloud, Put, Resource, ResourceId, State};
+use cloud::{Cloud, CloudError, Put, Resource, ResourceId, State};
 
 use super::fault;
 use crate::engine::{Look, Outcome, StepError};
@@ -37,9 +37,10 @@ pub async fn expect(cloud: &dyn Cloud, id: &ResourceId) -> Result<Resource, Step
     found.ok_or_else(|| StepError::transient("NotSeen", format!("{id} is not seen yet")))
 }
 
-/// Removes resources and looks whether they are gone. What is in use by another is waited for.
+/// Removes resources and looks whether they are gone. What is in use by another of its group is waited for, because that goes
+/// too. What something elsewhere uses is an error that names it, once nothing else is on its way.
 pub async fn remove(cloud: &dyn Cloud, ids: &[ResourceId]) -> Result<Look, StepError> {
-    let mut left = Vec::new();
+    let (mut left, mut held, mut blocked) = (Vec::new(), Vec::new(), None);
     for id in ids {
         let found = cloud.get(id).await?;
         if !matches!(found, Some(Resource { state: State::Deleting, .. })) {
@@ -47,17 +48,36 @@ pub async fn remove(cloud: &dyn Cloud, ids: &[ResourceId]) -> Result<Look, StepE
             match cloud.delete(id).await {
                 Ok(()) if found.is_none() => continue,
                 Ok(()) => {}
-                // It goes after what uses it, which may come later in the list.
-                Err(cloud::CloudError::InUse { .. }) => {}
+                Err(CloudError::InUse { what, by }) => {
+                    // It goes after what uses it, which may come later in the list.
+                    if is_elsewhere(id, &by) {
+                        blocked.get_or_insert_with(|| fault::in_use(&what, &by));
+                    }
+                    held.push(format!("{} is in use by {by}", id.name()));
+                    continue;
+                }
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error.into()),
             }
         }
         left.push(id.name());
     }
-    match left.as_slice() {
-        [] => Ok(Look::Done(Outcome::default())),
-        [one] => Ok(Look::Waiting(format!("{one} is being removed"))),
-        [first, rest @ ..] => Ok(Look::Waiting(format!("{first} and {} more are being removed", rest.len()))),
+    let going = match left.as_slice() {
+        [] => None,
+        [one] => Some(format!("{one} is being removed")),
+        [first, rest @ ..] => Some(format!("{first} and {} more are being removed", rest.len())),
+    };
+    match (going, held.into_iter().next(), blocked) {
+        (None, _, Some(blocked)) => Err(blocked),
+        (Some(going), Some(held), _) => Ok(Look::Waiting(format!("{going}; {held}"))),
+        (Some(said), None, _) | (None, Some(said), None) => Ok(Look::Waiting(said)),
+        (None, None, None) => Ok(Look::Done(Outcome::default())),
     }
+}
+
+/// Whether what uses a resource is in another group than it, so that it does not go with it.
+fn is_elsewhere(id: &ResourceId, by: &str) -> bool {
+    let Ok(by) = by.parse::<ResourceId>() else { return false };
+    let group = |it: &ResourceId| ResourceId::group(it.subscription(), it.resource_group());
+    group(&by) != group(id)
 }

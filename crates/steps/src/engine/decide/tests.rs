@@ -31,7 +31,7 @@ fn undoing(journal: Journal, step: Option<&str>, settled: &[&str]) -> Journal {
 }
 
 fn waiting(code: WaitingCode, times: u32) -> Waiting {
-    Waiting { code, message: String::new(), since: Timestamp::UNIX_EPOCH, times, told: 0 }
+    Waiting { code, message: String::new(), since: Timestamp::UNIX_EPOCH, times, told: 0, theirs: 0 }
 }
 
 #[test]

@@ -2,13 +2,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::admin::EntryEvent;
-use api::work::{Ending, WorkKind};
+use api::work::{Ending, WorkKind, WorkState};
 use serde_json::json;
 use store::{NewWork, StoreError};
 use uuid::Uuid;
 
 use super::bed::{Bed, World, endless, finished, handed_back, mark, plan};
-use crate::engine::{Control, Done, Ended, Look, Outcome, Step, StepError, WaitingCode};
+use crate::engine::{
+    Control, Done, Ended, Journal, Look, Outcome, Refusal, Step, StepError, StepErrorKind, WaitingCode,
+    refuse,
+};
 
 fn wait_for_ever(name: &'static str) -> Step<World> {
     Step::wait(name, Duration::from_secs(600), |_, _| async { Ok(Look::Waiting("for ever".to_owned())) })
@@ -150,4 +153,25 @@ async fn unknown_members_of_a_checkpoint_stay() {
     let stored = bed.work().await.checkpoint.unwrap();
     assert_eq!(stored["tomorrow"], json!([1, 2]));
     assert_eq!(bed.world.marks(), ["b"], "what a lost holder may have left half way is ended first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_is_not_understood_is_set_aside_at_no_cost_even_when_somebody_asks_for_its_end() {
+    let bed = Bed::new().await;
+    bed.control.cancel.cancel();
+    for _ in 0..7 {
+        let claimed = bed.claim().await;
+        let journal = Journal::read(claimed.checkpoint.as_ref());
+        let error = StepError::new(StepErrorKind::Precondition, "Unreadable", "this is from tomorrow");
+        let (control, clock) = (bed.control.clone(), bed.clock.clone());
+        let refusal = Refusal::Unreadable(error);
+        let ended = refuse(&bed.store, &claimed, journal, control, clock, "service:test", &refusal).await;
+        let yielding = handed_back(ended.clone());
+        assert_eq!((yielding.attempt_spent, yielding.unless_cancelled), (false, false));
+        bed.write(ended).await;
+        tokio::time::sleep(yielding.rest).await;
+    }
+    let work = bed.work().await;
+    assert_eq!((work.state, work.attempt), (WorkState::Pending, 0));
+    assert_eq!(bed.journal().await.waiting.unwrap().message, "this is from tomorrow");
 }

@@ -1,8 +1,12 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::bed::{Bed, World, endless, finished, mark, plan};
-use crate::engine::{Look, Outcome, Step};
+use api::doc::OperationError;
+use api::work::Ending;
+
+use super::bed::{Bed, World, endless, failing, finished, handed_back, mark, plan};
+use crate::engine::{Look, Outcome, Retry, Step, StepError, StepErrorKind};
 
 async fn feed_rows(bed: &Bed) -> usize {
     let start = "1-0-0".parse().unwrap();
@@ -81,4 +85,83 @@ async fn a_log_goes_into_the_history() {
     let log = bed.log().await;
     assert_eq!(log[2].message.as_deref(), Some("the job succeeded\nline 1\nline 2"));
     assert_eq!(bed.work().await.result.unwrap()["message"], "the job succeeded");
+}
+
+fn told(message: &str) -> OperationError {
+    OperationError { code: "X".to_owned(), message: message.to_owned(), target: None, details: Vec::new() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_an_error_operators_read_all_and_customers_what_was_written_for_them() {
+    let bed = Bed::new().await;
+    let inner = || StepError::transient("Store", "the database at 10.0.0.7 gave no answer");
+    let yielding = handed_back(bed.attempt(&plan([mark("a"), failing("b", inner)])).await);
+    let journal = bed.journal().await;
+    assert_eq!(journal.step().unwrap().message, "the database at 10.0.0.7 gave no answer");
+    assert_eq!(journal.for_customer(), "it has not succeeded yet and is tried again");
+    tokio::time::sleep(yielding.rest).await;
+
+    let written = move || inner().for_customer(told("the subnet is locked"));
+    let yielding = handed_back(bed.attempt(&plan([mark("a"), failing("b", written)])).await);
+    let journal = bed.journal().await;
+    assert_eq!(journal.step().unwrap().message, "the database at 10.0.0.7 gave no answer");
+    assert_eq!(journal.for_customer(), "the subnet is locked");
+    tokio::time::sleep(yielding.rest).await;
+
+    handed_back(bed.attempt(&plan([mark("a"), mark("b"), failing("c", inner)])).await);
+    assert_eq!(bed.journal().await.for_customer(), "it has not succeeded yet and is tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_goes_on_through_errors_that_are_waited_out_and_shows_both_their_words() {
+    let bed = Bed::new().await;
+    let looks = Arc::new(AtomicU32::new(0));
+    let counted = looks.clone();
+    let wait = Step::wait("ready", Duration::from_secs(300), move |_: Arc<World>, _| {
+        let seen = counted.fetch_add(1, Ordering::SeqCst);
+        let error = StepError::new(StepErrorKind::Unreachable, "X", "10.0.0.7 refuses connections");
+        async move { if seen < 9 { Err(error.waited_out()) } else { Ok(Look::Done(Outcome::said("ready"))) } }
+    });
+    let wait = Step { retry: Retry { attempts: 2, backoff: Duration::from_secs(1) }, ..wait };
+    let claimed = bed.claim().await;
+    let steps = plan([wait]);
+    let seen = async {
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        let journal = bed.journal().await;
+        assert_eq!(journal.step().unwrap().message, "10.0.0.7 refuses connections");
+        assert_eq!(journal.for_customer(), "it has not succeeded yet and is tried again");
+    };
+    let (ended, ()) = tokio::join!(bed.walk(&claimed, &steps), seen);
+    assert_eq!(finished(ended).ending, Ending::Completed);
+    assert_eq!(looks.load(Ordering::SeqCst), 10);
+
+    let bed = Bed::new().await;
+    let never = Step::wait("never", Duration::from_secs(25), |_: Arc<World>, _| async {
+        Err(StepError::transient("X", "no answer").waited_out())
+    });
+    assert!(handed_back(bed.attempt(&plan([never])).await).attempt_spent, "its time is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_failed_for_something_of_the_customers_are_counted_until_a_step_ends() {
+    let bed = Bed::new().await;
+    let counts = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let attempt = async |steps| {
+        let yielding = handed_back(bed.attempt(&plan(steps)).await);
+        tokio::time::sleep(yielding.rest).await;
+    };
+    let step = |name: &'static str, customer: Option<&'static str>| {
+        let counts = counts.clone();
+        Step::action(name, move |_: Arc<World>, cx| {
+            counts.lock().unwrap().push(cx.theirs);
+            let error = StepError::transient("X", "no");
+            let error = customer.into_iter().fold(error, |it, words| it.for_customer(told(words)));
+            async move { Err::<Outcome, _>(error) }
+        })
+    };
+    attempt(vec![step("a", None)]).await;
+    attempt(vec![step("a", Some("you may not"))]).await;
+    attempt(vec![step("a", Some("you may not"))]).await;
+    attempt(vec![mark("a"), step("b", None)]).await;
+    assert_eq!(*counts.lock().unwrap(), [0, 0, 1, 0]);
 }

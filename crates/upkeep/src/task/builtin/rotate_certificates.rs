@@ -37,7 +37,9 @@ fn make(_: &Map<String, Value>, _: &ClusterFacts) -> Result<Vec<Step<ClusterCont
     Ok(vec![
         Step::action(STEPS[0], |cx: Arc<ClusterContext>, step: StepContext| async move {
             match managed(&cx)? {
-                Some(ours) => Ok(Outcome::said(carry_certificates(ours, &cx.link, step.hold).await?)),
+                Some(ours) => {
+                    Ok(Outcome::said(carry_certificates(ours, &cx.link, step.hold, step.clock.now()).await?))
+                }
                 None => Ok(Outcome::said(UNMANAGED)),
             }
         }),
