@@ -16,6 +16,12 @@ pub struct Billing {
     pub cluster_path: String,
     /// The subscription that pays, in lower case.
     pub subscription_id: String,
+    /// The group in which its resources were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed_resource_group: Option<String>,
+    /// By which its resources were named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub infra_id: Option<String>,
     /// Where the cluster ran.
     pub location: String,
     /// The tenant that owns the subscription.

@@ -10,7 +10,7 @@ use steps::lifecycle::resources::ensure;
 use steps::lifecycle::{Ours, resource_id};
 use uuid::Uuid;
 
-use super::{done, names};
+use super::{done, identities, names};
 use crate::Context;
 
 /// What the cluster's principal is in its group.
@@ -158,28 +158,34 @@ fn public_part(ours: &Ours) -> Result<Vec<Put>, StepError> {
     Ok(all)
 }
 
-/// What the cluster's principal may do in its group.
+/// What the cluster's principal, or the platform's identities, may do in its group.
 pub(crate) async fn assign_roles(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
     assign(&cx, &cx.life.ours().await?).await?;
     done()
 }
 
 async fn assign(cx: &Context, ours: &Ours) -> Result<(), StepError> {
-    let Some(principal) = ours.made().service_principal_object_id.clone() else { return Ok(()) };
+    let mut wanted = identities::platform_roles(cx, ours).await?;
+    let principal = ours.made().service_principal_object_id.clone();
+    wanted.extend(principal.map(|principal| (principal, CONTRIBUTOR.to_owned())));
+    if wanted.is_empty() {
+        return Ok(());
+    }
     // The name follows from what it says, so that a repetition is the same one and another principal gets another.
-    let named = |principal: &str| {
-        Uuid::new_v5(&cx.life.cluster, format!("{CONTRIBUTOR}/{principal}").as_bytes()).to_string()
+    let named = |principal: &str, role: &str| {
+        Uuid::new_v5(&cx.life.cluster, format!("{role}/{principal}").as_bytes()).to_string()
     };
     let scope = ours.group()?;
     let given = cx.life.cloud.role_assignments(&scope).await?;
-    let (role, name) = (CONTRIBUTOR.to_owned(), named(&principal));
-    cx.life
-        .cloud
-        .assign_role(&RoleAssignment { name, principal: principal.clone(), role, scope: scope.clone() })
-        .await?;
+    for (principal, role) in &wanted {
+        let (name, scope) = (named(principal, role), scope.clone());
+        let (principal, role) = (principal.clone(), role.clone());
+        cx.life.cloud.assign_role(&RoleAssignment { name, principal, role, scope }).await?;
+    }
     // A principal that was replaced keeps nothing. What others gave has other names, and stays.
-    let is_ours = |it: &RoleAssignment| it.role == CONTRIBUTOR && it.name == named(&it.principal);
-    for old in given.into_iter().filter(|it| it.principal != principal && is_ours(it)) {
+    let is_ours = |it: &RoleAssignment| it.name == named(&it.principal, &it.role);
+    let is_wanted = |it: &RoleAssignment| wanted.contains(&(it.principal.clone(), it.role.clone()));
+    for old in given.into_iter().filter(|it| is_ours(it) && !is_wanted(it)) {
         cx.life.cloud.revoke_role(&old.scope, &old.name).await?;
     }
     Ok(())

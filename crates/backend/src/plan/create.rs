@@ -2,7 +2,7 @@
 
 use steps::engine::Plan;
 
-use super::{Drafting, base, identities, inside, installation, network, prepare, validate};
+use super::{Drafting, base, identities, inside, installation, network, offerings, prepare, validate};
 use crate::{Context, Tempo};
 
 /// The plan that makes a cluster; `workload` when it works as managed identities.
@@ -46,10 +46,15 @@ pub fn create(workload: bool, tempo: Tempo) -> Plan<Context> {
         .action("configure-api-server-certificate", inside::api_server_certificate)
         .until("api-servers-ready-with-certificate", 30, inside::api_servers_ready)
         .until("minimum-worker-nodes-ready", 30, inside::minimum_worker_nodes_ready)
+        .action("update-console-branding", offerings::brand_console)
         .until("operator-console-ready", 20, inside::console_ready)
+        .action("disable-samples", offerings::disable_samples)
+        .action("disable-operator-hub-sources", offerings::disable_hub_sources)
         .action("disable-updates", inside::disable_updates)
         .until("cluster-version-ready", 30, inside::cluster_version_ready)
         .action("configure-pull-secret", inside::pull_secret)
+        // Not every installer knows the credential.
+        .when(!workload, |draft| draft.action("update-openshift-secret", inside::credentials))
         .action("update-cluster-data", inside::cluster_data)
         .action("configure-ingress-certificate", inside::ingress_certificate)
         .until("ingress-controller-ready", 30, inside::ingress_controller_ready)

@@ -1,9 +1,9 @@
 //! As whom a cluster works in the cloud: object ids of principals, identities of the platform and the tokens that speak for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::doc::{Identity, PlatformIdentity, RoleSet, secrets};
+use api::doc::{Identity, OperatorRole, PlatformIdentity, RoleSet, secrets};
 use api::rest::Semver;
 use cloud::{Put, Resource, Shape};
 use steps::credentials::ensure_identity_certificate;
@@ -109,15 +109,40 @@ pub(crate) fn own_prefix(cx: &Context) -> String {
     format!("{}|", issuer(cx))
 }
 
-/// The service accounts of each operator, as the role sets of the cluster's minor version (and of the one that it may be
-/// upgraded to) name them.
+/// The service accounts of each operator.
 async fn service_accounts(cx: &Context, ours: &Ours) -> Result<BTreeMap<String, Vec<String>>, StepError> {
+    let mut accounts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for role in operator_roles(cx, ours).await? {
+        accounts.entry(role.operator_name).or_default().extend(role.service_accounts);
+    }
+    Ok(accounts)
+}
+
+/// What each of the platform's identities is to be: its object id, and its role by name.
+pub(crate) async fn platform_roles(
+    cx: &Context,
+    ours: &Ours,
+) -> Result<BTreeSet<(String, String)>, StepError> {
+    let platform = platform(ours);
+    let mut wanted = BTreeSet::new();
+    if platform.is_empty() {
+        return Ok(wanted);
+    }
+    for role in operator_roles(cx, ours).await? {
+        let identity = platform.get(&role.operator_name).and_then(|it| it.object_id.clone());
+        wanted.extend(identity.map(|principal| (principal, role.role_definition_name)));
+    }
+    Ok(wanted)
+}
+
+/// What operators need, as the role sets of the cluster's minor version (and of the one that it may be upgraded to) tell.
+async fn operator_roles(cx: &Context, ours: &Ours) -> Result<Vec<OperatorRole>, StepError> {
     let running = ours.made().running_version.as_deref().unwrap_or(&ours.spec().version);
     let to_come = match &ours.spec().identity {
         Identity::Workload { upgradeable_to, .. } => upgradeable_to.as_deref(),
         Identity::ServicePrincipal { .. } => None,
     };
-    let mut accounts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut roles = Vec::new();
     for (version, needed) in [(Some(running), true), (to_come, false)] {
         let Some(version) = version.and_then(|it| it.parse::<Semver>().ok()) else { continue };
         let path = format!("/platformworkloadidentityrolesets/{}", version.minor_name());
@@ -126,12 +151,9 @@ async fn service_accounts(cx: &Context, ours: &Ours) -> Result<BTreeMap<String, 
             let message = format!("there is no role set of version {}", version.minor_name());
             return Err(StepError::transient("NoRoleSet", message));
         }
-        for role in found.into_iter().flat_map(|it| it.document.roles) {
-            let of_operator = accounts.entry(role.operator_name).or_default();
-            of_operator.extend(role.service_accounts);
-        }
+        roles.extend(found.into_iter().flat_map(|it| it.document.roles));
     }
-    Ok(accounts)
+    Ok(roles)
 }
 
 /// Lets the tokens of the platform's service accounts speak for the platform's identities.

@@ -12,6 +12,7 @@ pub(crate) mod inside;
 pub(crate) mod installation;
 pub(crate) mod names;
 pub(crate) mod network;
+pub(crate) mod offerings;
 pub(crate) mod prepare;
 pub(crate) mod ranges;
 mod reach;

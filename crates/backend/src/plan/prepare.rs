@@ -160,6 +160,8 @@ pub(crate) async fn billing_record(cx: &Context) -> Result<Billing, StepError> {
         cluster: cx.life.cluster,
         cluster_path: api::doc::Document::path(document),
         subscription_id: document.subscription_id.clone(),
+        managed_resource_group: document.managed_resource_group.clone(),
+        infra_id: document.provisioned.as_deref().and_then(|it| it.record.infra_id.clone()),
         location: document.location.clone(),
         tenant_id: subscription.and_then(|it| it.document.tenant_id),
         creation_time: cx.life.clock.now(),

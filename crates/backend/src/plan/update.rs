@@ -48,11 +48,10 @@ pub fn update(affected: &Affected, tempo: Tempo) -> Plan<Context> {
         })
         .every("validate-resources", 15, tempo.rights_look, validate::resources)
         .when(workload, |draft| {
-            draft.action("cluster-identity-ids", identities::persist_cluster_ids).until(
-                "federate-identity-credentials",
-                10,
-                identities::federate,
-            )
+            draft
+                .action("cluster-identity-ids", identities::persist_cluster_ids)
+                .action("ensure-platform-workload-identity-rbac", base::assign_roles)
+                .until("federate-identity-credentials", 10, identities::federate)
         })
         .when(!workload, |draft| {
             draft

@@ -8,6 +8,7 @@ use backend::trial;
 use cloud::sim::{Denial, FaultRule, Moment, Rights, Setting, Trouble};
 use cloud::{Cloud as _, Kind, Put, ResourceId, Shape};
 use steps::engine::{Journal, progress};
+use steps::lifecycle::certificates::object;
 use store::{Secrets, StoreError};
 use uuid::Uuid;
 
@@ -36,6 +37,20 @@ async fn a_cluster_is_made_changed_and_removed_and_nothing_of_it_is_left() {
     let billing = format!("/billing/{id}");
     let billed = site.store.billing().find(&billing).await.unwrap().unwrap().document;
     assert_eq!((billed.cluster_path, billed.deletion_time), (cluster.path(), None));
+    assert_eq!(
+        (billed.managed_resource_group, billed.infra_id),
+        (cluster.managed_resource_group, record.infra_id.clone())
+    );
+    // Nothing is offered whose images could not be pulled: no pull secret was brought.
+    let life = site.life(id);
+    let link = life.link().await.unwrap();
+    let spec = async |version: &str, kind: &str| {
+        let target = object(&link, version, kind, None, "cluster").await.unwrap();
+        link.get(&target).await.unwrap().unwrap().data["spec"].clone()
+    };
+    assert_eq!(spec("samples.operator.openshift.io/v1", "Config").await["managementState"], "Removed");
+    assert_eq!(spec("config.openshift.io/v1", "OperatorHub").await["sources"][1]["disabled"], true);
+    assert_eq!(spec("operator.openshift.io/v1", "Console").await["customization"]["brand"], "azure");
 
     let changed = site
         .change(id, Verb::Update, |wanted| {
@@ -498,6 +513,25 @@ async fn identities_speak_for_the_service_accounts_of_the_clusters_version_and_f
         ]
     );
     assert_eq!(subjects("machine-api").await, [account("openshift-machine-api:machine-api-controllers")]);
+    // Each is in the cluster's group what its role set says, and keeps that when somebody takes it away.
+    let Identity::Workload { platform, .. } =
+        site.cluster(id).await.unwrap().document.provisioned.unwrap().spec.identity
+    else {
+        panic!("it works as managed identities")
+    };
+    let scope = ResourceId::group(SUBSCRIPTION, "aro-federal");
+    let machines = platform["machine-api"].object_id.clone().unwrap();
+    let roles = async || {
+        let given = site.cloud.role_assignments(&scope).await.unwrap();
+        given.into_iter().filter(|it| it.principal == machines).collect::<Vec<_>>()
+    };
+    let given = roles().await;
+    assert_eq!(given.len(), 1, "{given:?}");
+    assert_ne!(given[0].role, "Contributor");
+    site.cloud.revoke_role(&given[0].scope, &given[0].name).await.unwrap();
+    let changed = site.change(id, Verb::Update, |_| ()).await;
+    site.succeeds(changed).await;
+    assert_eq!(roles().await, given);
     let removed = site.change(id, Verb::Delete, |_| ()).await;
     site.succeeds(removed).await;
     for operator in ["image-registry", "machine-api"] {

@@ -137,6 +137,8 @@ pub(crate) fn billing(cluster: Uuid, from: i64) -> Billing {
         cluster,
         cluster_path: "/subscriptions/sub/resourcegroups/g/clusters/c".to_owned(),
         subscription_id: "Sub".to_owned(),
+        managed_resource_group: None,
+        infra_id: None,
         location: "north".to_owned(),
         tenant_id: None,
         creation_time: Timestamp::from_second(from).unwrap(),
