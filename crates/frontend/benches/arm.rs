@@ -224,7 +224,7 @@ impl Wire {
 }
 
 /// The least that a durable PUT can be: a route that takes a body, syncs as many bytes as ours, and answers as many.
-async fn bare_put(file: File) -> anyhow::Result<String> {
+async fn bare_put(file: File, serving: &mut JoinSet<std::io::Result<()>>) -> anyhow::Result<String> {
     let file = Arc::new(file);
     file.write_all_at(&vec![1; LOG_BYTES], 0)?;
     file.sync_all()?;
@@ -238,8 +238,7 @@ async fn bare_put(file: File) -> anyhow::Result<String> {
     let router = axum::Router::new().route("/bare", axum::routing::put(put));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
-    // It ends with the runtime.
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    serving.spawn(async move { axum::serve(listener, router).await });
     Ok(url)
 }
 
@@ -257,7 +256,9 @@ async fn puts(url: String, store: Store, file: File) -> anyhow::Result<()> {
     let found = store.subscriptions().find(&format!("/subscriptions/{SUBSCRIPTION}")).await?;
     let subscription = found.context("the subscription")?;
     let mut wire = Wire::open(&url).await?;
-    let mut bare = Wire::open(&bare_put(file).await?).await?;
+    // It ends with us.
+    let mut serving = JoinSet::new();
+    let mut bare = Wire::open(&bare_put(file, &mut serving).await?).await?;
     let (mut answered, mut begun_alone, mut committed) = (Vec::new(), Vec::new(), Vec::new());
     let mut synced = Vec::new();
     for at in 0..WRITES {
