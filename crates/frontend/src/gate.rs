@@ -65,7 +65,7 @@ impl Gate {
         let headers = echo(&parts.headers, ids);
         let client_id = client_request_id(&parts.headers).unwrap_or_default().to_owned();
         let protocol = parts.version;
-        let agent = user_agent(&parts.headers);
+        let agent = parts.headers.get(header::USER_AGENT).cloned();
         let asked = parts.uri.clone();
         parts.uri = lower(&asked, &spelled);
         parts.extensions.insert(ids);
@@ -78,7 +78,9 @@ impl Gate {
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
             ("?".to_owned(), Refusal::internal(format!("a handler panicked: {text}")).into_response())
         });
-        response.headers_mut().extend(headers);
+        for (name, value) in headers {
+            response.headers_mut().insert(name, value);
+        }
         let status = response.status().as_u16();
         let route = response.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
         self.metrics.answered(&method, &route, asked.query(), status, begun.elapsed());
@@ -101,10 +103,10 @@ impl Gate {
             http.path = spelled,
             http.protocol = ?protocol,
             http.status = status,
-            http.received_bytes = received.load(Ordering::Relaxed),
+            http.received_bytes = received.map_or(0, |it| it.load(Ordering::Relaxed)),
             // Not told of what is streamed: it has only begun.
             http.sent_bytes = response.body().size_hint().exact(),
-            user_agent = agent,
+            user_agent = agent.as_ref().map(program).unwrap_or_default(),
             actor,
             peer = peer.address,
             duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -157,8 +159,11 @@ impl Gate {
     }
 }
 
-/// A body, and how much of it has been read.
-fn counted(body: Body) -> (Body, Arc<AtomicU64>) {
+/// A body, and how much of it has been read; nothing is counted where there is nothing to read.
+fn counted(body: Body) -> (Body, Option<Arc<AtomicU64>>) {
+    if body.is_end_stream() {
+        return (body, None);
+    }
     let read = Arc::new(AtomicU64::new(0));
     let sum = read.clone();
     let body = body.map_frame(move |frame| {
@@ -166,14 +171,16 @@ fn counted(body: Body) -> (Body, Arc<AtomicU64>) {
         sum.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
         frame
     });
-    (Body::new(body), read)
+    (Body::new(body), Some(read))
 }
 
 /// What the caller's program calls itself, as far as it can stand in a line of the log.
-fn user_agent(headers: &HeaderMap) -> String {
-    let told = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let told = told.unwrap_or_default();
-    told.chars().filter(|letter| !letter.is_control()).take(USER_AGENT_LETTERS_MAX).collect()
+fn program(told: &HeaderValue) -> String {
+    String::from_utf8_lossy(told.as_bytes())
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(USER_AGENT_LETTERS_MAX)
+        .collect()
 }
 
 /// Which API a request is for, before anything else is known of it.
@@ -195,18 +202,18 @@ fn ids(headers: &HeaderMap) -> Ids {
 }
 
 /// The headers that every answer carries.
-fn echo(headers: &HeaderMap, ids: Ids) -> HeaderMap {
-    let mut echoed = HeaderMap::new();
+fn echo(headers: &HeaderMap, ids: Ids) -> Vec<(HeaderName, HeaderValue)> {
+    let mut echoed = Vec::with_capacity(3);
     for (name, id) in [(REQUEST_ID, ids.request), (CORRELATION_ID, ids.correlation)] {
         if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
-            echoed.insert(name, value);
+            echoed.push((name, value));
         }
     }
     let wanted = headers.get(&RETURN_CLIENT_ID).and_then(|value| value.to_str().ok());
     if wanted.is_some_and(|text| text.eq_ignore_ascii_case("true"))
         && let Some(id) = client_request_id(headers).and_then(|id| HeaderValue::from_str(id).ok())
     {
-        echoed.insert(CLIENT_ID, id);
+        echoed.push((CLIENT_ID, id));
     }
     echoed
 }
@@ -367,10 +374,8 @@ mod tests {
 
     #[test]
     fn the_name_of_a_program_is_cut() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(user_agent(&headers), "");
-        headers.insert(header::USER_AGENT, "x".repeat(5000).parse().unwrap());
-        assert_eq!(user_agent(&headers).len(), USER_AGENT_LETTERS_MAX);
+        assert_eq!(program(&HeaderValue::from_static("tool/1")), "tool/1");
+        assert_eq!(program(&"x".repeat(5000).parse().unwrap()).len(), USER_AGENT_LETTERS_MAX);
     }
 
     #[test]
