@@ -86,7 +86,10 @@ async fn write(desk: &Desk, ask: &Ask, manner: Manner) -> Result<Response, Refus
         match outcome {
             Ok(response) => return Ok(response),
             Err(Failed::Refused(refusal)) => return Err(*refusal),
-            Err(Failed::Overtaken) if ask.has_precondition() => return Err(Refusal::stale()),
+            // Of a creation it may have been the subscription that changed; the next look tells.
+            Err(Failed::Overtaken) if ask.has_precondition() && found.is_some() => {
+                return Err(Refusal::stale());
+            }
             // The whole is looked at again: what somebody else has written may change every answer.
             Err(Failed::Overtaken) => tokio::time::sleep(pause(turn)).await,
         }

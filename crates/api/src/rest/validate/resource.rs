@@ -48,13 +48,13 @@ pub(super) fn location(draft: &Draft<'_>, ground: &Ground<'_>) -> Result<(), Wro
 const TAGS_BYTES_MAX: usize = 256 * 1024;
 
 pub(super) fn tags(draft: &Draft<'_>, _: &Ground<'_>) -> Result<(), Wrong> {
-    let bytes =
-        |(name, value): (&String, &Option<String>)| name.len() + value.as_ref().map_or(0, String::len);
-    match draft.tags.into_iter().flatten().map(bytes).sum() {
+    let Some(tags) = draft.tags else { return Ok(()) };
+    // As they are stored: some characters take six bytes there.
+    match serde_json::to_string(tags).map_or(usize::MAX, |text| text.len()) {
         0..=TAGS_BYTES_MAX => Ok(()),
         found => {
             let message =
-                format!("The tags take {found} bytes in all; at most {TAGS_BYTES_MAX} are accepted.");
+                format!("The tags take {found} bytes of JSON in all; at most {TAGS_BYTES_MAX} are accepted.");
             Err(Wrong::parameter("tags", message))
         }
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use cloud::sim::{Denial, FaultRule, Moment, NewPrincipal, Rights, Setting, Trouble};
 use cloud::{Cloud as _, Put, ResourceId, RoleAssignment, Shape};
+use http::Method;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -145,7 +146,9 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
         .await
         .unwrap();
     let (path, two) = (at("two", NEW), as_principal(&new));
-    let mut late = Box::pin(house.put(&path, &two));
+    // That is what is told, also to whoever made sure that the cluster is new.
+    let headers = [("if-none-match", "*")];
+    let mut late = Box::pin(house.ask(Method::PUT, &path, &headers, Some(two.to_string().into())));
     assert!(tokio::time::timeout(Duration::from_secs(1), late.as_mut()).await.is_err());
     let subscription = format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0");
     house.put(&subscription, &json!({"state": "Deleted"})).await.expect(200);

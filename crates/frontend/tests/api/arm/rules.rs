@@ -36,6 +36,7 @@ fn rules() -> Vec<Rule> {
         ("/location", json!(null), PARAMETER, "location"),
         ("/location", json!("mars"), PARAMETER, "location"),
         ("/tags", json!({ "a": "x".repeat(200_000), "b": "x".repeat(80_000) }), PARAMETER, "tags"),
+        ("/tags", json!({ "a": "\u{1}".repeat(50_000) }), PARAMETER, "tags"),
         ("/properties", json!(null), PARAMETER, "properties"),
         ("/properties/provisioningState", json!("Sleeping"), PARAMETER, "properties.provisioningState"),
         ("/properties/clusterProfile", json!(null), PARAMETER, PROFILE),
