@@ -3,8 +3,13 @@
 //! The grammar is Go's, because the systems that Shipshape stands in for write durations that way, with
 //! `d` added for retention times. A day is always 24 hours; calendar days belong to schedules, not here.
 //! A negative duration is never meant and always refused.
+//!
+//! Two types: [`TimeSpan`] is a length for code, configuration and sentences; [`DurationText`] is a length on the wire and in
+//! documents, which is written exactly as it was given. What Shipshape makes itself is written there without days, because
+//! clients of the reference read durations with Go's parser.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -21,7 +26,13 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 
-/// A length of time that reads and writes as text, in configuration and on the wire.
+/// The longest text that is read as a duration. The longest that Shipshape writes has 33 bytes.
+const TEXT_BYTES_MAX: usize = 100;
+
+/// A refusal repeats no more characters of the text than this.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// A length of time that reads and writes as text, in configuration and in sentences. On the wire: [`DurationText`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimeSpan(Duration);
 
@@ -68,17 +79,91 @@ impl From<TimeSpan> for Duration {
 
 impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut nanos = self.0.as_nanos();
-        if nanos == 0 {
-            return f.write_str("0s");
+        write_in(&UNITS, self.0, f)
+    }
+}
+
+/// Writes a length in these units, largest first, without those of which there are none.
+fn write_in(units: &[(&str, u128)], length: Duration, out: &mut impl fmt::Write) -> fmt::Result {
+    let mut nanos = length.as_nanos();
+    if nanos == 0 {
+        return out.write_str("0s");
+    }
+    for (unit, size) in units {
+        if nanos >= *size {
+            write!(out, "{}{unit}", nanos / size)?;
+            nanos %= size;
         }
-        for (unit, size) in UNITS {
-            if nanos >= size {
-                write!(f, "{}{unit}", nanos / size)?;
-                nanos %= size;
-            }
-        }
-        Ok(())
+    }
+    Ok(())
+}
+
+/// A duration on the wire and in documents: its length, and the text that it was given in. The text is what is written;
+/// the length is what counts, so two texts of one length are equal.
+#[derive(Debug, Clone)]
+pub struct DurationText {
+    span: TimeSpan,
+    text: Box<str>,
+}
+
+impl DurationText {
+    /// Its length.
+    pub fn span(&self) -> TimeSpan {
+        self.span
+    }
+
+    /// Its length as the standard library's type.
+    pub fn duration(&self) -> Duration {
+        self.span.duration()
+    }
+
+    /// The text that it was given in.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl From<TimeSpan> for DurationText {
+    /// In a form that Go's parser reads: hours are the largest unit.
+    fn from(span: TimeSpan) -> DurationText {
+        let mut text = String::new();
+        // Writing to a `String` cannot fail.
+        let _ = write_in(&UNITS[1..], span.0, &mut text);
+        DurationText { span, text: text.into() }
+    }
+}
+
+impl FromStr for DurationText {
+    type Err = NotADuration;
+
+    fn from_str(text: &str) -> Result<DurationText, NotADuration> {
+        Ok(DurationText { span: text.parse()?, text: text.into() })
+    }
+}
+
+impl PartialEq for DurationText {
+    fn eq(&self, other: &DurationText) -> bool {
+        self.span == other.span
+    }
+}
+
+impl Eq for DurationText {}
+
+impl fmt::Display for DurationText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Serialize for DurationText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for DurationText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+        deserializer.deserialize_str(Visitor(PhantomData))
     }
 }
 
@@ -97,6 +182,8 @@ const ACCEPTED: &str = "write numbers with units, such as 90s, 30m, 1h30m, 500ms
 enum Problem {
     #[error("it is empty")]
     Empty,
+    #[error("it has more than {TEXT_BYTES_MAX} characters")]
+    TooManyCharacters,
     #[error("it must not be negative")]
     Negative,
     #[error("a number is missing before {0:?}")]
@@ -115,13 +202,24 @@ impl FromStr for TimeSpan {
     type Err = NotADuration;
 
     fn from_str(text: &str) -> Result<TimeSpan, NotADuration> {
-        parse(text).map_err(|problem| NotADuration { text: text.to_owned(), problem })
+        parse(text).map_err(|problem| NotADuration { text: shown(text), problem })
+    }
+}
+
+/// As much of a text as a refusal repeats.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
 fn parse(text: &str) -> Result<TimeSpan, Problem> {
     if text.is_empty() {
         return Err(Problem::Empty);
+    }
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(Problem::TooManyCharacters);
     }
     if text.starts_with('-') {
         return Err(Problem::Negative);
@@ -190,20 +288,20 @@ impl Serialize for TimeSpan {
 
 impl<'de> Deserialize<'de> for TimeSpan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TimeSpan, D::Error> {
-        deserializer.deserialize_str(Visitor)
+        deserializer.deserialize_str(Visitor(PhantomData))
     }
 }
 
-struct Visitor;
+struct Visitor<T>(PhantomData<T>);
 
-impl serde::de::Visitor<'_> for Visitor {
-    type Value = TimeSpan;
+impl<T: FromStr<Err = NotADuration>> serde::de::Visitor<'_> for Visitor<T> {
+    type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a duration as text, such as \"90s\", \"30m\", \"1h30m\", \"500ms\" or \"7d\"")
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<TimeSpan, E> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
         text.parse().map_err(E::custom)
     }
 }
@@ -268,15 +366,70 @@ mod tests {
     }
 
     #[test]
+    fn a_text_comes_back_as_it_was_given_and_counts_by_its_length() {
+        for text in ["24h", "1d", "24h0m0s", "1440m", "86400s", "0024h", "1.0d", "86400000ms"] {
+            let read: DurationText = serde_json::from_value(serde_json::json!(text)).unwrap();
+            assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::json!(text));
+            assert_eq!((read.to_string().as_str(), read.as_str()), (text, text));
+            assert_eq!((read.span(), read), (TimeSpan::days(1), DurationText::from(TimeSpan::days(1))));
+        }
+        assert_ne!("24h".parse::<DurationText>().unwrap(), "24h1ns".parse().unwrap());
+        let error = serde_json::from_str::<DurationText>("30").unwrap_err().to_string();
+        assert!(error.contains("expected a duration as text, such as \"90s\""), "{error}");
+    }
+
+    #[test]
+    fn what_shipshape_makes_has_no_unit_that_go_does_not_know() {
+        let check = |span: TimeSpan, text: &str| assert_eq!(DurationText::from(span).as_str(), text);
+        check(TimeSpan::days(1), "24h");
+        check(TimeSpan::days(400), "9600h");
+        check(TimeSpan::minutes(90), "1h30m");
+        check(TimeSpan::default(), "0s");
+        check(TimeSpan::MAX, "2562047h47m16s854ms775us807ns");
+    }
+
+    #[test]
+    fn a_text_without_end_is_refused_and_not_repeated() {
+        let error = format!("{}1s", "0".repeat(1_000_000)).parse::<DurationText>().unwrap_err().to_string();
+        assert!(error.contains("it has more than 100 characters") && error.len() < 300, "{error}");
+        assert!("ü".repeat(70).parse::<TimeSpan>().is_err());
+    }
+
+    #[test]
     fn a_span_never_exceeds_its_bound() {
         assert_eq!(TimeSpan::new(Duration::MAX), TimeSpan::MAX);
     }
+
+    /// Durations of one to four parts in any order, with and without fractions.
+    const TEXTS: &str = "([0-9]{1,4}(\\.[0-9]{0,2})?(d|h|m|s|ms|us|µs|ns)){1,4}";
 
     proptest! {
         #[test]
         fn every_span_survives_being_written_and_read(nanos in 0..=i64::MAX as u64) {
             let span = TimeSpan::new(Duration::from_nanos(nanos));
             prop_assert_eq!(span.to_string().parse::<TimeSpan>(), Ok(span));
+        }
+
+        #[test]
+        fn every_text_survives_with_its_value(nanos in 0..=i64::MAX as u64, zeros in 0_usize..20, text in TEXTS) {
+            for text in [format!("{}{nanos}ns", "0".repeat(zeros)), text] {
+                let Ok(span) = text.parse::<TimeSpan>() else { continue };
+                let read: DurationText = serde_json::from_value(serde_json::json!(text)).unwrap();
+                prop_assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::json!(text));
+                prop_assert_eq!(read.span(), span);
+                // Equal to whatever has its length: our own form, and the form with days.
+                let ours = DurationText::from(span);
+                prop_assert_eq!(&ours, &read);
+                prop_assert!(!ours.as_str().contains('d'));
+                prop_assert_eq!(&ours.as_str().parse::<DurationText>().unwrap(), &read);
+                prop_assert_eq!(&span.to_string().parse::<DurationText>().unwrap(), &read);
+            }
+        }
+
+        #[test]
+        fn texts_are_equal_exactly_when_their_lengths_are(a in 0..1_000_000_u32, b in 0..1_000_000_u32) {
+            let text = |seconds: u32| format!("{seconds}s").parse::<DurationText>().unwrap();
+            prop_assert_eq!(text(a) == DurationText::from(TimeSpan::seconds(b)), a == b);
         }
 
         #[test]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::duration::TimeSpan;
+use crate::duration::DurationText;
 
 /// A task: what is done to a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -33,7 +33,7 @@ pub struct TaskForm {
     /// How long it may take as a whole; 30m when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub time_limit: Option<TimeSpan>,
+    pub time_limit: Option<DurationText>,
     /// The JSON schema of its parameters, an object; none when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -89,7 +89,7 @@ pub struct StepForm {
     /// How long it may take; 10m when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub timeout: Option<TimeSpan>,
+    pub timeout: Option<DurationText>,
     /// How often it is tried within one attempt of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryForm>,
@@ -108,7 +108,7 @@ pub struct RetryForm {
     /// The pause before the second; it doubles each time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub backoff: Option<TimeSpan>,
+    pub backoff: Option<DurationText>,
 }
 
 /// What takes back what a step did: one step, or several in order.

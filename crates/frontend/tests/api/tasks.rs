@@ -46,6 +46,28 @@ async fn a_task_is_stored_shown_versioned_and_deleted() {
 }
 
 #[tokio::test]
+async fn durations_of_a_task_come_back_exactly_as_they_were_given() {
+    let house = House::open().await;
+    let step = json!({
+        "name": "rest", "uses": "pause", "with": {"duration": "0060s"}, "timeout": "90m",
+        "retry": {"attempts": 2, "backoff": "60s"},
+        "undo": {"uses": "pause", "with": {"duration": "1s"}, "timeout": "120s"},
+    });
+    let sent = json!({"name": "rest", "title": "Rest", "timeLimit": "24h", "steps": [step]});
+    let made = house.put(&path(TASK), &sent).await.expect(201).json();
+    for shown in [&made, &house.get(&path(TASK)).await.expect(200).json()] {
+        assert_eq!((&shown["timeLimit"], &shown["steps"]), (&sent["timeLimit"], &sent["steps"]));
+    }
+    let mut days = sent.clone();
+    days["timeLimit"] = "1d".into();
+    assert_eq!(house.put(&path(TASK), &days).await.expect(200).json()["timeLimit"], "1d");
+    let unlimited =
+        json!({"name": "rest", "title": "Rest", "steps": [{"uses": "pause", "with": {"duration": "1s"}}]});
+    assert_eq!(house.put(&path(TASK), &unlimited).await.expect(200).json()["timeLimit"], "30m");
+    house.close().await;
+}
+
+#[tokio::test]
 async fn a_task_in_use_and_a_built_in_one_stay() {
     let house = House::open().await;
     house.furnish("one").await;

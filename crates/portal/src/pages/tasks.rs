@@ -53,7 +53,7 @@ pub(super) async fn list(desk: Desk<'_>) -> Result<View, Fault> {
                                 td data-label="What it does" { bdi { (task.title) } @if task.disruptive { " " (badge(Tone::Odd, "disruptive")) } }
                                 td data-label="From" { @if task.source == Some(TaskSource::Data) { "a team, version " (task.version.unwrap_or(0)) } @else { "Shipshape" } }
                                 td data-label="Steps" class="figure" { (task.steps.len()) }
-                                td data-label="Time limit" class="figure" { (task.time_limit.map_or_else(|| "30m".to_owned(), |limit| limit.to_string())) }
+                                td data-label="Time limit" class="figure" { (task.time_limit.as_ref().map_or("30m", |limit| limit.as_str())) }
                             }
                         }
                     }
@@ -120,7 +120,7 @@ fn definition(task: &TaskForm) -> Markup {
                     li {
                         strong { (if step.name.is_empty() { &step.uses } else { &step.name }) }
                         @if !step.name.is_empty() { " " code { (step.uses) } }
-                        @if let Some(timeout) = step.timeout { " " span class="quiet" { "within " (timeout) } }
+                        @if let Some(timeout) = &step.timeout { " " span class="quiet" { "within " (timeout) } }
                         @if !step.with.is_null() { details { summary { "with" } (raw(&serde_saphyr::to_string(&step.with).unwrap_or_default())) } }
                         @match &step.undo {
                             None => {},

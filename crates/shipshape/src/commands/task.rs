@@ -215,7 +215,7 @@ impl Shown for TaskForm {
             self.version.map(|version| version.to_string()).unwrap_or_default(),
             if self.disruptive { "yes" } else { "no" }.to_owned(),
             self.steps.len().to_string(),
-            self.time_limit.map(|limit| limit.to_string()).unwrap_or_default(),
+            self.time_limit.as_ref().map(ToString::to_string).unwrap_or_default(),
             self.id.map(|id| id.to_string()).unwrap_or_default(),
         ]
     }
@@ -234,7 +234,7 @@ impl Shown for TaskForm {
             ("Source", source(self).to_owned()),
             ("Version", self.version.map(|version| version.to_string()).unwrap_or_default()),
             ("Disruptive", if self.disruptive { "yes" } else { "no" }.to_owned()),
-            ("Time limit", self.time_limit.map(|limit| limit.to_string()).unwrap_or_default()),
+            ("Time limit", self.time_limit.as_ref().map(ToString::to_string).unwrap_or_default()),
             ("Requires", requires(self)),
             ("Parameters", parameters(self)),
             ("Steps", steps.collect::<Vec<_>>().join("\n")),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::admin::{StepForm, UndoForm};
-use api::duration::TimeSpan;
+use api::duration::{DurationText, TimeSpan};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -153,7 +153,7 @@ fn bounds(form: &StepForm, place: &str) -> Result<Retry, Problem> {
         let message = format!("{} attempts are not between 1 and {ATTEMPTS_MAX}", retry.attempts);
         return Err(Problem::at(format!("{place}.retry.attempts"), message));
     }
-    let backoff = retry.backoff.map_or(Retry::default().backoff, TimeSpan::duration);
+    let backoff = retry.backoff.as_ref().map_or(Retry::default().backoff, DurationText::duration);
     if backoff > BACKOFF_MAX {
         return Err(Problem::at(
             format!("{place}.retry.backoff"),
@@ -170,7 +170,7 @@ fn timeout(form: &StepForm, place: &str, kind: &Kind) -> Result<Duration, Proble
         Kind::Pause(pause) => Some(pause.duration),
         _ => None,
     };
-    let Some(timeout) = form.timeout.map(TimeSpan::duration) else {
+    let Some(timeout) = form.timeout.as_ref().map(DurationText::duration) else {
         return Ok(paused.map_or(STEP_TIME, |paused| STEP_TIME.max(paused + Duration::from_secs(60))));
     };
     if timeout.is_zero() || timeout > TIMEOUT_MAX {

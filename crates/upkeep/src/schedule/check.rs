@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::admin::{ScheduleForm, ScheduleStatus};
 use api::calendar::Calendars;
 use api::doc::{MissedPolicy, Schedule, ScheduleState, SpreadBy};
-use api::duration::TimeSpan;
+use api::duration::{DurationText, TimeSpan};
 use api::selector::Selectors;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -135,13 +135,13 @@ pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, Refusal
         time_zone: calendars.zone().name().to_owned(),
         calendars: texts(form),
         look_forward_count: look_forward(form.look_forward_count)?,
-        schedule_across: across(&form.schedule_across, interval)?.to_string(),
+        schedule_across: across(&form.schedule_across, interval)?,
         spread_by: match form.spread_by.as_str() {
             "" | "cluster" => SpreadBy::Cluster,
             "schedule" => SpreadBy::Schedule,
             other => return Err(word("spreadBy", other, "cluster or schedule")),
         },
-        start_within: start_within(&form.start_within)?.map(|span| span.to_string()),
+        start_within: start_within(&form.start_within)?,
         missed_policy: match form.missed_policy.as_str() {
             "" | "skip" => MissedPolicy::Skip,
             "runOnce" => MissedPolicy::RunOnce,
@@ -173,7 +173,10 @@ pub fn form(schedule: &Schedule, status: Option<ScheduleStatus>) -> ScheduleForm
             SpreadBy::Cluster => "cluster".to_owned(),
             SpreadBy::Schedule => "schedule".to_owned(),
         },
-        start_within: schedule.start_within.clone().unwrap_or_else(|| START_WITHIN.to_string()),
+        start_within: schedule
+            .start_within
+            .clone()
+            .unwrap_or_else(|| DurationText::from(START_WITHIN).to_string()),
         missed_policy: match schedule.missed_policy {
             MissedPolicy::Skip => "skip".to_owned(),
             MissedPolicy::RunOnce => "runOnce".to_owned(),
@@ -234,10 +237,11 @@ fn look_forward(count: i64) -> Result<u32, Refusal> {
     }
 }
 
-fn across(text: &str, interval: Option<Duration>) -> Result<TimeSpan, Refusal> {
+/// The spread, as it was given: clients of the reference read it back with a parser that knows no days.
+fn across(text: &str, interval: Option<Duration>) -> Result<String, Refusal> {
     let target = "scheduleAcross";
     if text.is_empty() {
-        return Ok(TimeSpan::default());
+        return Ok(DurationText::from(TimeSpan::default()).to_string());
     }
     let across: TimeSpan =
         text.parse().map_err(|error| Refusal::invalid(target, format!("{target}: {error}")))?;
@@ -245,14 +249,15 @@ fn across(text: &str, interval: Option<Duration>) -> Result<TimeSpan, Refusal> {
         // The clusters of a period would still be waiting when the next begins.
         Some(interval) if across > interval => {
             let message =
-                format!("{target} is {across}, longer than the calendar's shortest interval, {interval}");
+                format!("{target} is {text}, longer than the calendar's shortest interval, {interval}");
             Err(Refusal::invalid(target, message))
         }
-        _ => Ok(across),
+        _ => Ok(text.to_owned()),
     }
 }
 
-fn start_within(text: &str) -> Result<Option<TimeSpan>, Refusal> {
+/// The start window, as it was given.
+fn start_within(text: &str) -> Result<Option<String>, Refusal> {
     let target = "startWithin";
     if text.is_empty() {
         return Ok(None);
@@ -260,7 +265,7 @@ fn start_within(text: &str) -> Result<Option<TimeSpan>, Refusal> {
     let span: TimeSpan =
         text.parse().map_err(|error| Refusal::invalid(target, format!("{target}: {error}")))?;
     if span < TimeSpan::seconds(1) || span > TimeSpan::days(366) {
-        return Err(Refusal::invalid(target, format!("{target} is {span}; it must be between 1s and 366d")));
+        return Err(Refusal::invalid(target, format!("{target} is {text}; it must be between 1s and 366d")));
     }
-    Ok(Some(span))
+    Ok(Some(text.to_owned()))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::admin::{RequiresForm, StepForm, TaskForm, TaskSource};
 use api::doc::Task;
-use api::duration::TimeSpan;
+use api::duration::{DurationText, TimeSpan};
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use steps::engine::{PLAN_TIME, Plan, Step};
@@ -132,7 +132,7 @@ impl Definition {
 
     /// How long one attempt may take.
     pub fn time_limit(&self) -> Duration {
-        self.inner.form.time_limit.map_or(PLAN_TIME, TimeSpan::duration)
+        self.inner.form.time_limit.as_ref().map_or(PLAN_TIME, DurationText::duration)
     }
 
     /// What must be so before it begins.
@@ -160,12 +160,13 @@ impl Definition {
 
     /// As the Admin API shows it.
     pub fn form(&self) -> TaskForm {
+        let form = &self.inner.form;
         TaskForm {
             id: Some(self.inner.id),
             version: Some(self.inner.version),
             source: Some(self.inner.source),
-            time_limit: Some(TimeSpan::new(self.time_limit())),
-            ..self.inner.form.clone()
+            time_limit: Some(form.time_limit.clone().unwrap_or_else(|| TimeSpan::new(PLAN_TIME).into())),
+            ..form.clone()
         }
     }
 

@@ -131,7 +131,7 @@ pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
         return Err(TaskProblem::at("title", "a title is required"));
     }
     check_text("description", &form.description, DESCRIPTION_MAX)?;
-    let limit = form.time_limit.map(api::duration::TimeSpan::duration);
+    let limit = form.time_limit.as_ref().map(api::duration::DurationText::duration);
     if limit.is_some_and(|limit| limit.is_zero() || limit > TIME_LIMIT_MAX) {
         return Err(TaskProblem::at("timeLimit", "a task may take more than 0s and at most 7d"));
     }

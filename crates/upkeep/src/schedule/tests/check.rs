@@ -48,7 +48,7 @@ fn what_a_client_of_mimo_sends_is_taken() {
         (stored.calendars.as_slice(), stored.time_zone.as_str()),
         (&["Mon *-*-* 00:00".to_owned()][..], "UTC")
     );
-    assert_eq!((stored.schedule_across.as_str(), stored.look_forward_count), ("1d", 2));
+    assert_eq!((stored.schedule_across.as_str(), stored.look_forward_count), ("24h", 2));
     assert_eq!(
         (stored.spread_by, stored.missed_policy, stored.start_within),
         (SpreadBy::Cluster, MissedPolicy::Skip, None)
@@ -130,7 +130,7 @@ fn refusals_name_the_member_and_say_one_sentence() {
     });
     refused(
         "scheduleAcross",
-        "scheduleAcross is 7d1s, longer than the calendar's shortest interval, 7d",
+        "scheduleAcross is 168h1s, longer than the calendar's shortest interval, 7d",
         &|it| it.schedule_across = "168h1s".into(),
     );
     refused("scheduleAcross", "scheduleAcross: \"soon\" is not a duration", &|it| {

@@ -70,7 +70,7 @@ fn form(told: Told, steps: Vec<StepForm>) -> TaskForm {
         source: None,
         version: None,
         disruptive: told.disruptive,
-        time_limit: Some(told.time_limit),
+        time_limit: Some(told.time_limit.into()),
         parameters: Some(told.parameters),
         requires: None,
         steps,
@@ -79,6 +79,7 @@ fn form(told: Told, steps: Vec<StepForm>) -> TaskForm {
 }
 
 fn step(name: &str, uses: &str, with: Value, timeout: Option<TimeSpan>) -> StepForm {
+    let timeout = timeout.map(Into::into);
     StepForm { name: name.to_owned(), uses: uses.to_owned(), with, timeout, retry: None, undo: None }
 }
 
