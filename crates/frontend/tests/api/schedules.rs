@@ -75,6 +75,71 @@ async fn a_schedule_is_stored_listed_changed_and_deleted() {
 }
 
 #[tokio::test]
+async fn durations_come_back_exactly_as_they_were_given() {
+    on_both(|house| async move {
+        house.furnish("one").await;
+        let mut etags = Vec::new();
+        for across in ["24h", "1d", "24h0m0s", "1440m", "86400s"] {
+            let sent = schedule(json!({"scheduleAcross": across, "startWithin": "90m"}));
+            let put = house.put(SCHEDULES, &sent).await;
+            let again = house.put(SCHEDULES, &sent).await.expect(200);
+            assert_eq!(put.header("etag"), again.header("etag"), "the same again changes nothing");
+            for shown in [put.json(), again.json(), house.get(&one("nightly")).await.expect(200).json()] {
+                assert_eq!(
+                    (&shown["scheduleAcross"], &shown["startWithin"]),
+                    (&json!(across), &json!("90m"))
+                );
+            }
+            etags.push(again.header("etag").to_owned());
+        }
+        etags.dedup();
+        assert_eq!(etags.len(), 5, "another spelling is stored");
+        let plain = house.put(SCHEDULES, &schedule(json!({"id": "plain", "scheduleAcross": null}))).await;
+        let shown = plain.expect(201).json();
+        assert_eq!((&shown["scheduleAcross"], &shown["startWithin"]), (&json!("0s"), &json!("1h")));
+        house.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_calendar_that_never_fires_again_is_refused_and_a_stored_one_can_be_disabled() {
+    on_both(|house| async move {
+        house.furnish("one").await;
+        let preview = "/admin/maintenanceschedules/preview?api-version=admin";
+        for state in ["Enabled", "Disabled"] {
+            let sent = schedule(json!({"schedule": "2025-*-* 00:00", "state": state}));
+            let put = house.put(SCHEDULES, &sent).await;
+            let shown = house.ask(Method::POST, preview, &[], Some(sent.to_string().into())).await;
+            for reply in [put, shown] {
+                let expect = (400, "InvalidParameter".to_owned(), "schedule".to_owned());
+                assert_eq!(reply.refusal(), expect, "{state}");
+                let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+                assert!(message.contains("\"2025-*-* 00:00\", which never fires after "), "{message}");
+            }
+        }
+        assert_eq!(house.get(&one("nightly")).await.refusal().0, 404, "nothing was stored");
+        // As an earlier release has stored it.
+        house.put(SCHEDULES, &schedule(json!({}))).await.expect(201);
+        let read = house.store.schedules().find("/maintenanceschedules/nightly").await.unwrap().unwrap();
+        let spent = api::doc::Schedule {
+            calendars: vec!["2025-*-* 00:00".to_owned()],
+            schedule_across: "1d".to_owned(),
+            ..read.document.clone()
+        };
+        house.store.schedules().update(&read, &spent, &By::service("earlier")).await.unwrap();
+        let shown = house.get(&one("nightly")).await.expect(200).json();
+        assert_eq!((&shown["schedule"], &shown["scheduleAcross"]), (&json!("2025-*-* 00:00"), &json!("1d")));
+        let enabled = schedule(json!({"schedule": "2025-*-* 00:00"}));
+        assert_eq!(house.put(SCHEDULES, &enabled).await.refusal().2, "schedule");
+        let disabled = schedule(json!({"schedule": "2025-*-* 00:00", "state": "Disabled"}));
+        assert_eq!(house.put(SCHEDULES, &disabled).await.expect(200).json()["state"], "Disabled");
+        house.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_deleted_schedules_waiting_work_goes_with_it_unless_it_is_kept() {
     let house = House::open().await;
     house.furnish("one").await;
@@ -149,6 +214,8 @@ async fn a_schedule_that_nobody_can_have_meant_is_refused_by_its_member() {
         (json!({"schedule": "*-2-30 00:00"}), "schedule"),
         (json!({"schedule": "2020-*-* 00:00"}), "schedule"),
         (json!({"schedule": "*-*-* *:*"}), "schedule"),
+        (json!({"schedule": "2025-*-* 00:00", "state": "Disabled"}), "schedule"),
+        (json!({"schedule": null, "calendars": ["*-*-* 02:00", "2025-*-* 00:00"]}), "calendars[1]"),
         (json!({"scheduleAcross": "-1h"}), "scheduleAcross"),
         (json!({"scheduleAcross": "25h"}), "scheduleAcross"),
         (json!({"scheduleAcross": "long"}), "scheduleAcross"),

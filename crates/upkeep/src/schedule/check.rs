@@ -111,16 +111,9 @@ pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, Refusal
         });
     }
     let calendars = calendars(form)?;
-    // One that is disabled may have had its day; one that could never fire is a mistake all the same.
-    let from = if state == ScheduleState::Enabled { check.now } else { Timestamp::UNIX_EPOCH };
     let when = if form.calendars.len() > 1 { "calendars" } else { "schedule" };
-    if calendars.next_after(from).is_none() {
-        return Err(Refusal::invalid(
-            when,
-            "the calendar never fires; it names no date that is still to come",
-        ));
-    }
-    let interval = calendars.shortest_interval(from);
+    check_fires(form, &calendars, state, check)?;
+    let interval = calendars.shortest_interval(check.now);
     if let Some(interval) = interval.filter(|interval| *interval < check.limits.shortest_interval) {
         let (least, found) = (TimeSpan::new(check.limits.shortest_interval), TimeSpan::new(interval));
         let message =
@@ -225,6 +218,31 @@ fn calendars(form: &ScheduleForm) -> Result<Calendars, Refusal> {
     let zone = Some(form.time_zone.as_str()).filter(|zone| !zone.is_empty());
     let texts = texts(form);
     Calendars::parse(&texts, zone).map_err(|error| calendars_refused(error, texts.len()))
+}
+
+/// Refuses a calendar that never fires again. One that the schedule has already may stay, as long as another still fires or
+/// the schedule is disabled: what has had its day can still be edited and switched off.
+fn check_fires(
+    form: &ScheduleForm,
+    calendars: &Calendars,
+    state: ScheduleState,
+    check: &Check<'_>,
+) -> Result<(), Refusal> {
+    let texts = texts(form);
+    let zone = calendars.zone();
+    let is_spent: Vec<bool> =
+        calendars.iter().map(|it| it.next_after(check.now, zone.time_zone()).is_none()).collect();
+    let may_stay = state == ScheduleState::Disabled || is_spent.contains(&false);
+    let is_known = |text: &String| {
+        check.stored.is_some_and(|stored| stored.time_zone == zone.name() && stored.calendars.contains(text))
+    };
+    let mut spent = texts.iter().enumerate().filter(|(index, _)| is_spent[*index]);
+    let Some((index, text)) = spent.find(|(_, text)| !(may_stay && is_known(text))) else { return Ok(()) };
+    let target = if texts.len() > 1 { format!("calendars[{index}]") } else { "schedule".to_owned() };
+    let now = check.now.strftime("%Y-%m-%dT%H:%M:%SZ");
+    let message =
+        format!("{target} is {text:?}, which never fires after {now}; name a date that is still to come");
+    Err(Refusal::invalid(target, message))
 }
 
 fn look_forward(count: i64) -> Result<u32, Refusal> {

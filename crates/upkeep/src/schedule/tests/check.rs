@@ -115,8 +115,19 @@ fn refusals_name_the_member_and_say_one_sentence() {
         it.schedule.clear();
         it.calendars = vec!["daily".into(), "25:00".into()];
     });
-    refused("schedule", "the calendar never fires", &|it| it.schedule = "*-2-30".into());
-    refused("schedule", "the calendar never fires", &|it| it.schedule = "2025-1-1".into());
+    let never = |text: &str| {
+        format!("schedule is {text:?}, which never fires after 2026-03-01T12:00:00Z; name a date")
+    };
+    refused("schedule", &never("*-2-30"), &|it| it.schedule = "*-2-30".into());
+    refused("schedule", &never("2025-1-1"), &|it| it.schedule = "2025-1-1".into());
+    refused("schedule", &never("2025-*-* 00:00"), &|it| it.schedule = "2025-*-* 00:00".into());
+    refused("schedule", &never("2025-*-* 00:00"), &|it| {
+        (it.schedule, it.state) = ("2025-*-* 00:00".into(), "Disabled".into());
+    });
+    refused("calendars[1]", "calendars[1] is \"2026-2-28\", which never fires after", &|it| {
+        it.schedule.clear();
+        it.calendars = vec!["daily".into(), "2026-2-28".into()];
+    });
     refused("schedule", "the calendar fires 1m after it has fired; at least 5m must lie between", &|it| {
         (it.schedule, it.schedule_across) = ("*-*-* *:*".into(), "0s".into());
     });
@@ -156,10 +167,56 @@ fn refusals_name_the_member_and_say_one_sentence() {
 
 #[test]
 fn a_schedule_that_has_had_its_day_can_still_be_disabled() {
-    let done = ScheduleForm { schedule: "2025-1-1".into(), state: "Disabled".into(), ..mimo() };
-    assert!(sent(&done, None).is_ok());
-    let never = ScheduleForm { schedule: "*-2-30".into(), state: "Disabled".into(), ..mimo() };
-    assert_eq!(sent(&never, None).unwrap_err().target, "schedule");
+    let done = Schedule { calendars: vec!["2025-1-1".into()], ..schedule() };
+    let disabled = ScheduleForm { state: "Disabled".into(), priority: 7, ..form(&done, None) };
+    assert_eq!(sent(&disabled, Some(&done)).unwrap().priority, 7);
+    assert_eq!(sent(&form(&done, None), Some(&done)).unwrap_err().target, "schedule", "it is enabled");
+    assert_eq!(sent(&disabled, None).unwrap_err().target, "schedule", "it is new");
+    let other = ScheduleForm { schedule: "2025-1-2".into(), ..disabled.clone() };
+    assert_eq!(sent(&other, Some(&done)).unwrap_err().target, "schedule", "it is another calendar");
+}
+
+#[test]
+fn a_date_that_is_past_may_stay_beside_one_that_is_still_to_come() {
+    let both = vec!["2026-2-28".to_owned(), "2026-12-24".to_owned()];
+    let stored = Schedule { calendars: both, ..schedule() };
+    let edited = ScheduleForm { priority: 7, ..form(&stored, None) };
+    assert_eq!(sent(&edited, Some(&stored)).unwrap().priority, 7);
+    assert_eq!(sent(&edited, None).unwrap_err().target, "calendars[0]");
+}
+
+#[test]
+fn a_stored_schedule_that_never_fires_again_is_read_and_makes_nothing() {
+    let now = at("2026-03-01T12:00:00Z");
+    for calendars in [vec!["2025-*-* 00:00".to_owned()], vec!["*-2-30".to_owned(), "2025-1-1".to_owned()]] {
+        let rule = Rule::read(&Schedule { calendars, ..schedule() }, now).unwrap();
+        assert_eq!(rule.calendars.next_after(now), None);
+        assert!(rule.horizon(now).periods.is_empty());
+        let shown = super::super::preview(&rule, [], now, 3, 3);
+        assert!(shown.periods.is_empty());
+        assert!(shown.warnings.contains(&"the calendar never fires again".to_owned()), "{shown:?}");
+    }
+}
+
+#[test]
+fn durations_are_stored_and_answered_as_they_were_given_and_count_by_their_length() {
+    let of = |across: &str, within: &str| {
+        let given = ScheduleForm { schedule_across: across.into(), start_within: within.into(), ..mimo() };
+        let stored = sent(&given, None).unwrap();
+        assert_eq!((stored.schedule_across.as_str(), stored.start_within.as_deref()), (across, Some(within)));
+        let answered = form(&stored, None);
+        assert_eq!((answered.schedule_across.as_str(), answered.start_within.as_str()), (across, within));
+        let rule = Rule::read(&stored, at("2026-03-01T12:00:00Z")).unwrap();
+        (rule.across, rule.start_within)
+    };
+    let expect = of("24h", "90m");
+    for (across, within) in [("1d", "1h30m"), ("24h0m0s", "1.5h"), ("1440m", "5400s"), ("0024h", "90.0m")] {
+        assert_eq!(of(across, within), expect, "{across} {within}");
+    }
+    // What nobody gave is in a form that the reference's clients read.
+    let silent = ScheduleForm { schedule_across: String::new(), ..mimo() };
+    let answered = form(&sent(&silent, None).unwrap(), None);
+    assert_eq!((answered.schedule_across.as_str(), answered.start_within.as_str()), ("0s", "1h"));
 }
 
 #[test]
