@@ -107,5 +107,6 @@ pub fn manifest(id: Uuid, cluster: Uuid, task: Uuid, from: Timestamp) -> Manifes
         run_before: from.saturating_add(SignedDuration::from_hours(1)).unwrap_or(Timestamp::MAX),
         parameters: serde_json::Map::new(),
         created_by: "trial".to_owned(),
+        status_text: String::new(),
     }
 }

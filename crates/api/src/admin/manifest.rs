@@ -128,6 +128,9 @@ pub struct ManifestRequest {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     pub parameters: Map<String, Value>,
+    /// The status text until the work has one of its own; none when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_text: Option<String>,
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

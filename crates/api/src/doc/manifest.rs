@@ -35,6 +35,9 @@ pub struct Manifest {
     pub parameters: Map<String, Value>,
     /// Who asked for it.
     pub created_by: String,
+    /// The status text that was given with the request, shown until the work has one of its own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub status_text: String,
 }
 
 impl Document for Manifest {

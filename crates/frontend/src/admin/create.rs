@@ -16,6 +16,9 @@ use crate::wire::{Answer, Ask, Refusal, sentence};
 /// How long a manifest may wait for its start when nothing else was said.
 const START_WITHIN: SignedDuration = SignedDuration::from_hours(7 * 24);
 
+/// The longest status text that is stored with a manifest; as long as a reason.
+const STATUS_TEXT_BYTES_MAX: usize = 2000;
+
 /// Asks for a task to be run on a cluster. Every request makes a new manifest.
 #[utoipa::path(
     put, path = "/maintenancemanifests", operation_id = "createManifest", tag = "manifests",
@@ -37,6 +40,7 @@ pub(super) async fn create(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
     let catalogue = desk.catalogue().await?;
     let now = desk.clock.now();
     let window = window(&request, now)?;
+    let status_text = status_text(request.status_text.as_deref().unwrap_or_default())?;
     let task = task(&request, &catalogue)?;
     let manifest = Manifest {
         id: Uuid::now_v7(),
@@ -49,6 +53,7 @@ pub(super) async fn create(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
         run_before: window.1,
         parameters: request.parameters,
         created_by: by.actor.clone(),
+        status_text,
     };
     if dry_run {
         let names = desk.names(&catalogue, [manifest.task_id].into_iter());
@@ -73,6 +78,18 @@ fn task(request: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, Refusa
     check_parameters(task, &request.parameters)
         .map_err(|problem| Refusal::parameter(problem.target, sentence(&problem.message)))?;
     Ok(id)
+}
+
+/// The status text that is stored with a manifest.
+fn status_text(text: &str) -> Result<String, Refusal> {
+    let is_odd = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+    if text.len() > STATUS_TEXT_BYTES_MAX || text.contains(is_odd) {
+        let message = format!(
+            "The member statusText must be text of at most {STATUS_TEXT_BYTES_MAX} bytes without control characters."
+        );
+        return Err(Refusal::parameter("statusText", message));
+    }
+    Ok(text.to_owned())
 }
 
 /// From when until when it may begin.
@@ -129,6 +146,20 @@ mod tests {
         check(Some(NOW + 7 * DAY), None, (NOW + 7 * DAY, NOW + 14 * DAY));
         check(Some(NOW - DAY), None, (NOW - DAY, NOW + 7 * DAY));
         check(Some(NOW), Some(NOW + 1), (NOW, NOW + 1));
+    }
+
+    #[test]
+    fn a_status_text_is_bounded_and_readable() {
+        for text in ["", "until Friday", "two\n\tlines", &"x".repeat(STATUS_TEXT_BYTES_MAX)] {
+            assert_eq!(status_text(text).unwrap(), text);
+        }
+        for text in ["a\u{7}b", "a\u{1b}[2J", &"x".repeat(STATUS_TEXT_BYTES_MAX + 1)] {
+            let refusal = format!("{:?}", status_text(text).unwrap_err());
+            assert!(
+                refusal.contains("\"statusText\"") && refusal.contains("at most 2000 bytes"),
+                "{refusal}"
+            );
+        }
     }
 
     #[test]

@@ -53,7 +53,12 @@ pub(super) fn form(
 ) -> ManifestForm {
     let journal = Journal::read(work.and_then(|work| work.checkpoint.as_ref()));
     let state = work.map_or(WorkState::Cancelled, |work| work.state);
-    let (reason, status_text) = words(state, work, &journal);
+    let (reason, text) = words(state, work, &journal);
+    let status_text = if !manifest.status_text.is_empty() && shows_given(state, work, &text) {
+        manifest.status_text.clone()
+    } else {
+        text
+    };
     ManifestForm {
         id: manifest.id,
         cluster_resource_id: None,
@@ -113,6 +118,16 @@ fn is_asked_to_end(work: Option<&WorkView>, lane: Option<&LaneView>) -> bool {
     lane.is_some_and(|lane| lane.signals.cancel && lane.running == work.map(|work| work.id))
 }
 
+/// Whether the status text is still the one that was given with the request: until the work has one of its own or has ended.
+/// A cancel before the first start leaves it as it is, as in MIMO.
+fn shows_given(state: WorkState, work: Option<&WorkView>, text: &str) -> bool {
+    match state {
+        WorkState::Pending | WorkState::InProgress => text.is_empty(),
+        WorkState::Cancelled => text.is_empty() || work.is_some_and(|work| work.started.is_none()),
+        WorkState::Completed | WorkState::Failed | WorkState::RetriesExceeded | WorkState::TimedOut => false,
+    }
+}
+
 /// A code and a sentence for why it waits or how it ended.
 fn words(state: WorkState, work: Option<&WorkView>, journal: &Journal) -> (String, String) {
     let Some(work) = work else { return ("Removed".to_owned(), String::new()) };
@@ -160,6 +175,7 @@ mod tests {
             run_before: at(200),
             parameters: serde_json::Map::new(),
             created_by: "somebody".to_owned(),
+            status_text: String::new(),
         }
     }
 
@@ -241,6 +257,28 @@ mod tests {
             "",
             "text",
         );
+    }
+
+    #[test]
+    fn a_given_status_text_is_shown_until_the_work_has_its_own() {
+        let given = Manifest { status_text: "until Friday".to_owned(), ..manifest() };
+        let check = |work: Option<WorkView>, expect: &str| {
+            let shown = form(&given, at(50), work.as_ref(), None, &Names::new());
+            assert_eq!(shown.status_text, expect, "{work:?}");
+        };
+        let (ours, theirs) = ("no answer", "until Friday");
+        check(None, theirs);
+        check(Some(work(WorkState::Pending)), theirs);
+        check(Some(work(WorkState::InProgress)), theirs);
+        let waiting =
+            json!({"waiting": {"code": "Unreachable", "message": ours, "since": "2026-01-01T00:00:00Z"}});
+        check(Some(WorkView { checkpoint: Some(waiting), ..work(WorkState::Pending) }), ours);
+        let result = Some(json!({"code": "Cancelled", "message": ours}));
+        check(Some(WorkView { result: result.clone(), ..work(WorkState::Cancelled) }), theirs);
+        let begun = WorkView { started: Some(at(60)), result, ..work(WorkState::Cancelled) };
+        check(Some(begun.clone()), ours);
+        check(Some(WorkView { state: WorkState::Failed, ..begun }), ours);
+        check(Some(work(WorkState::Completed)), "");
     }
 
     #[test]

@@ -22,14 +22,18 @@ async fn a_manifest_has_the_shape_that_clients_of_mimo_know() {
     house.furnish("one").await;
     let body = json!({
         "maintenanceTaskID": TASK, "priority": -3, "parameters": {"long": "3s"}, "reason": "trial",
+        "statusText": "until Friday",
         // Members that only we set are passed over.
-        "id": Uuid::nil(), "state": "Completed", "statusText": "x", "createdBySchedule": "y", "clusterResourceID": "z",
+        "id": Uuid::nil(), "state": "Completed", "createdBySchedule": "y", "clusterResourceID": "z",
     });
     let before = now().as_second();
     let made = house.put(&manifests("One"), &body).await.expect(201).json();
     let id: Uuid = made["id"].as_str().unwrap().parse().unwrap();
     assert_eq!(id.get_version_num(), 7);
-    assert_eq!((made["state"].as_str(), made["statusText"].as_str()), (Some("Pending"), Some("")));
+    assert_eq!(
+        (made["state"].as_str(), made["statusText"].as_str()),
+        (Some("Pending"), Some("until Friday"))
+    );
     assert_eq!((made["createdBySchedule"].as_str(), made["priority"].as_i64()), (Some(""), Some(-3)));
     assert!(made.get("clusterResourceID").is_none());
     let run_after = made["runAfter"].as_i64().unwrap();
@@ -255,6 +259,7 @@ async fn a_schedules_later_manifests_are_cancelled_together() {
         run_before: now() + SignedDuration::from_hours(hours + 48),
         parameters: serde_json::Map::new(),
         created_by: "service:scheduler".to_owned(),
+        status_text: String::new(),
     };
     let made: Vec<_> =
         [planned(-1, "weekly"), planned(1, "weekly"), planned(2, "weekly"), planned(1, "other")].into();

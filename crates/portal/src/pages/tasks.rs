@@ -331,6 +331,7 @@ pub(crate) fn request(task: &TaskForm, fields: &Fields) -> Result<(Vec<String>, 
         run_after,
         run_before: None,
         parameters: given,
+        status_text: None,
         reason: fields.one("reason").map(str::to_owned),
     };
     Ok((clusters, request))

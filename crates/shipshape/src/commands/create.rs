@@ -64,6 +64,7 @@ pub(super) async fn create(task: &str, flags: &CreateFlags, desk: &Desk<'_>) -> 
         run_after: flags.run_after.map(|when| when.unix(now)),
         run_before: flags.run_before.map(|when| when.unix(now)),
         parameters: parameters(&task, &flags.parameters),
+        status_text: None,
         reason: flags.reason.clone(),
     };
     let mut made: Vec<ManifestForm> = Vec::new();

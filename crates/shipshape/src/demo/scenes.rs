@@ -140,6 +140,7 @@ impl Part<'_> {
             run_after,
             run_before: None,
             parameters,
+            status_text: None,
             reason: Some(reason.to_owned()),
         };
         let name = &self.member.place.name;

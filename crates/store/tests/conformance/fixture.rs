@@ -128,6 +128,7 @@ pub(crate) fn manifest(cluster: Uuid) -> Manifest {
         run_before: "9000-01-01T00:00:00Z".parse().unwrap(),
         parameters: Default::default(),
         created_by: "tester".to_owned(),
+        status_text: String::new(),
     }
 }
 

@@ -106,6 +106,7 @@ impl Rule {
             run_before: slot.run_before,
             parameters: self.parameters.clone(),
             created_by: "service:scheduler".to_owned(),
+            status_text: String::new(),
         };
         (manifest, member.budgets(self.task))
     }

@@ -32,6 +32,7 @@ fn ready() -> Observed {
             run_before: at(3600),
             parameters: Map::new(),
             created_by: "someone".to_owned(),
+            status_text: String::new(),
         },
         work: WorkView {
             id,
