@@ -277,15 +277,18 @@ async fn enter(directory: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// A file for the owner's eyes only.
+/// A file for the owner's eyes only. It is made anew and takes its place as a whole, so that no link leads the write elsewhere.
 fn tell(path: &Path, text: &str) -> Result<(), OpenError> {
+    let fresh = path.with_extension("new");
+    // What a process left that was killed here.
+    let _ = std::fs::remove_file(&fresh);
     File::options()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
-        .open(path)
+        .open(&fresh)
         .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&fresh, path))
         .map_err(|source| OpenError::File {
             path: path.to_owned(),
             what: "the file cannot be written",

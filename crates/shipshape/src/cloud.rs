@@ -1,8 +1,5 @@
 //! The cloud that clusters are made in: a simulated one in this process, or the way to one that runs elsewhere.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +11,7 @@ use cloudsim::{Options, Service};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{CloudConfig, Config};
+use crate::private_file;
 use crate::process::Process;
 use crate::supervisor::Stage;
 
@@ -82,18 +80,9 @@ fn directory(config: &Config) -> PathBuf {
     data.join(DIRECTORY)
 }
 
-/// Writes the file under another name first, so that nobody reads half of it.
+/// Says where the cloud is, and the token that opens it.
 fn publish(path: &Path, service: &Service) -> anyhow::Result<()> {
     let address = Address { url: service.url(), token: service.token().expose().clone() };
     let text = serde_json::to_string(&address)?;
-    let fresh = path.with_extension("new");
-    let written = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&fresh)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| std::fs::rename(&fresh, path));
-    written.with_context(|| format!("{}: cannot be written", path.display()))
+    private_file::write(path, &text)
 }

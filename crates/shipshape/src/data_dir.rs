@@ -2,12 +2,14 @@
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tokio::time::Instant;
+
+use crate::private_file;
 
 /// What we make in a data directory. One of these tells that it is ours.
 const OURS: [&str; 8] = ["shipshape.db", "keys", "context.toml", "pki", "cloud", "sim", "demo.json", LOCK];
@@ -19,26 +21,32 @@ const LOCK: &str = "up.lock";
 const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Makes the data directory, for its owner only, and makes sure that it can be written to: better a
-/// sentence now than a failed write in the middle of the night.
+/// Others may make, replace and remove files in a directory with one of these bits.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Makes the data directory, for its owner only, and makes sure that it is ours and can be written to: better a
+/// sentence now than a failed write in the middle of the night, or keys where others can replace them.
 pub(crate) fn ensure_writable(directory: &Path) -> anyhow::Result<()> {
     let name = directory.display();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.with_context(|| format!("data_dir {name}: the directory cannot be made"))?;
-    let probe = directory.join(".write-probe");
-    let written = File::create(&probe).and_then(|mut file| {
-        // A full disk takes the name of a file and not its contents.
-        let filled = file.write_all(&[0; 4096]).and_then(|()| file.sync_all());
-        match std::fs::remove_file(&probe) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error), // another process probed too
-            _ => filled,
-        }
-    });
-    match written {
+    let found = std::fs::metadata(directory);
+    let found = found.with_context(|| format!("data_dir {name}: the directory cannot be read"))?;
+    let mode = found.mode() & 0o7777;
+    if mode & WRITABLE_BY_OTHERS != 0 {
+        bail!(
+            "data_dir {name}: its mode {mode:o} lets others write to it; run `chmod 700 {name}`, or name another directory, such as one below it, with --data-dir"
+        );
+    }
+    let probed = probe(directory);
+    let ours = match probed {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => {
             bail!("data_dir {name}: its disk is full; make room, or name another place with --data-dir")
         }
-        written => written.with_context(|| format!("data_dir {name}: the directory cannot be written to"))?,
+        probed => probed.with_context(|| format!("data_dir {name}: the directory cannot be written to"))?,
+    };
+    if let Some(sentence) = foreign_owner(directory, found.uid(), ours) {
+        bail!(sentence);
     }
     match foreign(directory).with_context(|| format!("data_dir {name}: the directory cannot be read"))? {
         Some(stranger) => bail!(
@@ -46,6 +54,28 @@ pub(crate) fn ensure_writable(directory: &Path) -> anyhow::Result<()> {
         ),
         None => Ok(()),
     }
+}
+
+/// Writes a file to the directory and removes it; the user that it belonged to, which is the one that runs this process. Its
+/// name cannot be guessed and it is only ever made anew, so that no link can lead the write elsewhere.
+fn probe(directory: &Path) -> io::Result<u32> {
+    let mut probe = tempfile::Builder::new().prefix(".write-probe-").tempfile_in(directory)?;
+    // A full disk takes the name of a file and not its contents.
+    probe.write_all(&[0; 4096])?;
+    probe.as_file().sync_all()?;
+    let owner = probe.as_file().metadata()?.uid();
+    probe.close()?;
+    Ok(owner)
+}
+
+/// The refusal of a directory that belongs to another user, who could replace whatever is in it.
+fn foreign_owner(directory: &Path, owner: u32, ours: u32) -> Option<String> {
+    let name = directory.display();
+    (owner != ours).then(|| {
+        format!(
+            "data_dir {name}: belongs to user {owner}, and Shipshape runs as user {ours}; run `chown {ours} {name}`, or name another directory with --data-dir"
+        )
+    })
 }
 
 /// A file that is not ours in a directory that has none of ours. Settings, hidden files and what a file system makes by itself
@@ -75,14 +105,8 @@ pub(crate) struct Held {
 /// Takes the directory for this process.
 pub(crate) async fn hold(directory: &Path) -> anyhow::Result<Held> {
     let path = directory.join(LOCK);
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .with_context(|| format!("{}: cannot be written", path.display()))?;
+    let mut file =
+        private_file::open_lock(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
     let limit = Instant::now() + PATIENCE;
     loop {
         match file.try_lock() {
@@ -134,6 +158,57 @@ mod tests {
         check(&["lost+found", ".profile", "config.toml"], None);
         check(&["shipshape.db", "notes.txt"], None);
         check(&["thesis.tex", "photos"], Some("photos"));
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_is_refused_and_left_as_it_was() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let check = |mode: u32, is_refused: bool| {
+            let directory = tempfile::tempdir().unwrap();
+            std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            let answer = ensure_writable(directory.path()).map_err(|error| error.to_string());
+            let name = directory.path().display();
+            let sentence = format!(
+                "data_dir {name}: its mode {mode:o} lets others write to it; run `chmod 700 {name}`, or name another directory, such as one below it, with --data-dir"
+            );
+            assert_eq!(answer, if is_refused { Err(sentence) } else { Ok(()) });
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        };
+        check(0o700, false);
+        check(0o755, false);
+        check(0o777, true);
+        check(0o1777, true);
+        check(0o770, true);
+        check(0o702, true);
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let owner = std::fs::metadata(directory.path()).unwrap().uid();
+        assert_eq!(probe(directory.path()).unwrap(), owner);
+        assert_eq!(foreign_owner(Path::new("/d"), 7, 7), None);
+        let sentence = foreign_owner(Path::new("/d"), 7, 8).unwrap();
+        assert!(
+            sentence.starts_with(
+                "data_dir /d: belongs to user 7, and Shipshape runs as user 8; run `chown 8 /d`"
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn no_link_in_the_directory_is_written_through() {
+        let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let victim = elsewhere.path().join("victim");
+        std::fs::write(&victim, "theirs").unwrap();
+        for name in [".write-probe", LOCK] {
+            std::os::unix::fs::symlink(&victim, directory.path().join(name)).unwrap();
+        }
+        ensure_writable(directory.path()).unwrap();
+        let refusal = format!("{:#}", hold(directory.path()).await.unwrap_err());
+        assert!(refusal.ends_with("it is a symbolic link; remove it"), "{refusal}");
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "theirs");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 
     #[tokio::test(start_paused = true)]

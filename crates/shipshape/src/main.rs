@@ -14,6 +14,7 @@ mod metrics;
 mod opening;
 mod output;
 mod portal;
+mod private_file;
 mod process;
 mod readiness;
 mod services;

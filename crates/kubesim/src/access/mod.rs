@@ -240,10 +240,15 @@ fn customer_token(directory: Option<&Path>) -> Result<String, AccessError> {
     }
 }
 
-/// Keys are for the owner's eyes only, from the first byte on.
+/// Keys are for the owner's eyes only, from the first byte on, and are written through no link: the file is made anew and
+/// takes its place as a whole.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+    let fresh = path.with_extension("new");
+    // What a process left that was killed here.
+    let _ = fs::remove_file(&fresh);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(&fresh, path)
 }

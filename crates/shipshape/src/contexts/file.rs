@@ -1,14 +1,13 @@
 //! One context, as a file.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use api::secret::Secret;
 use client::{Credential, Pem};
 use serde::{Deserialize, Serialize};
+
+use crate::private_file;
 
 /// A server and how to speak with it. Paths count from the file's own directory.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +68,7 @@ impl ContextFile {
     /// Writes it, for its owner only; whoever reads meanwhile reads the old or the new one.
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let text = toml::to_string(self).context("a context has no form that TOML lacks")?;
-        write_whole(path, &text)
+        private_file::write(path, &text)
     }
 
     /// As the client takes it.
@@ -107,21 +106,4 @@ impl ContextFile {
             "none"
         }
     }
-}
-
-/// Puts a new file in the place of the old one in a single step.
-pub(super) fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
-    let part = path.with_extension("toml.new");
-    let written = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&part)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&part, path));
-    written.with_context(|| format!("{}: cannot be written", path.display()))
 }

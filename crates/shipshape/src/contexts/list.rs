@@ -1,16 +1,16 @@
 //! The list of known contexts, and which of them is the current one.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 use super::Published;
-use super::file::write_whole;
 use crate::config::Environment;
+use crate::private_file;
 
 /// The known contexts. A name stands for the path of a context file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,17 +137,15 @@ impl Contexts {
             .create(place)
             .with_context(|| format!("{}: cannot be made", place.display()))?;
         let lock = path.with_extension("lock");
-        let lock = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&lock)
+        let lock = private_file::open_lock(&lock)
             .and_then(|file| file.lock().map(|()| file))
             .with_context(|| format!("{}: cannot be locked", lock.display()))?;
         let mut contexts = Contexts::read(&path)?;
         let changed = change(&mut contexts)?;
-        write_whole(&path, &toml::to_string(&contexts).context("contexts have no form that TOML lacks")?)?;
+        private_file::write(
+            &path,
+            &toml::to_string(&contexts).context("contexts have no form that TOML lacks")?,
+        )?;
         drop(lock);
         Ok(changed)
     }

@@ -1,13 +1,13 @@
 //! What a demonstration has done already, in a file: what its onlooker removed or mended since is not done again.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+
+use crate::private_file;
 
 /// The file in the data directory.
 const FILE: &str = "demo.json";
@@ -55,17 +55,10 @@ impl Record {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Under another name first, so that a kill leaves the old one or the new one.
+    /// As a whole, so that a kill leaves the old one or the new one.
     fn write(&self, kept: &Kept) -> anyhow::Result<()> {
         let text = serde_json::to_string(kept)?;
-        let fresh = self.path.with_extension("new");
-        let written = File::create(&fresh)
-            .and_then(|mut file| {
-                file.write_all(text.as_bytes())?;
-                file.sync_all()
-            })
-            .and_then(|()| std::fs::rename(&fresh, &self.path));
-        written.with_context(|| format!("{}: cannot be written", self.path.display()))
+        private_file::write(&self.path, &text)
     }
 }
 

@@ -4,8 +4,7 @@ mod control;
 mod fault;
 
 use std::fs::{DirBuilder, File, TryLockError};
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use kubesim::{Options, Sim};
 use crate::config::Config;
 use crate::data_dir::ensure_writable;
 use crate::output;
+use crate::private_file;
 use crate::process::Process;
 use crate::supervisor::Stage;
 pub(crate) use fault::FaultWish;
@@ -114,7 +114,7 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
         };
         let cluster = sim.cluster(&name, options).await.with_context(|| format!("cluster {name}"))?;
         let kubeconfig = directory.join("kubeconfig");
-        write_for_owner(&kubeconfig, &cluster.kubeconfig())?;
+        private_file::write(&kubeconfig, &cluster.kubeconfig())?;
         kubeconfigs.push(kubeconfig);
         lives.push(Life::of(&cluster, nodes(command.nodes)));
     }
@@ -157,8 +157,8 @@ fn nodes(count: u16) -> Vec<NodePlan> {
 /// Two simulations of one directory would write over each other.
 fn lock(place: &Path) -> anyhow::Result<File> {
     let path = place.join("lock");
-    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let file = file.with_context(|| format!("{}: cannot be written", path.display()))?;
+    let file =
+        private_file::open_lock(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => bail!(
@@ -169,18 +169,6 @@ fn lock(place: &Path) -> anyhow::Result<File> {
             Err(error).with_context(|| format!("{}: cannot be locked", path.display()))
         }
     }
-}
-
-/// A kubeconfig is a key.
-fn write_for_owner(path: &Path, text: &str) -> anyhow::Result<()> {
-    let written = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
-    written.with_context(|| format!("{}: cannot be written", path.display()))
 }
 
 fn banner(command: &SimCommand, sim: &Sim, kubeconfigs: &[PathBuf]) -> String {

@@ -1,7 +1,6 @@
 //! What a customer must bring to a cluster, made in the simulated cloud: a group, a network with two subnets, and a principal.
 
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -13,7 +12,7 @@ use serde::Serialize;
 
 use super::super::place::Place;
 use super::bench::Bench;
-use crate::output;
+use crate::{output, private_file};
 
 /// The addresses of a network that is made here, and of its subnets.
 const NETWORK: &str = "10.0.0.0/22";
@@ -165,14 +164,13 @@ pub(super) fn keep_secret(
     secret: &Secret<String>,
 ) -> anyhow::Result<PathBuf> {
     let file = secret_file(bench, client_id);
-    let written = || -> std::io::Result<()> {
-        let directory = file.parent().unwrap_or(Path::new("."));
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let mut open =
-            std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&file)?;
-        open.write_all(secret.expose().as_bytes())
-    };
-    written().with_context(|| format!("{}: cannot be written", file.display()))?;
+    let directory = file.parent().unwrap_or(Path::new("."));
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .with_context(|| format!("{}: cannot be made", directory.display()))?;
+    private_file::write(&file, secret.expose())?;
     Ok(file)
 }
 

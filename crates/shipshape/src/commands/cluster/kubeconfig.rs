@@ -1,6 +1,5 @@
 //! The way into a cluster that was made here: its kubeconfig, and what a person signs in with.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -9,13 +8,12 @@ use clap::{Args, ValueEnum as _};
 use clap_complete::engine::ArgValueCandidates;
 use client::Client;
 use serde_json::{Value, json};
-use tempfile::NamedTempFile;
 
 use super::super::form::{Form, Output};
 use super::super::{Connect, Desk, complete, find, input};
 use super::create::explained;
 use super::made;
-use crate::output;
+use crate::{output, private_file};
 
 /// Whose kubeconfig, and where to.
 #[derive(Debug, Args)]
@@ -140,19 +138,13 @@ fn merged(mut present: Value, added: &Value, name: &str) -> Value {
     present
 }
 
-/// Puts a file in place as a whole, for its owner only.
+/// Puts a file in place as a whole, for its owner only, in a directory that need not be there yet.
 fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
-    let directory = file.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let written = || -> std::io::Result<()> {
-        std::fs::create_dir_all(directory)?;
-        // Made with mode 0600 from the first moment, and it keeps that when it takes the other's place.
-        let mut part = NamedTempFile::new_in(directory)?;
-        part.write_all(text.as_bytes())?;
-        part.as_file().sync_all()?;
-        part.persist(file)?;
-        Ok(())
-    };
-    written().with_context(|| format!("{}: cannot be written", file.display()))
+    if let Some(directory) = file.parent() {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("{}: cannot be made", directory.display()))?;
+    }
+    private_file::write(file, text)
 }
 
 #[cfg(test)]
