@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::secret::Secret;
+use http::Uri;
+use http::uri::Scheme;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
@@ -71,6 +73,14 @@ pub enum ContextError {
         /// The server.
         server: String,
     },
+    /// What shows who we are could be read on its way.
+    #[error(
+        "the server {server} speaks no TLS, so no token or certificate is sent to it; use its https:// address, or a context without a credential"
+    )]
+    Unprotected {
+        /// The server.
+        server: String,
+    },
     /// A file is not there or not readable.
     #[error("the {what} {} cannot be read: {source}", path.display())]
     Unreadable {
@@ -89,6 +99,26 @@ pub enum ContextError {
         /// What is wrong.
         why: String,
     },
+}
+
+impl Credential {
+    /// Whether there is nothing to show.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Credential::None)
+    }
+}
+
+/// Whether requests to that address go over plain HTTP, in whatever letters the scheme is written.
+pub fn is_plain_http(server: &str) -> bool {
+    server.parse::<Uri>().is_ok_and(|uri| uri.scheme() == Some(&Scheme::HTTP))
+}
+
+/// Whether nobody on the way can read what is sent to that address: it goes over TLS, or does not leave this machine.
+pub fn is_protected(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_local = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    uri.scheme() == Some(&Scheme::HTTPS) || (uri.scheme() == Some(&Scheme::HTTP) && is_local)
 }
 
 impl Context {

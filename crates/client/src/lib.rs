@@ -23,7 +23,7 @@ mod tests;
 mod transport;
 
 pub use arm::{Accepted, Begun, Credentials, Look};
-pub use context::{Context, ContextError, Credential, Pem};
+pub use context::{Context, ContextError, Credential, Pem, is_plain_http, is_protected};
 pub use error::{ClientError, Refusal};
 pub use events::{Change, Event, Topic};
 pub use exchange::{Answer, Client};

@@ -436,3 +436,44 @@ async fn a_kubeconfig_is_taken_out_of_its_wrapping_and_never_shown_by_debug() {
     assert_eq!(credentials.password.expose(), "hush");
     assert!(!format!("{credentials:?}").contains("hush"));
 }
+
+#[test]
+fn what_shows_who_we_are_goes_over_tls_or_stays_on_this_machine() {
+    let token = || Credential::Token(api::secret::Secret::new("hush".to_owned()));
+    let certificate = || Credential::Certificate {
+        certificate: Pem::Inline("certificate".to_owned()),
+        key: Pem::Inline("key".to_owned()),
+    };
+    let of = |server: &str, credential: Credential| {
+        let context = Context { server: server.to_owned(), authority: None, credential };
+        Client::new(&context).map(drop).map_err(|error| error.to_string())
+    };
+    for server in [
+        "http://shipshape.example",
+        "HTTP://shipshape.example:8443",
+        "hTtP://10.0.0.1",
+        "http://127.0.0.1.example",
+        "http://[2001:db8::1]:80",
+    ] {
+        for credential in [token(), certificate()] {
+            let error = of(server, credential).unwrap_err();
+            assert!(
+                error.contains(&format!(
+                    "the server {server} speaks no TLS, so no token or certificate is sent to it"
+                )),
+                "{error}"
+            );
+        }
+        assert_eq!(of(server, Credential::None), Ok(()), "{server}: nothing is shown to it");
+        assert!(is_plain_http(server), "{server}");
+    }
+    for server in ["http://127.0.0.1:1", "HTTP://LocalHost:1", "http://[::1]:1", "http://127.9.9.9"] {
+        assert_eq!(of(server, token()), Ok(()), "{server}");
+    }
+    for server in ["http://127.0.0.1@shipshape.example", "ftp://a", "a", "http://", "http://a/path", ""] {
+        assert!(of(server, Credential::None).unwrap_err().contains("is no address"), "{server}");
+    }
+    // A server that speaks TLS is never taken for one that does not, however it is spelled.
+    assert!(of("HTTPS://a", token()).unwrap_err().contains("names no certificate authority"));
+    assert!(!is_plain_http("HTTPS://a") && !is_plain_http("a") && !is_plain_http(""));
+}

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -13,7 +14,7 @@ use hyper_util::rt::TokioExecutor;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt as _};
 
-use crate::context::{Context, ContextError, Credential};
+use crate::context::{Context, ContextError, Credential, is_protected};
 use crate::error::ClientError;
 
 /// A server that has not accepted a connection by then is away.
@@ -47,14 +48,19 @@ impl Transport {
         let wrong = || ContextError::Address { server: context.server.clone() };
         let server = context.server.trim_end_matches('/').to_owned();
         let base: Uri = server.parse().map_err(|_| wrong())?;
-        let secure = match base.scheme_str() {
-            Some("https") => true,
-            Some("http") => false,
+        let secure = match base.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            Some(scheme) if *scheme == Scheme::HTTP => false,
             _ => return Err(wrong()),
         };
-        if base.host().is_none_or(str::is_empty) || !matches!(base.path(), "" | "/") || base.query().is_some()
-        {
+        let has_user = base.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        let is_bare = matches!(base.path(), "" | "/") && base.query().is_none();
+        if base.host().is_none_or(str::is_empty) || has_user || !is_bare {
             return Err(wrong());
+        }
+        // A context may say that a server of this very machine is trusted without TLS; no other is.
+        if !context.credential.is_none() && !is_protected(&base) {
+            return Err(ContextError::Unprotected { server });
         }
         if secure && context.authority.is_none() {
             return Err(ContextError::NoAuthority { server });

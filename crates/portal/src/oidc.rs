@@ -118,6 +118,11 @@ impl Wire {
     /// One request; a redirection is an answer like any other.
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let request = request.map(|body| Full::new(Bytes::from(body)));
+        // The provider itself says where codes, secrets and tokens go.
+        if !client::is_protected(request.uri()) {
+            let message = format!("{} is neither https:// nor on this machine", request.uri());
+            return Err(HttpError(message));
+        }
         let exchange = async {
             let answer = self.0.request(request).await.map_err(|error| HttpError(told(&error)))?;
             let (head, body) = answer.into_parts();

@@ -72,27 +72,34 @@ impl ContextFile {
     }
 
     /// As the client takes it.
-    pub(crate) fn context(&self, path: &Path) -> client::Context {
+    pub(crate) fn context(&self, path: &Path) -> anyhow::Result<client::Context> {
         let place = path.parent().unwrap_or(Path::new("."));
         let pem = |inline: &Option<String>, file: &Option<PathBuf>| match (inline, file) {
             (Some(text), _) => Some(Pem::Inline(text.clone())),
             (None, Some(file)) => Some(Pem::File(place.join(file))),
             (None, None) => None,
         };
-        let token = self.token.clone().or_else(|| {
-            self.token_file.as_ref().and_then(|file| std::fs::read_to_string(place.join(file)).ok())
-        });
+        let read = |file: &PathBuf| {
+            let file = place.join(file);
+            std::fs::read_to_string(&file)
+                .with_context(|| format!("{}: the token cannot be read", file.display()))
+        };
+        let token = match (&self.token, &self.token_file) {
+            (Some(token), _) => Some(token.clone()),
+            (None, Some(file)) => Some(read(file)?),
+            (None, None) => None,
+        };
         let certificate = pem(&self.certificate, &self.certificate_file);
         let credential = match (certificate, pem(&self.key, &self.key_file), token) {
             (Some(certificate), Some(key), _) => Credential::Certificate { certificate, key },
             (_, _, Some(token)) => Credential::Token(Secret::new(token.trim().to_owned())),
             _ => Credential::None,
         };
-        client::Context {
+        Ok(client::Context {
             server: self.server.clone(),
             authority: pem(&self.authority, &self.authority_file),
             credential,
-        }
+        })
     }
 
     /// How it shows who we are, in a word.

@@ -73,7 +73,7 @@ pub(crate) fn choose(wish: &Wish, environment: &Environment) -> anyhow::Result<C
     };
     if let Some(server) = &wish.server {
         chosen.context.server = server.clone();
-        if server.starts_with("http://") {
+        if client::is_plain_http(server) {
             chosen.context.credential = client::Credential::None;
         }
     }
@@ -122,7 +122,7 @@ fn named(name: &str, environment: &Environment) -> anyhow::Result<Chosen> {
 }
 
 fn read(name: String, path: &Path) -> anyhow::Result<Chosen> {
-    Ok(Chosen { name, context: ContextFile::read(path)?.context(path), file: Some(path.to_owned()) })
+    Ok(Chosen { name, context: ContextFile::read(path)?.context(path)?, file: Some(path.to_owned()) })
 }
 
 /// A context that was made known.

@@ -89,10 +89,52 @@ fn a_credential_does_not_go_to_a_server_that_speaks_plainly() {
     std::fs::create_dir_all(&data).unwrap();
     let file = ContextFile { token: Some("t".into()), ..ContextFile::open("https://a".into()) };
     publish(&data, &file, &environment).unwrap();
-    let wish = Wish { server: Some("http://b".to_owned()), ..Wish::default() };
-    let chosen = choose(&wish, &environment).unwrap();
-    assert_eq!(chosen.context.server, "http://b");
-    assert!(matches!(chosen.context.credential, Credential::None));
+    for server in ["http://b", "HTTP://b", "hTTp://b:80/", "HTTP://127.0.0.1:1"] {
+        let wish = Wish { server: Some(server.to_owned()), ..Wish::default() };
+        let chosen = choose(&wish, &environment).unwrap();
+        assert_eq!(chosen.context.server, server);
+        assert!(matches!(chosen.context.credential, Credential::None), "{server}");
+    }
+    for server in ["https://b", "HTTPS://b"] {
+        let wish = Wish { server: Some(server.to_owned()), ..Wish::default() };
+        let chosen = choose(&wish, &environment).unwrap();
+        assert!(matches!(chosen.context.credential, Credential::Token(_)), "{server}");
+    }
+}
+
+#[test]
+fn a_context_whose_server_speaks_plainly_sends_no_credential_beyond_this_machine() {
+    let (home, environment) = home();
+    let data = home.path().join("a");
+    std::fs::create_dir_all(&data).unwrap();
+    for (server, is_refused) in [
+        ("http://shipshape.example", true),
+        ("HTTP://shipshape.example:8443", true),
+        ("http://127.0.0.1.example", true),
+        ("http://127.0.0.1:8443", false),
+        ("http://[::1]:8443", false),
+        ("http://LOCALHOST:8443", false),
+    ] {
+        let file = ContextFile { token: Some("t".into()), ..ContextFile::open(server.into()) };
+        publish(&data, &file, &environment).unwrap();
+        let error = connect(&Wish::default(), &environment).err().map(|error| format!("{error:#}"));
+        let told = format!("the server {server} speaks no TLS, so no token or certificate is sent to it");
+        assert_eq!(error.is_some_and(|error| error.contains(&told)), is_refused, "{server}");
+    }
+}
+
+#[test]
+fn a_token_that_cannot_be_read_is_told_instead_of_asking_without_one() {
+    let (home, environment) = home();
+    let data = home.path().join("a");
+    std::fs::create_dir_all(&data).unwrap();
+    let file = ContextFile { token_file: Some("token".into()), ..ContextFile::open("https://a".into()) };
+    publish(&data, &file, &environment).unwrap();
+    let error = format!("{:#}", choose(&Wish::default(), &environment).unwrap_err());
+    assert!(error.contains("a/token: the token cannot be read: "), "{error}");
+    std::fs::write(data.join("token"), "t\n").unwrap();
+    let chosen = choose(&Wish::default(), &environment).unwrap();
+    assert!(matches!(chosen.context.credential, Credential::Token(token) if token.expose() == "t"));
 }
 
 #[test]
