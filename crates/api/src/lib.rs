@@ -2,6 +2,7 @@
 //!
 //! This crate does no I/O and knows no other room. What it defines is what the rooms agree on.
 
+pub mod actor;
 pub mod admin;
 pub mod audit;
 pub mod calendar;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
+use api::actor::{self, NotAnIdentity};
 use api::secret::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -117,12 +118,12 @@ impl<'c> AsyncHttpClient<'c> for Wire {
 impl Wire {
     /// One request; a redirection is an answer like any other.
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let request = request.map(|body| Full::new(Bytes::from(body)));
         // The provider itself says where codes, secrets and tokens go.
         if !client::is_protected(request.uri()) {
             let message = format!("{} is neither https:// nor on this machine", request.uri());
             return Err(HttpError(message));
         }
+        let request = request.map(|body| Full::new(Bytes::from(body)));
         let exchange = async {
             let answer = self.0.request(request).await.map_err(|error| HttpError(told(&error)))?;
             let (head, body) = answer.into_parts();
@@ -231,8 +232,7 @@ impl Provider {
 
     /// Who it is by these claims, and what they may do.
     fn admit(&self, claims: &Value) -> Result<(String, Role), LoginError> {
-        let word = |name: &str| claims[name].as_str().filter(|word| !word.is_empty());
-        let user = word(&self.config.user_claim).or(word("email")).or(word("sub")).unwrap_or("?").to_owned();
+        let user = self.user(claims)?;
         let groups: Vec<&str> = match &claims[&self.config.group_claim] {
             Value::Array(groups) => groups.iter().filter_map(Value::as_str).collect(),
             Value::String(group) => vec![group],
@@ -246,6 +246,21 @@ impl Provider {
         } else {
             Err(LoginError::NoGroup { user })
         }
+    }
+
+    /// The name under which everything that somebody does is recorded: the first claim that has something to read. One that
+    /// would have to be shortened is refused, so that nobody is recorded as somebody else.
+    fn user(&self, claims: &Value) -> Result<String, LoginError> {
+        for name in [self.config.user_claim.as_str(), "email", "sub"] {
+            match actor::identity(claims[name].as_str().unwrap_or_default()) {
+                Ok(user) => return Ok(user),
+                Err(NotAnIdentity::Empty) => {}
+                Err(why @ (NotAnIdentity::TooLong | NotAnIdentity::Via)) => {
+                    return Err(LoginError::Refused(format!("the claim {name:?} names nobody: {why}")));
+                }
+            }
+        }
+        Err(LoginError::Refused("no claim names the person".to_owned()))
     }
 
     fn client_id(&self) -> ClientId {
@@ -347,6 +362,32 @@ mod tests {
         check(json!({"preferred_username": "jo", "groups": ["others"]}), None);
         check(json!({"preferred_username": "jo"}), None);
         check(json!({"preferred_username": "jo", "groups": {"sre": true}}), None);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_over_plain_http_beyond_this_machine() {
+        for url in ["http://login.example/token", "HTTP://login.example/userinfo"] {
+            let request = http::Request::post(url).body(b"secret".to_vec()).unwrap();
+            let error = provider().wire.send(request).await.unwrap_err().to_string();
+            assert!(error.ends_with("is neither https:// nor on this machine"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_normalised_and_whole_or_nobody_comes_in() {
+        let admit =
+            |claims: Value| provider().admit(&claims).map(|(user, _)| user).map_err(|it| it.to_string());
+        let named = |name: &str| admit(json!({"preferred_username": name, "sub": "1", "groups": ["sre"]}));
+        assert_eq!(named(&format!(" jo{}x\t", " ".repeat(500))), Ok("jo x".to_owned()));
+        assert_eq!(named("jo\u{7}\u{202e}\r\nx"), Ok("jo x".to_owned()));
+        assert_eq!(named(" \u{200b} "), Ok("1".to_owned()), "the next claim names them");
+        let refused = named(&"x".repeat(201)).unwrap_err();
+        assert!(
+            refused.contains("\"preferred_username\" names nobody: it has more than 200 bytes"),
+            "{refused}"
+        );
+        assert!(named("jo via shipshape-operator").unwrap_err().contains("\" via \""));
+        assert!(admit(json!({"groups": ["sre"]})).unwrap_err().contains("no claim names the person"));
     }
 
     #[test]

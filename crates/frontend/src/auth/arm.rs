@@ -13,7 +13,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
 use super::fetch::{Fetcher, Validation};
-use super::{Stranger, Visit};
+use super::{Stranger, Visit, identity};
 use crate::config::ArmCallers;
 use crate::tls::{self, TlsError};
 
@@ -110,7 +110,7 @@ impl AllowList {
         }
         let found = known.entries.iter().find(|entry| entry.der == leaf);
         match found {
-            Some(entry) if entry.counts_at(now) => Ok(entry.name.clone()),
+            Some(entry) if entry.counts_at(now) => identity(&entry.name),
             Some(entry) => {
                 Err(Stranger::because(format!("the certificate of {} does not count now", entry.name)))
             }

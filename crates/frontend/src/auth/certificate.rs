@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
-use super::{Role, Stranger};
+use super::{Role, Stranger, identity};
 use crate::config::{ClientRule, Config};
 use crate::tls;
 
@@ -106,6 +106,7 @@ impl Certificates {
             return Err(Stranger::because("the certificate's times cannot be read"));
         };
         let name = if name.is_empty() { ClientRule::Fingerprint(digest).to_string() } else { name };
+        let name = identity(&name)?;
         Ok(Holder { name, role, not_before, not_after })
     }
 }

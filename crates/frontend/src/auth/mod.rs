@@ -11,6 +11,7 @@ mod token;
 
 use std::sync::Arc;
 
+use api::actor;
 use http::{HeaderMap, Method, Uri, header};
 use jiff::Timestamp;
 
@@ -22,9 +23,6 @@ pub(crate) use token::Tokens;
 
 /// The caller's own name behind a tool that speaks for many, for the audit log.
 const PRINCIPAL: &str = "x-ms-client-principal-name";
-
-/// Names of callers are kept with everything they do.
-const ACTOR_BYTES_MAX: usize = 200;
 
 /// Who asks, and what they may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,7 +138,8 @@ impl Doorman {
     ) -> Result<Identity, Stranger> {
         match (self, visit.door) {
             (Doorman::Open, _) => {
-                let actor = principal(visit.headers).unwrap_or_else(|| "anonymous".to_owned());
+                let claimed = principal(visit.headers)?.and_then(actor::claim);
+                let actor = claimed.unwrap_or_else(|| "anonymous".to_owned());
                 Ok(Identity { actor, role: Role::Operator })
             }
             (Doorman::Guarded(guarded), Door::Admin) => guarded.operator(proof, visit.headers, now).await,
@@ -171,14 +170,14 @@ impl Guarded {
             (Some(token), Some(tokens), _) => {
                 // A token names its person; nobody speaks for others with it.
                 let (actor, role) = tokens.holder(token, Door::Admin, now).await?;
-                return Ok(Identity { actor: short(&actor), role });
+                return Ok(Identity { actor, role });
             }
             (Some(_), None, _) => return Err(Stranger::because("tokens are not accepted here")),
             (None, _, Some(Ok(holder))) => (holder.name_at(now)?, holder.role),
             (None, _, Some(Err(stranger))) => return Err(stranger.clone()),
             (None, _, None) => return Err(Stranger::because("neither certificate nor token")),
         };
-        Ok(Identity { actor: spoken_for(headers, name), role })
+        Ok(Identity { actor: acting_for(headers, &name)?, role })
     }
 
     /// A caller of the resource manager's API. A token goes first; unless tokens are enforced, a certificate does as well.
@@ -196,7 +195,7 @@ impl Guarded {
             };
             match judged {
                 Ok(()) => {
-                    let actor = spoken_for(visit.headers, "resource manager".to_owned());
+                    let actor = acting_for(visit.headers, "resource manager")?;
                     return Ok(Identity { actor, role: Role::Operator });
                 }
                 Err(stranger) if service.is_enforced => return Err(stranger),
@@ -205,14 +204,14 @@ impl Guarded {
         }
         if let (Some(tokens), Some(token)) = (&self.tokens, token) {
             match tokens.holder(token, Door::Arm, now).await {
-                Ok((actor, role)) => return Ok(Identity { actor: short(&actor), role }),
+                Ok((actor, role)) => return Ok(Identity { actor, role }),
                 Err(stranger) => why.push(stranger.0),
             }
         }
         if let (Some(callers), Some(leaf)) = (&self.callers, &proof.leaf) {
             match callers.caller(leaf, now) {
                 Ok(name) => {
-                    return Ok(Identity { actor: spoken_for(visit.headers, name), role: Role::Operator });
+                    return Ok(Identity { actor: acting_for(visit.headers, &name)?, role: Role::Operator });
                 }
                 Err(stranger) => why.push(stranger.0),
             }
@@ -220,7 +219,7 @@ impl Guarded {
         match proof.holder.as_deref() {
             Some(Ok(holder)) if self.admit_operators => {
                 let name = holder.name_at(now)?;
-                return Ok(Identity { actor: spoken_for(visit.headers, name), role: holder.role });
+                return Ok(Identity { actor: acting_for(visit.headers, &name)?, role: holder.role });
             }
             Some(Ok(_)) => why.push("operators are not admitted here".to_owned()),
             Some(Err(stranger)) => why.push(stranger.0.clone()),
@@ -231,23 +230,27 @@ impl Guarded {
     }
 }
 
-/// The name of a caller, with that of whom it speaks for.
-fn spoken_for(headers: &HeaderMap, name: String) -> String {
-    match principal(headers) {
-        Some(principal) => short(&format!("{principal} via {name}")),
-        None => short(&name),
+/// The actor of a caller's requests: its authenticated name, with that of the person for whom it says that it acts.
+fn acting_for(headers: &HeaderMap, name: &str) -> Result<String, Stranger> {
+    Ok(actor::acting_for(principal(headers)?, name))
+}
+
+/// An authenticated name as everything that its holder does is recorded under; one that would have to be shortened lets
+/// nobody in.
+fn identity(name: &str) -> Result<String, Stranger> {
+    actor::identity(name)
+        .map_err(|why| Stranger::because(format!("the name of the caller is not accepted: {why}")))
+}
+
+/// The name that a fronting tool gives; not yet normalised.
+fn principal(headers: &HeaderMap) -> Result<Option<&str>, Stranger> {
+    let mut values = headers.get_all(PRINCIPAL).into_iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        // Of two names nobody knows which the tool has put there.
+        return Err(Stranger::because(format!("the header {PRINCIPAL} is there twice")));
     }
-}
-
-fn short(text: &str) -> String {
-    let end = text.floor_char_boundary(ACTOR_BYTES_MAX);
-    text[..end].chars().filter(|letter| !letter.is_control()).collect()
-}
-
-/// The name that a fronting tool gives, if it is one.
-fn principal(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get(PRINCIPAL)?.to_str().ok()?.trim();
-    (!text.is_empty()).then(|| short(text))
+    Ok(value.to_str().ok())
 }
 
 /// The bearer token of a request.
@@ -292,8 +295,30 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_cut_and_freed_of_control_characters() {
-        assert_eq!(short("a\u{7}b"), "ab");
-        assert_eq!(short(&"ä".repeat(300)).len(), 200);
+    fn no_claimed_name_pushes_the_authenticated_one_out() {
+        let check = |claims: &[&str], expect: Result<&str, ()>| {
+            let mut headers = HeaderMap::new();
+            for claim in claims {
+                headers.append(PRINCIPAL, http::HeaderValue::from_bytes(claim.as_bytes()).unwrap());
+            }
+            let actor = acting_for(&headers, "shipshape-operator").map_err(drop);
+            assert_eq!(actor.as_deref().map_err(|()| ()), expect, "{claims:?}");
+        };
+        check(&[], Ok("shipshape-operator"));
+        check(&["jo@example"], Ok("jo@example via shipshape-operator"));
+        check(&[&format!("jo{}x", " ".repeat(300))], Ok("jo x via shipshape-operator"));
+        check(&["jo\t\tx"], Ok("jo x via shipshape-operator"));
+        check(&["   "], Ok("shipshape-operator"));
+        check(&["j\u{fc}"], Ok("shipshape-operator"));
+        check(&["jo", "al"], Err(()));
+        let long = format!("{}… via shipshape-operator", "x".repeat(597));
+        check(&[&"x".repeat(5000)], Ok(&long));
+    }
+
+    #[test]
+    fn an_authenticated_name_that_would_have_to_be_shortened_is_refused() {
+        assert_eq!(identity(&"x".repeat(200)), Ok("x".repeat(200)));
+        let refusal = identity(&"x".repeat(201)).unwrap_err().0;
+        assert_eq!(refusal, "the name of the caller is not accepted: it has more than 200 bytes");
     }
 }

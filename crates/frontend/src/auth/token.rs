@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::fetch::Fetcher;
 use super::keys::Keys;
-use super::{Door, Role, Stranger};
+use super::{Door, Role, Stranger, identity};
 use crate::config::Oidc;
 use crate::tls::TlsError;
 
@@ -90,11 +90,12 @@ impl Tokens {
         let groups = words(claims.get(&self.rules.roles_claim));
         let holds = |wanted: &[String]| groups.iter().any(|group| wanted.iter().any(|it| it == group));
         if holds(&self.rules.operators) || (door == Door::Arm && holds(&self.rules.callers)) {
-            Ok((actor.to_owned(), Role::Operator))
+            Ok((actor, Role::Operator))
         } else if holds(&self.rules.readers) {
-            Ok((actor.to_owned(), Role::Reader))
+            Ok((actor, Role::Reader))
         } else {
             Err(Stranger::because(format!("{actor:?} has no role in the claim {:?}", self.rules.roles_claim)))
+        let actor = identity(actor)?;
         }
     }
 }

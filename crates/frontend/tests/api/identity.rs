@@ -142,6 +142,25 @@ async fn the_certificates_that_we_issue_let_their_operator_in() {
     let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
     let entry = &rows.iter().find(|row| row.record.entry.action == "budget.set").unwrap().record.entry;
     assert_eq!(entry.actor, "jo@example via shipshape-operator");
+    // However a name is padded, it does not push out who was authenticated; of two names none is believed.
+    let put = async |headers: &[(&str, &str)]| {
+        let body = json!({"limit": 4}).to_string().into();
+        house.ask(Method::PUT, path, headers, Some(body)).await
+    };
+    for padded in [format!("jo{}x", " ".repeat(400)), "y".repeat(4000)] {
+        put(&[("x-ms-client-principal-name", &padded)]).await.expect(200);
+    }
+    let twice = [("x-ms-client-principal-name", "jo"), ("x-ms-client-principal-name", "al")];
+    assert_eq!(put(&twice).await.refusal().0, 403);
+    let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
+    let actors: Vec<&str> = rows
+        .iter()
+        .map(|row| &row.record.entry)
+        .filter(|entry| entry.action == "budget.set")
+        .map(|entry| entry.actor.as_str())
+        .collect();
+    assert!(actors.contains(&"jo x via shipshape-operator"), "{actors:?}");
+    assert!(actors.iter().all(|actor| actor.ends_with(" via shipshape-operator")), "{actors:?}");
     assert!(house.url.starts_with("https://127.0.0.1:"));
     house.close().await;
 }
@@ -236,6 +255,10 @@ async fn only_tokens_of_the_issuer_for_us_and_now_come_in() {
     ask(Method::GET, &sign(json!({"exp": now - 5}))).await.expect(200);
     let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
     assert!(rows.iter().any(|row| row.record.entry.actor == "jo"));
+    let put = json!({"sub": format!("al{}e", " ".repeat(3000))});
+    ask(Method::PUT, &sign(put)).await.expect(200);
+    let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
+    assert!(rows.iter().any(|row| row.record.entry.actor == "al e"));
 
     let reader = sign(json!({"groups": ["fleet-readers"]}));
     ask(Method::GET, &reader).await.expect(200);

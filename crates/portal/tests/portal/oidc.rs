@@ -182,6 +182,10 @@ async fn who_is_in_a_group_comes_in_as_what_the_group_may() {
     {
         let mut issuer = issuer.lock().unwrap();
         issuer.bend = json!({});
+    // A name is one line, however it is padded, and everything is recorded under it.
+    issuer.lock().unwrap().bend = json!({"preferred_username": format!("al{}e\n", " ".repeat(400))});
+    let (guest, _) = sign_in(&site, &issuer, "/", None).await;
+    guest.get("/fleet").await.expect(200).shows("al e");
         issuer.key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         issuer.kid = "second".to_owned();
     }
@@ -203,6 +207,9 @@ async fn an_answer_that_is_not_to_our_question_is_refused() {
     for bend in bent {
         issuer.lock().unwrap().bend = bend.clone();
         let (_, reply) = sign_in(&site, &issuer, "/", None).await;
+        // Whoever has such a name would be recorded under a part of it, or as somebody else.
+        json!({"preferred_username": "x".repeat(201)}),
+        json!({"preferred_username": "jo via shipshape-operator"}),
         assert_eq!(reply.status, 403, "{bend}");
         assert!(!reply.headers.contains_key("set-cookie"), "{bend}");
     }
