@@ -1,5 +1,7 @@
 //! Bearer tokens: signed by the issuer with a key of its own, for us, now, by somebody of a role.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde_json::{Map, Value};
@@ -60,6 +62,12 @@ impl Tokens {
             Stranger::because(format!("the token is not accepted: {error}"))
         };
         let header = decode_header(token).map_err(wrong)?;
+        // No extension is understood here, so none that must be is accepted (RFC 7515, 4.1.11).
+        if names_critical(token) {
+            return Err(Stranger::because(
+                "the token's header names extensions that must be understood (crit)",
+            ));
+        }
         if !ALGORITHMS.contains(&header.alg) {
             return Err(Stranger::because(format!(
                 "the token is signed by {:?}, which is not accepted",
@@ -87,6 +95,7 @@ impl Tokens {
                 self.rules.actor_claim
             ))
         })?;
+        let actor = identity(actor)?;
         let groups = words(claims.get(&self.rules.roles_claim));
         let holds = |wanted: &[String]| groups.iter().any(|group| wanted.iter().any(|it| it == group));
         if holds(&self.rules.operators) || (door == Door::Arm && holds(&self.rules.callers)) {
@@ -95,9 +104,16 @@ impl Tokens {
             Ok((actor, Role::Reader))
         } else {
             Err(Stranger::because(format!("{actor:?} has no role in the claim {:?}", self.rules.roles_claim)))
-        let actor = identity(actor)?;
         }
     }
+}
+
+/// Whether a token's header has the member `crit`, whatever its value. A header that cannot be read counts as one that has.
+fn names_critical(token: &str) -> bool {
+    let first = token.split('.').next().unwrap_or_default();
+    let header: Option<Map<String, Value>> =
+        URL_SAFE_NO_PAD.decode(first).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    header.is_none_or(|header| header.contains_key("crit"))
 }
 
 fn check_times(claims: &Map<String, Value>, now: Timestamp) -> Result<(), Stranger> {

@@ -273,6 +273,15 @@ async fn only_tokens_of_the_issuer_for_us_and_now_come_in() {
         let header = Header { kid: Some("one".to_owned()), ..Header::new(Algorithm::HS256) };
         encode(&header, &claims(json!({})), &EncodingKey::from_secret(b"guess")).unwrap()
     };
+    let critical = |crit: Value| {
+        use base64::Engine as _;
+        let url_safe = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+        let header = json!({"alg": "ES256", "typ": "JWT", "kid": "one", "crit": crit, "x": 1});
+        let parts = [header, claims(json!({}))].map(|part| url_safe.encode(part.to_string()));
+        let text = parts.join(".");
+        let signature = jsonwebtoken::crypto::sign(text.as_bytes(), &key, Algorithm::ES256).unwrap();
+        format!("{text}.{signature}")
+    };
     let mut tampered = sign(json!({"groups": ["fleet-readers"]}));
     let at = tampered.find('.').unwrap() + 5;
     tampered.replace_range(at..=at, if &tampered[at..=at] == "A" { "B" } else { "A" });
@@ -294,6 +303,12 @@ async fn only_tokens_of_the_issuer_for_us_and_now_come_in() {
         ("alg nonsense", unsigned("XX1")),
         ("symmetric", symmetric),
         ("tampered", tampered),
+        ("critical extension", critical(json!(["x"]))),
+        ("critical extension of another", critical(json!(["b64"]))),
+        ("no list of critical extensions", critical(json!(null))),
+        ("long name", sign(json!({"sub": "x".repeat(201)}))),
+        ("invisible name", sign(json!({"sub": " \u{200b}\t"}))),
+        ("name of two", sign(json!({"sub": "jo via shipshape-operator"}))),
         ("empty", String::new()),
         ("nonsense", "a.b.c".to_owned()),
         ("long", "x".repeat(20_000)),

@@ -27,6 +27,8 @@ struct Issuer {
     kid: String,
     /// Laid over the claims of the next token.
     bend: Value,
+    /// Extensions that the next token says must be understood.
+    crit: Option<Vec<String>>,
     nonce: String,
     challenge: String,
     user_info: Value,
@@ -41,6 +43,7 @@ async fn issuer(tasks: &mut JoinSet<()>) -> Shared {
         key: KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap(),
         kid: "first".to_owned(),
         bend: json!({}),
+        crit: None,
         nonce: String::new(),
         challenge: String::new(),
         user_info: json!({}),
@@ -104,6 +107,7 @@ async fn token(
     }
     let mut header = Header::new(Algorithm::ES256);
     header.kid = Some(issuer.kid.clone());
+    header.crit = issuer.crit.clone();
     let key = EncodingKey::from_ec_pem(issuer.key.serialize_pem().as_bytes()).unwrap();
     let token = jsonwebtoken::encode(&header, &claims, &key).unwrap();
     (http::StatusCode::OK, Json(json!({"access_token": "a", "token_type": "Bearer", "id_token": token})))
@@ -178,14 +182,14 @@ async fn who_is_in_a_group_comes_in_as_what_the_group_may() {
     let (guest, reply) = sign_in(&site, &issuer, "/", None).await;
     reply.expect(303);
     guest.get("/fleet").await.expect(200).shows("operator");
-    // A key that is new since the last login is found.
-    {
-        let mut issuer = issuer.lock().unwrap();
-        issuer.bend = json!({});
     // A name is one line, however it is padded, and everything is recorded under it.
     issuer.lock().unwrap().bend = json!({"preferred_username": format!("al{}e\n", " ".repeat(400))});
     let (guest, _) = sign_in(&site, &issuer, "/", None).await;
     guest.get("/fleet").await.expect(200).shows("al e");
+    // A key that is new since the last login is found.
+    {
+        let mut issuer = issuer.lock().unwrap();
+        issuer.bend = json!({});
         issuer.key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         issuer.kid = "second".to_owned();
     }
@@ -203,17 +207,21 @@ async fn an_answer_that_is_not_to_our_question_is_refused() {
         json!({"aud": "another"}),
         json!({"iss": "https://another.example"}),
         json!({"exp": past, "iat": past - 300}),
+        // Whoever has such a name would be recorded under a part of it, or as somebody else.
+        json!({"preferred_username": "x".repeat(201)}),
+        json!({"preferred_username": "jo via shipshape-operator"}),
     ];
     for bend in bent {
         issuer.lock().unwrap().bend = bend.clone();
         let (_, reply) = sign_in(&site, &issuer, "/", None).await;
-        // Whoever has such a name would be recorded under a part of it, or as somebody else.
-        json!({"preferred_username": "x".repeat(201)}),
-        json!({"preferred_username": "jo via shipshape-operator"}),
         assert_eq!(reply.status, 403, "{bend}");
         assert!(!reply.headers.contains_key("set-cookie"), "{bend}");
     }
     issuer.lock().unwrap().bend = json!({});
+    issuer.lock().unwrap().crit = Some(vec!["x".to_owned()]);
+    let (_, reply) = sign_in(&site, &issuer, "/", None).await;
+    assert_eq!(reply.status, 403, "a token with an extension that must be understood");
+    issuer.lock().unwrap().crit = None;
     let (_, reply) = sign_in(&site, &issuer, "/", Some("another-state")).await;
     reply.expect(403).shows("to no question of ours");
     // The state of somebody else's browser is no use in this one.
