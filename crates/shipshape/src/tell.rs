@@ -145,8 +145,10 @@ impl Known {
         let uuid = Uuid::parse_str(id).ok();
         match topic {
             "cluster" => {
-                let name = uuid.and_then(|uuid| self.clusters.remove(&uuid)).map(|(name, _)| name);
-                Some(format!("cluster {}  is gone", name.as_deref().unwrap_or(id)))
+                let known = uuid.and_then(|uuid| self.clusters.remove(&uuid)).map(|(name, _)| name);
+                // Mostly it is told by its path.
+                let name = known.as_deref().or(id.rsplit('/').next()).unwrap_or(id);
+                Some(format!("cluster {name}  is gone"))
             }
             "schedule" => {
                 self.schedules.remove(id);
@@ -246,6 +248,18 @@ mod tests {
         let expect = ["is being made in eastus", "is ready after 9 s", "is being removed"]
             .map(|it| format!("{about}  {it}"));
         assert_eq!(told(&events), expect);
+    }
+
+    #[test]
+    fn a_cluster_that_is_gone_is_told_by_its_name() {
+        let gone = |id: &str| Event {
+            id: String::new(),
+            change: Change::Deleted { topic: "cluster".to_owned(), id: id.to_owned() },
+            data: Value::Null,
+        };
+        let uuid = "01890000-0000-7000-8000-000000000003";
+        let events = [cluster("Deleting"), gone(uuid), gone("/subscriptions/s/resourcegroups/g/x/y/harbour")];
+        assert_eq!(told(&events)[1..], ["cluster web\u{FFFD}[31m  is gone", "cluster harbour  is gone"]);
     }
 
     #[test]

@@ -192,7 +192,7 @@ pub(crate) async fn federated_credentials(cx: Arc<Context>, _: StepContext) -> R
     let Identity::Workload { platform, .. } = &ours.spec().identity else { return done() };
     for (operator, identity) in platform {
         if let Err(error) = unfederate(&cx, &identity.resource_id).await {
-            tracing::warn!(cluster.id = %cx.life.cluster, error = %error.whole(), "The federated credentials of {operator} stay");
+            tracing::warn!(cluster.id = %cx.life.cluster, error = %error.whole(), "The federated credentials of {operator} of cluster {} stay", ours.document().name);
         }
     }
     done()

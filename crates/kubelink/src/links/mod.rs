@@ -54,18 +54,18 @@ impl Links {
     }
 
     /// The link to `cluster`. `credential` is the version of its kubeconfig (the etag of the sealed secret, or the
-    /// kubeconfig's digest); `load` is called only when no link of that version is at hand or the API server has refused
-    /// the one that is.
+    /// kubeconfig's digest); `load` answers the name by which errors call the cluster and its kubeconfig, and is called only
+    /// when no link of that version is at hand or the API server has refused the one that is.
     pub async fn link<F, E>(&self, cluster: Uuid, credential: &str, load: F) -> Result<Link, E>
     where
-        F: AsyncFnOnce() -> Result<Kubeconfig, E>,
+        F: AsyncFnOnce() -> Result<(String, Kubeconfig), E>,
         E: From<LinkError>,
     {
         if let Some(link) = self.at_hand(cluster, credential) {
             return Ok(link);
         }
-        let kubeconfig = load().await?;
-        let link = Link::open(&cluster.to_string(), &kubeconfig, self.limits.timeouts, self.clock.clone())?;
+        let (name, kubeconfig) = load().await?;
+        let link = Link::open(&name, &kubeconfig, self.limits.timeouts, self.clock.clone())?;
         let kept = Kept { link: link.clone(), credential: credential.to_owned(), used_at: self.clock.now() };
         let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(cluster, kept);

@@ -27,9 +27,9 @@ impl Bench {
     }
 
     async fn link(&self, cluster: u128, credential: &str) -> Link {
-        let load = async || -> Result<Kubeconfig, LinkError> {
+        let load = async || -> Result<(String, Kubeconfig), LinkError> {
             self.loads.set(self.loads.get() + 1);
-            Ok(kubeconfig())
+            Ok((format!("cluster-{cluster}"), kubeconfig()))
         };
         self.links.link(Uuid::from_u128(cluster), credential, load).await.unwrap()
     }
@@ -38,7 +38,7 @@ impl Bench {
 #[tokio::test]
 async fn a_link_is_kept_until_its_credential_changes() {
     let bench = Bench::new(10);
-    bench.link(1, "a").await;
+    assert_eq!(bench.link(1, "a").await.cluster(), "cluster-1");
     bench.link(1, "a").await;
     assert_eq!(bench.loads.get(), 1);
     bench.link(1, "b").await;

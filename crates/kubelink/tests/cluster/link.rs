@@ -66,15 +66,17 @@ async fn a_refused_credential_is_loaded_anew() {
     let good = Kubeconfig::parse(cluster.kubeconfig(), None, &Allow::nothing()).unwrap();
     let id = Uuid::from_u128(7);
     let take = async || {
-        let load = async || -> Result<Kubeconfig, LinkError> {
+        let load = async || -> Result<(String, Kubeconfig), LinkError> {
             let first = loads.fetch_add(1, Ordering::SeqCst) == 0;
-            Ok(if first { with_token(cluster.url(), cluster.ca_pem(), "expired") } else { good.clone() })
+            let expired = || with_token(cluster.url(), cluster.ca_pem(), "expired");
+            Ok(("harbour".to_owned(), if first { expired() } else { good.clone() }))
         };
         links.link(id, "etag", load).await.unwrap()
     };
     // /version is open to everyone; nodes are not.
     let refused = kubelink::facts::nodes(&take().await).await.unwrap_err();
     assert!(matches!(refused.failure, Failure::Unauthorized), "{refused:?}");
+    assert!(refused.to_string().starts_with("cluster harbour: could not "), "{refused}");
     kubelink::facts::nodes(&take().await).await.unwrap();
     kubelink::facts::nodes(&take().await).await.unwrap();
     assert_eq!(loads.load(Ordering::SeqCst), 2);

@@ -92,7 +92,7 @@ impl Fleet {
     }
 
     /// The way to a cluster.
-    async fn link(&self, cluster: Uuid) -> Result<Link, StepError> {
+    async fn link(&self, cluster: Uuid, name: &str) -> Result<Link, StepError> {
         let secret = self.reader.secret(cluster, KUBECONFIG).await.map_err(store_failed)?;
         let secret = secret.ok_or_else(|| {
             StepError::new(StepErrorKind::Precondition, "NoKubeconfig", "the cluster has no kubeconfig yet")
@@ -104,7 +104,7 @@ impl Fleet {
             Kubeconfig::parse(text, None, &self.allow).map_err(|error| wrong(error.to_string()))?;
         let digest = kubeconfig.digest().to_owned();
         self.links
-            .link(cluster, &digest, async || Ok::<_, LinkError>(kubeconfig))
+            .link(cluster, &digest, async || Ok::<_, LinkError>((name.to_owned(), kubeconfig)))
             .await
             .map_err(StepError::from)
     }
@@ -116,7 +116,7 @@ impl Tasks for Fleet {
     async fn ready(&self, errand: Errand<'_>) -> Result<Ready<ClusterContext>, StepError> {
         let Errand { manifest, cluster, document, version, journal } = errand;
         let definition = self.definition(manifest.task_id, journal).await?;
-        let link = self.link(cluster).await?;
+        let link = self.link(cluster, &document.name).await?;
         let mut version = version.map(str::to_owned);
         let fresh = !journal.has_begun();
         if fresh {
@@ -150,8 +150,8 @@ impl Tasks for Fleet {
         Some(definition.name().to_owned())
     }
 
-    async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<Contact, StepError> {
-        let link = self.link(cluster).await?;
+    async fn contact(&self, cluster: Uuid, document: &Cluster) -> Result<Contact, StepError> {
+        let link = self.link(cluster, &document.name).await?;
         Ok(Contact { version: facts::version(&link).await.map_err(StepError::from)? })
     }
 }

@@ -203,7 +203,7 @@ pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) 
         Err(error) => (false, sample(before.as_ref(), None, Some(error.whole()))),
     };
     if before.is_none_or(|it| it.reachable != reachable || it.sample != sample) {
-        write(crew, id, reachable, sample).await;
+        write(crew, id, &cluster.name, reachable, sample).await;
     }
 }
 
@@ -215,7 +215,8 @@ pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &Brief, yielding: &Yie
     }
     let journal = Journal::read(yielding.checkpoint.as_ref().map(|(_, data)| data));
     let sample = sample(facts.health.as_ref(), None, journal.waiting.map(|it| it.message));
-    write(crew, yielding.hold.lane, false, sample).await;
+    let name = facts.cluster.as_ref().map_or("", |cluster| cluster.name.as_str());
+    write(crew, yielding.hold.lane, name, false, sample).await;
 }
 
 /// What is remembered of a look: the version that was last seen stays while a cluster does not answer.
@@ -227,11 +228,11 @@ fn sample(before: Option<&HealthSample>, version: Option<String>, message: Optio
     Value::Object(sample)
 }
 
-async fn write<T>(crew: &Crew<T>, cluster: Uuid, reachable: bool, sample: Value) {
+async fn write<T>(crew: &Crew<T>, cluster: Uuid, name: &str, reachable: bool, sample: Value) {
     // The store sets both times by its own clock.
     let now = crew.clock.now();
     let sample = HealthSample { cluster, at: now, reachable, since: now, sample };
     if let Err(error) = crew.store.health_writer().put(vec![sample]).await {
-        tracing::warn!(cluster.id = %cluster, error = &error as &dyn std::error::Error, "How cluster {cluster} is was not written");
+        tracing::warn!(cluster.id = %cluster, error = &error as &dyn std::error::Error, "The health of cluster {name} was not written");
     }
 }

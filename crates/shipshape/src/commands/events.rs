@@ -116,8 +116,27 @@ fn line(event: &Event) -> String {
             format!("cluster/{} {}", form.name, word(form.properties.provisioning_state))
         }
         Change::Other(topic) => format!("{topic} {}", event.data),
-        Change::Deleted { topic, id } => format!("{topic}/{id} deleted"),
+        // A cluster that is gone is told by its path.
+        Change::Deleted { topic, id } => format!("{topic}/{} deleted", short_name(id)),
         Change::Relist => "events were missed; what was read before may be old".to_owned(),
         Change::Interrupted { why } => why.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_is_gone_is_told_by_its_name() {
+        let gone = |topic: &str, id: &str| {
+            let change = Change::Deleted { topic: topic.to_owned(), id: id.to_owned() };
+            line(&Event { id: String::new(), change, data: serde_json::Value::Null })
+        };
+        assert_eq!(
+            gone("cluster", "/subscriptions/s/resourcegroups/g/x/y/harbour"),
+            "cluster/harbour deleted"
+        );
+        assert_eq!(gone("schedule", "weekly"), "schedule/weekly deleted");
     }
 }

@@ -1,8 +1,9 @@
 //! The way to a cluster: by the kubeconfig that is sealed beside its document.
 
 use api::clock::SharedClock;
+use api::doc::Cluster;
 use kubelink::kubeconfig::{Allow, Kubeconfig};
-use kubelink::{Link, LinkError, Links, LinksLimits};
+use kubelink::{Link, Links, LinksLimits};
 use store::{KUBECONFIG, Reader};
 use uuid::Uuid;
 
@@ -35,8 +36,14 @@ impl Ways {
         let kubeconfig =
             Kubeconfig::parse(text, None, &self.allow).map_err(|error| wrong(error.to_string()))?;
         let digest = kubeconfig.digest().to_owned();
-        let load = async || Ok::<_, LinkError>(kubeconfig);
-        self.links.link(cluster, &digest, load).await.map_err(StepError::from)
+        let load = async || Ok::<_, StepError>((self.name(cluster).await?, kubeconfig));
+        self.links.link(cluster, &digest, load).await
+    }
+
+    /// What people call a cluster; its uuid where its document is gone.
+    async fn name(&self, cluster: Uuid) -> Result<String, StepError> {
+        let found = self.reader.documents::<Cluster>().get(cluster).await.map_err(store_failed)?;
+        Ok(found.map_or_else(|| cluster.to_string(), |read| read.document.name))
     }
 
     /// Closes the link to a cluster that is gone.
