@@ -3,17 +3,28 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
+use ::serve::{Handler, Limits, Listener, Peer, RequestBody};
+use hyper::{Request, Response};
+use tokio::net::TcpListener;
 
-use super::{Credentials, Reset, handle};
+use super::{Body, Credentials, Reset, handle};
 use crate::cluster::Shared;
+
+/// Everybody is on this machine, and a test may have very many watches. At the end nothing is waited for: a cluster ends at once.
+fn limits() -> Limits {
+    Limits {
+        connections: 16_384,
+        connections_per_address: 16_384,
+        streams: 1_000,
+        closing: Duration::ZERO,
+        ..Limits::default()
+    }
+}
 
 /// The name of the file that remembers the port.
 const PORT_FILE: &str = "port";
@@ -38,8 +49,7 @@ pub enum ServerError {
 /// An open door.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
+    listener: Listener,
 }
 
 impl Server {
@@ -56,61 +66,63 @@ impl Server {
             None => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await,
         };
         let listener = listener.map_err(ServerError::Listen)?;
-        let address = listener.local_addr().map_err(ServerError::Listen)?;
+        let listener = Listener::new(listener, limits()).map_err(ServerError::Listen)?;
         if let Some(path) = file {
-            std::fs::write(&path, address.port().to_string())
+            std::fs::write(&path, listener.address().port().to_string())
                 .map_err(|source| ServerError::Remember { path, source })?;
         }
-        Ok(Server { listener, address })
+        Ok(Server { listener })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listener.address()
     }
 
     /// Lets callers in until the cluster ends; then every connection is closed.
     pub async fn serve(self, cluster: Arc<Shared>) {
-        let acceptor = TlsAcceptor::from(cluster.access.tls());
-        let mut connections = JoinSet::new();
-        loop {
-            tokio::select! {
-                () = cluster.ended.cancelled() => break,
-                Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) if !cluster.faults.is_unreachable() && !cluster.is_shut() => {
-                        connections.spawn(connection(cluster.clone(), acceptor.clone(), stream));
-                    }
-                    Ok(_) => {}
-                    // Out of descriptors: those in use must end before others can begin.
-                    Err(error) => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "A connection could not be accepted");
-                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                    }
-                },
-            }
-        }
+        let (tls, ended) = (cluster.access.tls(), cluster.ended.clone());
+        self.listener.with_tls(tls).serve(Connections(cluster), ended).await;
     }
 }
 
-/// Serves one connection. Whatever goes wrong in it ends it and nothing else.
-async fn connection(cluster: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
-    let _ = stream.set_nodelay(true);
-    let stream = match acceptor.accept(stream).await {
-        Ok(stream) => stream,
-        Err(error) => {
-            tracing::debug!(error = &error as &dyn std::error::Error, "A TLS handshake failed");
-            return;
-        }
-    };
-    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let proof = Credentials { certificate: cluster.access.user_of_certificates(chain) };
-    let service = service_fn(move |request| {
-        let (cluster, proof) = (cluster.clone(), proof.clone());
-        async move { if cluster.is_shut() { Err(Reset) } else { handle(cluster, proof, request).await } }
-    });
-    let builder = auto::Builder::new(TokioExecutor::new());
-    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!(error = &*error, "A connection ended early");
+/// Those who come over the network.
+struct Connections(Arc<Shared>);
+
+impl Handler for Connections {
+    type Body = Body;
+    type Service = Requests;
+
+    fn accepts(&self, _: SocketAddr) -> bool {
+        !self.0.faults.is_unreachable() && !self.0.is_shut()
+    }
+
+    fn service(&self, peer: Peer) -> Requests {
+        let proof = Credentials { certificate: self.0.access.user_of_certificates(&peer.certificates) };
+        Requests { cluster: self.0.clone(), proof }
+    }
+}
+
+/// The requests of one connection.
+#[derive(Clone)]
+struct Requests {
+    cluster: Arc<Shared>,
+    proof: Credentials,
+}
+
+impl tower::Service<Request<RequestBody>> for Requests {
+    type Response = Response<Body>;
+    type Error = Reset;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Reset>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Reset>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let Requests { cluster, proof } = self.clone();
+        Box::pin(
+            async move { if cluster.is_shut() { Err(Reset) } else { handle(cluster, proof, request).await } },
+        )
     }
 }
