@@ -5,15 +5,14 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::{SharedClock, SystemClock};
 use api::secret::Secret;
 use cloud::{Simulated, SimulatedError};
-use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use serve::{Limits, Listener, SameService};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -101,8 +100,7 @@ fn unusable(failure: Failure) -> OpenError {
 #[derive(Debug)]
 pub struct Service {
     desk: Arc<Desk>,
-    listener: TcpListener,
-    address: SocketAddr,
+    listener: Listener,
     token: Secret<String>,
     attend: mpsc::UnboundedReceiver<Uuid>,
 }
@@ -122,14 +120,12 @@ impl Service {
         let db = database::open(file.as_deref()).map_err(unusable)?;
         let seed = kept(&db, "seed", || Ok(seed)).map_err(unusable)?;
         let token: String = kept(&db, "bearer", || secrets::text(43)).map_err(unusable)?;
-        let listener = TcpListener::bind(listen)
+        let listener = Listener::bind(listen, limits())
             .await
             .map_err(|source| OpenError::Listen { address: listen, source })?;
-        let address =
-            listener.local_addr().map_err(|source| OpenError::Listen { address: listen, source })?;
         if let Some(directory) = &directory {
             tell(&directory.join("token"), &token)?;
-            tell(&directory.join("url"), &format!("http://{address}"))?;
+            tell(&directory.join("url"), &listener.url())?;
         }
         let (sender, attend) = mpsc::unbounded_channel();
         let desk = Desk::new(Parts { db, clock, seed, pace, directory, attend: sender, lock });
@@ -137,12 +133,12 @@ impl Service {
         for cluster in unfinished {
             let _ = desk.attend.send(cluster);
         }
-        Ok(Service { desk: Arc::new(desk), listener, address, token: Secret::new(token), attend })
+        Ok(Service { desk: Arc::new(desk), listener, token: Secret::new(token), attend })
     }
 
     /// Where it listens, as `http://127.0.0.1:4000`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.listener.url()
     }
 
     /// What callers must know. It stays the same for as long as the directory does.
@@ -165,13 +161,14 @@ impl Service {
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
         let Service { desk, listener, token, mut attend, .. } = self;
         let routes = door::routes(desk.clone(), token.expose());
-        let mut connections = JoinSet::new();
         let mut clusters = JoinSet::new();
         let ending = CancellationToken::new();
+        let mut serving = pin!(listener.serve(SameService(routes), ending.clone()));
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                // It goes on until it is asked to end.
+                () = serving.as_mut() => return Ok(()),
                 Some(ended) = clusters.join_next(), if !clusters.is_empty() => {
                     if let Err(error) = ended {
                         return Err(ServeError(Box::new(error)));
@@ -180,47 +177,20 @@ impl Service {
                 Some(cluster) = attend.recv() => {
                     clusters.spawn(install::attend(desk.clone(), cluster, ending.child_token()));
                 }
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
-                        connections.spawn(connection(stream, routes.clone(), ending.clone()));
-                    }
-                    // Out of descriptors: those in use must end before others can begin.
-                    Err(error) => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "A connection could not be accepted");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                },
             }
         }
-        drop(listener);
         ending.cancel();
-        while connections.join_next().await.is_some() {}
+        serving.await;
         while clusters.join_next().await.is_some() {}
         desk.sim.stop().await;
         Ok(())
     }
 }
 
-/// Serves one connection. Whatever goes wrong in it ends it and nothing else.
-async fn connection(stream: TcpStream, routes: axum::Router, ending: CancellationToken) {
-    let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(routes);
-    let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    let mut served = std::pin::pin!(served);
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = ending.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            // A call that hangs on purpose is not waited for.
-            match tokio::time::timeout(Duration::from_secs(1), served).await {
-                Ok(ended) => ended,
-                Err(_) => return,
-            }
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(error = &error as &dyn std::error::Error, "A connection ended early");
-    }
+/// Everybody is on this machine. A call that hangs on purpose is not waited for at the end.
+fn limits() -> Limits {
+    let (connections, closing) = (16_384, Duration::from_secs(1));
+    Limits { connections, connections_per_address: connections, closing, ..Limits::default() }
 }
 
 /// A value that is kept from the first start on.
