@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use axum::extract::Path;
 use axum::response::{IntoResponse as _, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("../assets/portal.css");
@@ -31,7 +31,7 @@ pub(crate) async fn asset(Path((_, name)): Path<(String, String)>) -> Response {
         "portal.css" => ("text/css; charset=utf-8", STYLE),
         "portal.js" => ("text/javascript; charset=utf-8", SCRIPT),
         "icon.svg" => ("image/svg+xml", ICON),
-        _ => return StatusCode::NOT_FOUND.into_response(),
+        _ => return crate::door::nowhere().await,
     };
     let mut response = text.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

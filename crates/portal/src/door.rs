@@ -3,7 +3,9 @@
 //! anything else with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use ::serve::host_of;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -25,6 +27,9 @@ pub(crate) const ATTEMPT_COOKIE: &str = "__Host-shipshape-attempt";
 /// No form of ours is longer.
 const BODY_BYTES_MAX: usize = 512 * 1024;
 
+/// A browser that needs longer for a form is not waited for.
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+
 const HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -44,10 +49,10 @@ const HEADERS: [(HeaderName, &str); 8] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Lets a request pass, or not.
+/// Lets a request for this portal pass, and sets the headers of every response.
 pub(crate) async fn door(State(house): State<Arc<House>>, request: Request, next: Next) -> Response {
-    let mut response = match admit(&house, request, next).await {
-        Ok(response) => response,
+    let mut response = match check_names(&house, &request) {
+        Ok(()) => next.run(request).await,
         Err(refusal) => *refusal,
     };
     let headers = response.headers_mut();
@@ -62,14 +67,57 @@ pub(crate) async fn door(State(house): State<Arc<House>>, request: Request, next
     response
 }
 
-async fn admit(house: &Arc<House>, mut request: Request, next: Next) -> Result<Response, Box<Response>> {
-    let path = request.uri().path();
-    if path.starts_with("/assets/") || path == "/login" || path.starts_with("/login/") {
-        return match *request.method() {
-            Method::GET | Method::HEAD => Ok(next.run(request).await),
-            _ => Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "This is only read.")),
-        };
+/// Where everybody is let in, a page of another site must not reach us by a name of its own that resolves to this machine.
+fn check_names(house: &House, request: &Request) -> Result<(), Box<Response>> {
+    if !matches!(house.entry, Entry::Open) {
+        return Ok(());
     }
+    let is_ours = |authority: &str| host_of(authority).is_some_and(|host| house.own_names.contains(&host));
+    let headers = request.headers();
+    let hosts = headers.get_all(header::HOST).into_iter().map(|value| value.to_str().unwrap_or_default());
+    let named: Vec<&str> =
+        request.uri().authority().map(http::uri::Authority::as_str).into_iter().chain(hosts).collect();
+    if named.is_empty() || !named.iter().all(|authority| is_ours(authority)) {
+        let message = "The Host of this request is not a name of this portal, which answers to loopback names and the host of portal.url.";
+        return Err(refuse(StatusCode::FORBIDDEN, message));
+    }
+    let mut origins =
+        headers.get_all(header::ORIGIN).into_iter().map(|value| value.to_str().unwrap_or_default());
+    // A form of a page that names no referrer comes from "null"; what the browser says of its site decides then.
+    let is_form = |origin: &str| {
+        origin == "null" && headers.get("sec-fetch-site").is_some_and(|it| it == "same-origin")
+    };
+    let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, authority)| is_ours(authority));
+    if !origins.all(|origin| is_own(origin) || is_form(origin)) {
+        let message = "The Origin of this request is a page of another site.";
+        return Err(refuse(StatusCode::FORBIDDEN, message));
+    }
+    Ok(())
+}
+
+/// For what is only ever read.
+pub(crate) async fn only_read(request: Request, next: Next) -> Response {
+    match *request.method() {
+        Method::GET | Method::HEAD => next.run(request).await,
+        _ => *refuse(StatusCode::METHOD_NOT_ALLOWED, "This is only read."),
+    }
+}
+
+/// For addresses where there is nothing, whoever asks.
+pub(crate) async fn nowhere() -> Response {
+    let page = crate::frame::bare("Not found", "The address is not one of this portal.");
+    (StatusCode::NOT_FOUND, page).into_response()
+}
+
+/// Lets a request of somebody who is signed in pass; others are asked to sign in.
+pub(crate) async fn session(State(house): State<Arc<House>>, request: Request, next: Next) -> Response {
+    match admit(&house, request, next).await {
+        Ok(response) => response,
+        Err(refusal) => *refusal,
+    }
+}
+
+async fn admit(house: &Arc<House>, mut request: Request, next: Next) -> Result<Response, Box<Response>> {
     let now = house.clock.now();
     let known = cookie(request.headers(), COOKIE).and_then(|name| house.sessions.visitor(name, now));
     let (visitor, fresh) = match (known, &house.entry) {
@@ -105,7 +153,9 @@ async fn check_change(house: &House, visitor: &Visitor, request: Request) -> Res
         return Err(refuse(StatusCode::FORBIDDEN, "This did not come from a page of this portal."));
     }
     let (mut parts, body) = request.into_parts();
-    let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
+    let arriving = tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, BODY_BYTES_MAX).collect());
+    let late = |_| refuse(StatusCode::REQUEST_TIMEOUT, "The form did not arrive in time.");
+    let body = arriving.await.map_err(late)?;
     let body = body.map_err(|_| refuse(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large."))?.to_bytes();
     let fields = Fields::parse(&String::from_utf8_lossy(&body));
     let in_header = parts.headers.get("x-csrf-token").and_then(|value| value.to_str().ok());

@@ -9,6 +9,7 @@
 
 mod act;
 mod assets;
+mod attempts;
 mod door;
 mod fields;
 mod frame;
@@ -23,10 +24,11 @@ mod view;
 
 use std::sync::Arc;
 
+use ::serve::{HostNames, host_of};
 use api::clock::SharedClock;
 use axum::Router;
-use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{any, get, post};
 use client::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -89,6 +91,8 @@ struct House {
     hub: Hub,
     /// Scheme, host and port that a browser names as the origin of our pages.
     origin: String,
+    /// Where everybody is let in: the hosts by which requests may name us.
+    own_names: HostNames,
     /// Stands in rendered pages where each session's own token goes.
     mark: String,
 }
@@ -122,8 +126,10 @@ impl Portal {
             Login::Oidc(config) => Entry::Oidc(Box::new(Provider::new(config, &origin)?)),
         };
         let mark = session::token()?;
-        let house =
-            House { admin, entry, clock, sessions: Sessions::default(), hub: Hub::default(), origin, mark };
+        let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
+        let own_names = HostNames::new(host_of(authority)).with_loopback();
+        let (sessions, hub) = (Sessions::default(), Hub::default());
+        let house = House { admin, entry, clock, sessions, hub, origin, own_names, mark };
         Ok(Portal { house: Arc::new(house) })
     }
 
@@ -136,20 +142,30 @@ impl Portal {
     /// All pages, actions and assets.
     pub fn router(&self) -> Router {
         let house = self.house.clone();
-        Router::new()
-            .route("/assets/{mark}/{name}", get(assets::asset))
-            .route("/login", get(login::page))
-            .route("/login/link/{token}", get(login::link))
-            .route("/login/start", get(login::start))
-            .route("/login/callback", get(login::callback))
+        // What strangers may see too; there is nothing else below these two.
+        let assets = Router::new().route("/{mark}/{name}", get(assets::asset)).fallback(door::nowhere);
+        let login = Router::new()
+            .route("/", get(login::page))
+            .route("/link/{token}", get(login::link))
+            .route("/start", get(login::start))
+            .route("/callback", get(login::callback))
+            .fallback(door::nowhere);
+        // A nested router does not see its own path with a slash behind it.
+        let open = Router::new()
+            .route("/assets/", any(door::nowhere))
+            .route("/login/", any(door::nowhere))
+            .nest("/assets", assets)
+            .nest("/login", login)
+            .layer(from_fn(door::only_read));
+        let closed = Router::new()
             .route("/logout", post(login::logout))
             .route("/live", get(live::live))
             .route("/json/{*path}", get(pages::json))
             .route("/act/{*what}", post(act::act))
             .route("/preview/schedule", post(pages::schedules::preview))
             .fallback(pages::show)
-            .layer(from_fn_with_state(house.clone(), door::door))
-            .with_state(house)
+            .layer(from_fn_with_state(house.clone(), door::session));
+        open.merge(closed).layer(from_fn_with_state(house.clone(), door::door)).with_state(house)
     }
 
     /// Reads the Admin API's events for all open pages, until `shutdown`.

@@ -4,9 +4,11 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use ::serve::ClientAddress;
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -39,6 +41,10 @@ const COMMENT_PAUSE: Duration = Duration::from_secs(15);
 
 /// More open pages than this are refused.
 const PAGES_MAX: usize = 1_000;
+
+/// More streams than this of one session, or from one client, are refused: one of them cannot take the room of all others.
+const STREAMS_PER_SESSION_MAX: usize = 250;
+const STREAMS_PER_CLIENT_MAX: usize = 500;
 
 /// So many batches of news may wait for a page that is slow; one that missed some looks at everything.
 const BATCHES: usize = 64;
@@ -83,6 +89,44 @@ pub(crate) struct Hub {
     told: watch::Sender<u64>,
     closed: watch::Sender<bool>,
     open: Mutex<HashMap<(String, Role), Weak<Open>>>,
+    listeners: Arc<Mutex<HashMap<Listener, usize>>>,
+}
+
+/// By what streams are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Listener {
+    Session([u8; 32]),
+    Client(IpAddr),
+}
+
+impl Listener {
+    fn streams_max(self) -> usize {
+        match self {
+            Listener::Session(_) => STREAMS_PER_SESSION_MAX,
+            Listener::Client(_) => STREAMS_PER_CLIENT_MAX,
+        }
+    }
+}
+
+/// Counts one stream until it is dropped.
+#[derive(Debug)]
+struct StreamGuard {
+    listeners: Arc<Mutex<HashMap<Listener, usize>>>,
+    counted: Vec<Listener>,
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        for listener in &self.counted {
+            if let Some(count) = listeners.get_mut(listener) {
+                *count -= 1;
+                if *count == 0 {
+                    listeners.remove(listener);
+                }
+            }
+        }
+    }
 }
 
 impl Default for Hub {
@@ -92,6 +136,7 @@ impl Default for Hub {
             told: watch::Sender::new(0),
             closed: watch::Sender::new(false),
             open: Mutex::default(),
+            listeners: Arc::default(),
         }
     }
 }
@@ -129,6 +174,21 @@ impl Hub {
     /// Ends the streams of all open pages.
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
+    }
+
+    /// Counts one more stream; none when its session or its client has as many as it may.
+    fn count(&self, session: [u8; 32], client: Option<IpAddr>) -> Option<StreamGuard> {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted: Vec<Listener> =
+            std::iter::once(Listener::Session(session)).chain(client.map(Listener::Client)).collect();
+        let is_full = |it: &Listener| listeners.get(it).is_some_and(|count| *count >= it.streams_max());
+        if counted.iter().any(is_full) {
+            return None;
+        }
+        for listener in &counted {
+            *listeners.entry(*listener).or_default() += 1;
+        }
+        Some(StreamGuard { listeners: self.listeners.clone(), counted })
     }
 
     fn tell(&self, batch: Vec<News>) {
@@ -228,8 +288,16 @@ pub(crate) async fn live(
     State(house): State<Arc<House>>,
     Extension(visitor): Extension<Visitor>,
     RawQuery(query): RawQuery,
+    client: Option<Extension<ClientAddress>>,
     headers: HeaderMap,
 ) -> Response {
+    let client = client.map(|Extension(address)| address.network());
+    let Some(guard) = house.hub.count(visitor.key(), client) else {
+        let message = format!(
+            "Too many pages are open: at most {STREAMS_PER_SESSION_MAX} of one session and {STREAMS_PER_CLIENT_MAX} of one client."
+        );
+        return (StatusCode::TOO_MANY_REQUESTS, message).into_response();
+    };
     let query = Fields::parse(&query.unwrap_or_default());
     let address = query.text("at").to_owned();
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
@@ -254,6 +322,7 @@ pub(crate) async fn live(
         batches,
         seen,
         due: Some(0),
+        _guard: guard,
     };
     let events = stream::unfold(listening, |mut listening| async move {
         let event = listening.next().await?;
@@ -276,6 +345,7 @@ struct Listening {
     seen: HashMap<String, String>,
     /// A look is due, at what was told so far.
     due: Option<u64>,
+    _guard: StreamGuard,
 }
 
 impl Listening {
@@ -346,6 +416,28 @@ mod tests {
 
     fn of(kind: &str, id: &str, cluster: &str) -> News {
         News::Of { kind: kind.to_owned(), id: id.to_owned(), cluster: cluster.to_owned() }
+    }
+
+    #[test]
+    fn neither_a_session_nor_a_client_takes_the_room_of_all_others() {
+        let hub = Hub::default();
+        let [here, there] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse::<IpAddr>().ok());
+        let mut open: Vec<_> = std::iter::from_fn(|| hub.count([1; 32], here)).collect();
+        assert_eq!(open.len(), STREAMS_PER_SESSION_MAX);
+        assert!(hub.count([1; 32], there).is_none() && hub.count([2; 32], here).is_some());
+        for session in 2_u8.. {
+            let more: Vec<_> = std::iter::from_fn(|| hub.count([session; 32], here)).collect();
+            if more.is_empty() {
+                break;
+            }
+            open.extend(more);
+        }
+        assert_eq!(open.len(), STREAMS_PER_CLIENT_MAX);
+        assert!(hub.count([200; 32], here).is_none() && hub.count([200; 32], there).is_some());
+        open.pop();
+        assert!(hub.count([200; 32], here).is_some());
+        drop(open);
+        assert!(hub.listeners.lock().unwrap().is_empty());
     }
 
     #[test]

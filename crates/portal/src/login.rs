@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ::serve::ClientAddress;
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
@@ -60,12 +61,17 @@ pub(crate) async fn link(
 }
 
 /// Sends somebody to the provider.
-pub(crate) async fn start(State(house): State<Arc<House>>, RawQuery(query): RawQuery) -> Response {
+pub(crate) async fn start(
+    State(house): State<Arc<House>>,
+    client: Option<Extension<ClientAddress>>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let Entry::Oidc(provider) = &house.entry else { return Redirect::to("/login").into_response() };
     let to = safe_path(Fields::parse(&query.unwrap_or_default()).one("to"));
     match provider.depart().await {
         Ok(departure) => {
-            let attempt = Attempt { verifier: departure.verifier, nonce: departure.nonce, to };
+            let network = client.map(|Extension(address)| address.network());
+            let attempt = Attempt { verifier: departure.verifier, nonce: departure.nonce, to, network };
             house.sessions.attempt(attempt, &departure.state, house.clock.now());
             let mut response = Redirect::to(&departure.url).into_response();
             let bound = set_cookie(ATTEMPT_COOKIE, &departure.state);

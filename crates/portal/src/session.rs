@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::PortalError;
+use crate::attempts::Attempts;
 
 /// A session that nobody used for this long is over, and so is any after a working day.
 const IDLE_MAX: SignedDuration = SignedDuration::from_mins(30);
@@ -55,6 +57,13 @@ pub(crate) struct Visitor {
     key: Key,
 }
 
+impl Visitor {
+    /// By what a session is counted; nobody can use it.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        self.key
+    }
+}
+
 impl fmt::Debug for Visitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Visitor").field("user", &self.user).field("role", &self.role).finish_non_exhaustive()
@@ -74,6 +83,8 @@ pub(crate) struct Attempt {
     pub(crate) nonce: String,
     /// Where to go afterwards.
     pub(crate) to: String,
+    /// The network that it was begun from, where that is known.
+    pub(crate) network: Option<IpAddr>,
 }
 
 type Key = [u8; 32];
@@ -100,7 +111,7 @@ pub(crate) struct Sessions(Mutex<Kept>);
 struct Kept {
     sessions: HashMap<Key, Session>,
     links: HashMap<Key, Dated<(String, Role)>>,
-    attempts: HashMap<Key, Dated<Attempt>>,
+    attempts: Attempts<Dated<Attempt>>,
 }
 
 impl fmt::Debug for Sessions {
@@ -132,8 +143,7 @@ impl Sessions {
     /// Remembers an attempt to sign in, under a state that only its browser knows.
     pub(crate) fn attempt(&self, attempt: Attempt, state: &str, now: Timestamp) {
         let mut kept = self.kept();
-        make_room(&mut kept.attempts);
-        kept.attempts.insert(key(state), Dated { at: now, value: attempt });
+        kept.attempts.insert(key(state), attempt.network, Dated { at: now, value: attempt });
     }
 
     /// The attempt of that state; it is answered once.

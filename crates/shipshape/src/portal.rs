@@ -7,6 +7,8 @@ use ::portal::{Login, Options, Portal, Role};
 use anyhow::{Context as _, bail};
 use api::clock::SystemClock;
 use client::Client;
+use serve::Listener;
+use serve::tls::{self, CertificateFiles};
 
 use crate::config::{Config, PortalConfig};
 use crate::listening::Listen;
@@ -43,17 +45,13 @@ pub(crate) async fn open(
     let pair = own_pair(config).or(pair);
     let login = login(&process.config, pair.is_some())?;
     let listener = listen(&process.config).bind().await?;
-    let tls = match &pair {
-        Some((certificate, key)) => Some(frontend::server_tls(certificate, key).context("the portal")?),
-        None => None,
-    };
-    let scheme = if tls.is_some() { "https" } else { "http" };
-    let mut address = listener.local_addr()?;
-    if address.ip().is_unspecified() {
-        // "All addresses" is for listening; a browser on this machine needs one of them.
-        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    let limits = Portal::limits(config.connections, config.connections_per_address);
+    let mut listener = Listener::new(listener, limits)?;
+    if let Some((certificate, key)) = &pair {
+        let files = CertificateFiles::open(certificate, key).context("the portal")?;
+        listener = listener.with_tls(tls::server(files, None).context("the portal")?);
     }
-    let url = config.url.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+    let url = config.url.clone().unwrap_or_else(|| listener.url());
     let by_link = matches!(login, Login::OneTimeLink);
     let portal = Portal::new(Options { admin, login, clock: Arc::new(SystemClock), url: url.clone() })?;
     let link = match by_link {
@@ -63,7 +61,8 @@ pub(crate) async fn open(
     tracing::info!("The portal is at {url}");
     let live = portal.clone();
     process.tasks.spawn(Stage::Doors, "portal", |shutdown| async move {
-        Ok(portal.serve(listener, tls, shutdown).await?)
+        portal.serve(listener, shutdown).await;
+        Ok(())
     });
     process.tasks.spawn(Stage::Doors, "portal-live", |shutdown| async move {
         live.follow(shutdown).await;

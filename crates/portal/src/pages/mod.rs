@@ -23,7 +23,7 @@ use maud::{Markup, html};
 use serde_json::json;
 
 use crate::House;
-use crate::fields::{Fields, unescaped};
+use crate::fields::{Fields, escaped, unescaped};
 use crate::frame;
 use crate::session::{Role, Visitor};
 use crate::view::{Eyes, Fault, Listens, Panel, Section, View};
@@ -115,15 +115,12 @@ pub(crate) async fn json(
     Extension(visitor): Extension<Visitor>,
     Path(path): Path<String>,
     RawQuery(query): RawQuery,
-    uri: Uri,
 ) -> Response {
-    let is_admin =
-        path.to_lowercase().starts_with("admin/") && !path.to_lowercase().starts_with("admin/events");
-    if !is_admin || path.split('/').any(|segment| segment == "..") {
-        let error = json!({"error": {"code": "NotFound", "message": "Only the Admin API is shown here."}});
+    let Some(path) = document_path(&path) else {
+        let message = "Only documents of the Admin API are shown here.";
+        let error = json!({"error": {"code": "NotFound", "message": message}});
         return (StatusCode::NOT_FOUND, axum::Json(error)).into_response();
-    }
-    let path = uri.path().trim_start_matches("/json");
+    };
     let query = Fields::parse(&query.unwrap_or_default()).with("api-version", "admin").query();
     match house.admin.speaking_for(&visitor.user).document(&format!("{path}{query}")).await {
         Ok(document) => {
@@ -140,6 +137,17 @@ pub(crate) async fn json(
     }
 }
 
+/// The path of a document of the Admin API, spelled in the one way that is asked for; none for whatever is no document, such as the
+/// event stream, and for other spellings of a path, which might be read differently there.
+fn document_path(path: &str) -> Option<String> {
+    let segments: Vec<&str> = path.split('/').collect();
+    let is_odd = |letter: char| letter.is_control() || matches!(letter, '%' | '\\' | ';' | '?' | '#');
+    let is_plain = |segment: &&str| !matches!(*segment, "" | "." | "..") && !segment.contains(is_odd);
+    let ["admin", kind, ..] = segments.as_slice() else { return None };
+    let is_document = !kind.eq_ignore_ascii_case("events") && segments.iter().all(is_plain);
+    is_document.then(|| segments.iter().map(|segment| format!("/{}", escaped(segment))).collect())
+}
+
 /// A choice among some words, the first of which is no choice.
 fn choice(name: &str, label: &str, none: &str, words: &[(String, String)], chosen: &str) -> Markup {
     html! {
@@ -151,6 +159,44 @@ fn choice(name: &str, label: &str, none: &str, words: &[(String, String)], chose
                     option value=(value) selected[value.eq_ignore_ascii_case(chosen)] { (text) }
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_documents_in_their_one_spelling_have_a_twin() {
+        for path in
+            ["admin/fleet", "admin/subscriptions/x/resourceGroups/My_Group.1/y", "admin/maintenancetasks"]
+        {
+            assert_eq!(document_path(path), Some(format!("/{path}")));
+        }
+        assert_eq!(document_path("admin/a b").as_deref(), Some("/admin/a%20b"));
+        let others = [
+            "admin",
+            "admin/",
+            "admin/events",
+            "admin/Events",
+            "admin/events/",
+            "admin//events",
+            "admin/./events",
+            "admin/x/../events",
+            "/admin/events",
+            "admin/%65vents",
+            "admin/%2e/events",
+            "admin/events;x",
+            "admin/events?x",
+            "admin\\events",
+            "Admin/fleet",
+            "subscriptions/x",
+            "",
+            "admin/fleet/",
+        ];
+        for path in others {
+            assert_eq!(document_path(path), None, "{path}");
         }
     }
 }

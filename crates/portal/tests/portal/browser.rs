@@ -50,7 +50,8 @@ impl Stage {
             serving: JoinSet::new(),
         };
         let (portal, shutdown) = (stage.portal.clone(), stage.shutdown.clone());
-        stage.serving.spawn(async move { portal.serve(listener, None, shutdown).await.unwrap() });
+        let listener = serve::Listener::new(listener, Portal::limits(1024, 512)).unwrap();
+        stage.serving.spawn(portal.serve(listener, shutdown));
         stage.serving.spawn(stage.portal.clone().follow(stage.shutdown.clone()));
         stage.connect(front);
         Some(stage)

@@ -21,6 +21,100 @@ async fn a_stranger_is_asked_to_sign_in_and_sees_nothing() {
 }
 
 #[tokio::test]
+async fn an_address_of_nothing_is_a_page_that_says_so() {
+    let site = Site::open().await;
+    let guest = site.guest("jo", Role::Operator).await;
+    let nothing = [
+        "/login/nothing",
+        "/login/",
+        "/login/link",
+        "/assets/x",
+        "/assets/",
+        "/assets/x/y/z",
+        "/assets/x/nothing",
+    ];
+    for path in nothing {
+        for somebody in [&site.stranger(), &guest] {
+            let reply = somebody.get(path).await;
+            assert_eq!(reply.status, 404, "{path}");
+            reply.shows("The address is not one of this portal.");
+            assert_eq!(reply.header("x-frame-options"), "DENY", "{path}");
+        }
+    }
+    guest.get("/nowhere").await.expect(404).shows("The address is not one of this portal.");
+    site.stranger().post("/login/nothing", &[]).await.expect(405);
+}
+
+#[tokio::test]
+async fn no_spelling_of_its_path_makes_a_document_of_the_event_stream() {
+    let site = Site::open().await;
+    let guest = site.guest("jo", Role::Reader).await;
+    let paths = [
+        "/json/admin/events",
+        "/json/admin//events",
+        "/json//admin/events",
+        "/json/admin/./events",
+        "/json/admin/%2e/events",
+        "/json/admin/x/../events",
+        "/json/admin/x/%2E%2e/events",
+        "/json/admin/%65vents",
+        "/json/admin/EVENTS",
+        "/json/admin%2fevents",
+        "/json/admin/%2fevents",
+        "/json/admin/events/",
+        "/json/admin/events%3f",
+    ];
+    for path in paths {
+        let reply = tokio::time::timeout(std::time::Duration::from_secs(20), guest.get(path));
+        reply.await.unwrap_or_else(|_| panic!("{path} is a stream")).expect(404);
+    }
+    guest.get("/json/admin/fleet?limit=1").await.expect(200);
+}
+
+#[tokio::test]
+async fn one_session_cannot_open_all_streams() {
+    let site = Site::open().await;
+    let (greedy, other) = (site.guest("jo", Role::Reader).await, site.guest("kim", Role::Reader).await);
+    let mut streams = Vec::new();
+    for count in 0..250 {
+        streams.push(greedy.listen(&format!("/fleet?x={count}")).await);
+    }
+    greedy.get("/live?at=/fleet").await.expect(429).shows("Too many pages are open");
+    let _heard = other.listen("/fleet").await;
+    streams.pop();
+    let _again = greedy.listen("/fleet").await;
+}
+
+#[tokio::test]
+async fn a_portal_that_lets_everybody_in_answers_to_its_own_names_only() {
+    let site = Site::with(portal::Login::Open, "http://portal.example:8444").await;
+    let browser = site.stranger();
+    let ask = async |path: &str, host: &str, origin: Option<&str>| {
+        let mut request = Request::get(path).header("host", host);
+        if let Some(origin) = origin {
+            request = request.header("origin", origin);
+        }
+        browser.ask(request, Body::empty()).await.status.as_u16()
+    };
+    for host in ["localhost:8444", "127.0.0.1", "[::1]:8444", "portal.example"] {
+        assert_eq!(ask("/fleet", host, None).await, 200, "{host}");
+    }
+    for path in ["/fleet", "/json/admin/fleet", "/login", "/assets/x/portal.css"] {
+        for host in ["evil.example:8444", "localhost.evil.example", "", "127.0.0.1@evil.example"] {
+            assert_eq!(ask(path, host, None).await, 403, "{path} {host}");
+        }
+    }
+    assert_eq!(ask("/fleet", "localhost", Some("http://localhost:8444")).await, 200);
+    for origin in ["https://evil.example", "null", ""] {
+        assert_eq!(ask("/fleet", "localhost", Some(origin)).await, 403, "{origin}");
+    }
+    // Nobody can reach another portal by sending a name: who comes in there is known.
+    let guarded = Site::open().await;
+    let asked = Request::get("/login").header("host", "anything.example");
+    guarded.stranger().ask(asked, Body::empty()).await.expect(200);
+}
+
+#[tokio::test]
 async fn a_link_signs_in_once_and_a_browser_that_looks_ahead_does_not_use_it_up() {
     let site = Site::open().await;
     let link = site.portal.one_time_link("jo", Role::Operator).unwrap();

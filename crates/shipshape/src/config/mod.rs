@@ -102,6 +102,12 @@ pub(crate) struct PortalConfig {
     pub(crate) certificate: Option<FilePath>,
     /// The private key of that certificate, in PEM.
     pub(crate) key: Option<FilePath>,
+    /// Connections at most, 1 to 65536.
+    #[serde(deserialize_with = "values::open_connections")]
+    pub(crate) connections: usize,
+    /// Connections from one IPv4 address or one IPv6 network of 64 bits at most. Something that stands before the portal has one.
+    #[serde(deserialize_with = "values::open_connections")]
+    pub(crate) connections_per_address: usize,
     /// The OpenID Connect provider where people sign in. Without an issuer, on a loopback address: by the link that is shown at start.
     pub(crate) oidc: portal::OidcConfig,
 }
@@ -210,6 +216,8 @@ impl Default for PortalConfig {
             url: None,
             certificate: None,
             key: None,
+            connections: 1024,
+            connections_per_address: 512,
             oidc: portal::OidcConfig::default(),
         }
     }

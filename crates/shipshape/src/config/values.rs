@@ -342,6 +342,14 @@ pub(super) fn connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     })
 }
 
+/// `portal.connections` and `portal.connections_per_address`.
+pub(super) fn open_connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    number(deserializer, "a whole number from 1 to 65536", |number| match number {
+        Number::Whole(count @ 1..=65_536) => usize::try_from(count).ok(),
+        Number::Whole(_) | Number::Broken(_) => None,
+    })
+}
+
 /// `telemetry.sample_ratio`.
 pub(super) fn ratio<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     number(deserializer, "a number from 0 to 1", |number| match number {
