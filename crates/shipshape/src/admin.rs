@@ -4,8 +4,7 @@
 //! are few, short and never kept, so neither a slow client nor many of them delay a shutdown. It asks for
 //! no credentials, and so says nothing that a stranger on the network should not hear.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::pin;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,11 +12,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use serve::{Limits, Listener, SameService};
 use tokio_util::sync::CancellationToken;
 
 use crate::listening::Listen;
@@ -25,28 +20,28 @@ use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::version::Version;
 
-/// Probes and scrapers are a handful; more wait in the system's queue.
-const CONNECTIONS_MAX: usize = 64;
-
-/// A client that has not said what it wants by then is not a probe.
-const HEADER_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// A whole exchange takes milliseconds; this ends those that never read their answer.
-const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// How long answers under way may still take when the endpoint closes.
-const CLOSING_TIME_MAX: Duration = Duration::from_millis(500);
-
-/// How long to wait when the system has no connection to give, such as when files run out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Probes and scrapers are a handful, quick to say what they want and to read their answer; no connection is kept.
+fn limits() -> Limits {
+    let soon = Duration::from_secs(5);
+    Limits {
+        connections: 64,
+        connections_per_address: 32,
+        first_byte: soon,
+        head: soon,
+        idle: Duration::ZERO,
+        body_pause: soon,
+        stall: 2 * soon,
+        closing: Duration::from_millis(500),
+        ..Limits::default()
+    }
+}
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The endpoint, bound but not yet answering.
 #[derive(Debug)]
 pub(crate) struct Admin {
-    listener: TcpListener,
-    address: SocketAddr,
+    listener: Listener,
     router: Router,
 }
 
@@ -64,66 +59,22 @@ impl Admin {
         metrics: Metrics,
     ) -> anyhow::Result<Admin> {
         let listener = Listen { key: "health.listen", flag: "--health", address: listen }.bind().await?;
-        let address = listener.local_addr()?;
-        Ok(Admin { listener, address, router: router(Facts { readiness, metrics }) })
+        Ok(Admin {
+            listener: Listener::new(listener, limits())?,
+            router: router(Facts { readiness, metrics }),
+        })
     }
 
     /// The base URL at which a client on this machine reaches the endpoint.
     pub(crate) fn url(&self) -> String {
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            // "All addresses" is for listening; a client needs one of them.
-            let loopback: (IpAddr, IpAddr) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
-            address.set_ip(if address.is_ipv4() { loopback.0 } else { loopback.1 });
-        }
-        format!("http://{address}")
+        self.listener.url()
     }
 
     /// Answers until `shutdown`.
     pub(crate) async fn serve(self, shutdown: CancellationToken) -> anyhow::Result<()> {
-        let mut connections = JoinSet::new();
-        loop {
-            tokio::select! {
-                () = shutdown.cancelled() => break,
-                Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
-                    Ok((stream, _)) => {
-                        connections.spawn(exchange(stream, self.router.clone(), shutdown.clone()));
-                    }
-                    Err(error) => {
-                        tracing::warn!(error = %error, "The health endpoint could not accept a connection: {error}");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-            }
-        }
-        drop(self.listener);
-        let closed = async { while connections.join_next().await.is_some() {} };
-        // Whatever is left after that is a client that does not read; dropping the set ends it.
-        let _ = tokio::time::timeout(CLOSING_TIME_MAX, closed).await;
+        self.listener.serve(SameService(self.router), shutdown).await;
         Ok(())
     }
-}
-
-/// One request and its answer on one connection.
-async fn exchange(stream: TcpStream, router: Router, shutdown: CancellationToken) {
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME_MAX)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let answered = async {
-        let mut connection = pin!(connection);
-        tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = shutdown.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        }
-    };
-    // That a client went away or was too slow concerns nobody.
-    let _ = tokio::time::timeout(EXCHANGE_TIME_MAX, answered).await;
 }
 
 fn router(facts: Facts) -> Router {

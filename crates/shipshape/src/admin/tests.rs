@@ -1,6 +1,8 @@
 //! The endpoint over real sockets.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use super::*;
 
@@ -18,7 +20,7 @@ async fn endpoint() -> Endpoint {
     let metrics = Metrics::new(readiness.clone());
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let admin = Admin::bind(listen, readiness.clone(), metrics).await.unwrap();
-    let (address, shutdown) = (admin.address, CancellationToken::new());
+    let (address, shutdown) = (admin.listener.address(), CancellationToken::new());
     let mut task = JoinSet::new();
     task.spawn(admin.serve(shutdown.clone()));
     Endpoint { address, readiness, stopping, shutdown, task }
@@ -109,6 +111,18 @@ async fn silent_and_half_spoken_clients_do_not_delay_the_end() {
     let took = endpoint.close().await;
     assert!(took < Duration::from_secs(5), "{took:?}");
     drop((silent, halfway));
+}
+
+#[tokio::test]
+async fn more_silent_clients_than_places_keep_no_probe_out() {
+    let endpoint = endpoint().await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(endpoint.address).await.unwrap());
+    }
+    assert_eq!(endpoint.get("/livez").await.0, 200);
+    drop(silent);
+    endpoint.close().await;
 }
 
 #[tokio::test]
