@@ -3,7 +3,7 @@
 use crate::admin::Admin;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::readiness::Readiness;
+use crate::readiness::{Condition, Readiness};
 use crate::supervisor::{Stage, Supervisor};
 
 /// A process under way.
@@ -17,6 +17,9 @@ pub(crate) struct Process {
     pub(crate) readiness: Readiness,
     /// What it counts.
     pub(crate) metrics: Metrics,
+    /// Not ready until everything that this process is to run has begun, its listeners among it: services add conditions of their
+    /// own one after the other, and between two of them nothing else would say that more is to come.
+    startup: Condition,
 }
 
 impl Process {
@@ -25,7 +28,13 @@ impl Process {
         let tasks = Supervisor::new(config.shutdown_deadline.duration())?;
         let readiness = Readiness::new(tasks.stopping());
         let metrics = Metrics::new(readiness.clone());
-        Ok(Process { config, tasks, readiness, metrics })
+        let startup = readiness.condition("startup");
+        Ok(Process { config, tasks, readiness, metrics, startup })
+    }
+
+    /// Says that everything has begun, and that all addresses are listened on.
+    pub(crate) fn started(&self) {
+        self.startup.ready();
     }
 
     /// Opens the health endpoint and returns its base URL. Before anything slow, so that whoever

@@ -61,6 +61,7 @@ pub(crate) async fn run(
         listen.ensure_free().await?;
     }
     let running = start(&mut process, environment).await?;
+    process.started();
     let client = running.api.ourselves.clone();
     if let Some(count) = demo {
         let bench = Bench::new(running.cloud.clone(), data_dir.join(cloud::DIRECTORY));
@@ -104,6 +105,7 @@ pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Res
             None
         }
     };
+    process.started();
     let name = match service {
         Service::Frontend => "frontend",
         Service::Actuator => "actuator",
@@ -126,6 +128,7 @@ pub(crate) async fn portal_alone(mut process: Process, admin: anyhow::Result<Cli
     let health = process.open_health().await?;
     let pair = portal::pair_of_settings(&process.config);
     let Doorstep { url, link } = portal::open(&mut process, admin, pair).await?;
+    process.started();
     let link = link.map(|link| format!("  sign in  {link}  (once)\n")).unwrap_or_default();
     output::show(&format!(
         "Shipshape {} portal is up\n  portal   {url}\n{link}  health   {health}\n  api      {server}\n",

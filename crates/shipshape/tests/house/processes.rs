@@ -1,10 +1,12 @@
 //! Starting, telling, and ending.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
-use super::executable::{Answer, Home};
+use super::executable::{Answer, Home, get};
 
 #[test]
 fn up_starts_answers_and_ends_in_peace() {
@@ -24,6 +26,33 @@ fn up_starts_answers_and_ends_in_peace() {
         assert_eq!(answer.code, Some(0), "{answer:?}");
         assert!(answer.stderr.contains(&format!("SIG{signal} received")), "{answer:?}");
     }
+}
+
+#[test]
+fn a_process_that_says_that_it_is_ready_listens_everywhere() {
+    let home = Home::new();
+    // Ports that were free a moment ago, so that somebody can ask before the banner tells them.
+    let held = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [health, api, portal] = held.each_ref().map(|it| it.local_addr().unwrap().to_string());
+    drop(held);
+    let command = home.shipshape(&["up", "--health", &health, "--api", &api, "--portal", &portal]);
+    let (ended, is_over) = std::sync::mpsc::channel::<()>();
+    let asking = std::thread::spawn(move || {
+        // Asks until it is told that it is ready, and then at once those who are to be ready.
+        while is_over.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
+            if TcpStream::connect(&health).is_ok() && get(&health, "/readyz").0 == 200 {
+                return Some([&api, &portal].map(|it| TcpStream::connect(it).is_ok()));
+            }
+        }
+        None
+    });
+    let up = home.up_as(command);
+    let listened = asking.join().unwrap();
+    drop(ended);
+    assert_eq!(listened, Some([true, true]));
+    assert!(up.get("/metrics").1.contains("shipshape_process_ready{condition=\"startup\"} 1"));
+    up.signal("TERM");
+    assert_eq!(up.end().code, Some(0));
 }
 
 #[test]
