@@ -42,8 +42,15 @@ pub struct Config {
     /// After so many seconds a caller should ask again how an operation stands, 1 to 600.
     pub retry_after_seconds: u32,
     /// The base of URLs in answers to callers that do not say which one they used (`Referer`). Unset: the one of their
-    /// connection.
+    /// connection, if its host is one of our names.
     pub public_url: Option<String>,
+    /// Hosts by which callers reach the API, such as `management.example`; `*.` stands for one label. `Referer` and `Host` are
+    /// used in URLs only if they name one of these, the host of `public_url`, a name of the certificate, or where it listens.
+    pub public_names: Vec<String>,
+    /// Connections at most, 1 to 65536.
+    pub connections: usize,
+    /// Connections from one IPv4 address or one IPv6 network of 64 bits at most. Something that stands before the API has one.
+    pub connections_per_address: usize,
     /// What imported kubeconfigs may do besides carrying their data inline: `exec`, `auth-provider`, `token-file`,
     /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default.
     pub allow_kubeconfig: Allow,
@@ -145,6 +152,9 @@ impl Default for Config {
             small_workers: false,
             retry_after_seconds: 10,
             public_url: None,
+            public_names: Vec::new(),
+            connections: 1024,
+            connections_per_address: 512,
             imported_subscription: Uuid::nil(),
             locations: vec!["local".to_owned()],
             allow_kubeconfig: Allow::nothing(),
@@ -220,6 +230,20 @@ impl Config {
                 .as_ref()
                 .is_some_and(|url| !url.starts_with("https://") && !url.starts_with("http://")),
             "frontend.public_url must be an absolute URL such as https://management.example",
+        );
+        let is_host = |name: &String| {
+            let host = name.strip_prefix("*.").unwrap_or(name);
+            let is_address = name.parse::<std::net::IpAddr>().is_ok();
+            is_address || (!host.contains(['/', ':', '@', '*']) && serve::host_of(host).is_some())
+        };
+        say(
+            !self.public_names.iter().all(is_host),
+            "frontend.public_names must be hosts without scheme and port, such as management.example or *.example",
+        );
+        say(
+            !(1..=65_536).contains(&self.connections)
+                || !(1..=self.connections).contains(&self.connections_per_address),
+            "frontend.connections must be from 1 to 65536, and frontend.connections_per_address from 1 to that",
         );
         say(
             self.zone
@@ -355,6 +379,13 @@ mod tests {
         check(Config { oidc: aimless, ..guarded() }, &["audience", "no group or role"]);
         check(Config { retry_after_seconds: 0, ..guarded() }, &["retry_after_seconds"]);
         check(Config { public_url: Some("management.example".to_owned()), ..guarded() }, &["public_url"]);
+        for name in ["https://x", "x:1", "", "a/b", "a@b", "*", "a*.b"] {
+            check(Config { public_names: vec![name.to_owned()], ..guarded() }, &["public_names"]);
+        }
+        let names = ["management.example", "*.example", "192.0.2.7", "::1"].map(str::to_owned).to_vec();
+        check(Config { public_names: names, ..guarded() }, &[]);
+        check(Config { connections: 0, ..guarded() }, &["frontend.connections"]);
+        check(Config { connections_per_address: 2000, ..guarded() }, &["connections_per_address"]);
         check(Config { zone: Some(".example".to_owned()), ..guarded() }, &["zone"]);
         let arm = |arm: ArmCallers| Config { arm, ..guarded() };
         let service = |url: &str| Some(url.to_owned());

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use crate::auth::{Door, Doorman, Identity, Proof, Visit};
 use crate::metrics::Metrics;
+use crate::names::PublicNames;
 use crate::qos;
 use crate::wire::{
     CLIENT_ID, Code, Ids, Query, Refusal, Scheme, Spelled, Told, check_segments, clean, client_request_id,
@@ -41,6 +42,8 @@ pub(crate) struct Peer {
     pub(crate) address: String,
     pub(crate) scheme: Scheme,
     pub(crate) proof: Proof,
+    /// Whether it is a part of this very process.
+    pub(crate) is_local: bool,
 }
 
 /// The way in.
@@ -49,6 +52,7 @@ pub(crate) struct Gate {
     pub(crate) router: Router,
     pub(crate) locations: Vec<String>,
     pub(crate) doorman: Arc<Doorman>,
+    pub(crate) names: PublicNames,
     pub(crate) clock: SharedClock,
     pub(crate) metrics: Metrics,
 }
@@ -69,7 +73,8 @@ impl Gate {
         let asked = parts.uri.clone();
         parts.uri = lower(&asked, &spelled);
         parts.extensions.insert(ids);
-        parts.extensions.insert(peer.scheme);
+        self.names.drop_foreign_referer(&mut parts.headers);
+        parts.extensions.insert(self.names.link_base(peer.scheme, &asked, &parts.headers));
         parts.extensions.insert(Spelled(spelled.as_str().into()));
         let request = Request::from_parts(parts, body);
         let routed = AssertUnwindSafe(self.admit(&peer, &asked, request)).catch_unwind().await;
@@ -117,6 +122,12 @@ impl Gate {
 
     /// Identifies the sender and hands the request on; who it was, and the answer.
     async fn admit(&self, peer: &Peer, asked: &Uri, mut request: Request<Body>) -> (String, Response) {
+        if !peer.is_local
+            && let Err(refusal) = self.names.check(asked, request.headers())
+        {
+            self.metrics.refused();
+            return ("a stranger".to_owned(), refusal.into_response());
+        }
         let path = request.uri().path().to_owned();
         let is_open =
             OPEN_PATHS.contains(&path.as_str()) && matches!(*request.method(), Method::GET | Method::HEAD);
@@ -267,6 +278,7 @@ mod tests {
             router,
             locations: Vec::new(),
             doorman: Arc::new(Doorman::Open),
+            names: PublicNames::new(&crate::Config::default(), None, ([127, 0, 0, 1], 1).into()),
             clock: Arc::new(api::clock::SystemClock),
             metrics: Metrics::default(),
         })
@@ -306,7 +318,8 @@ mod tests {
             .route("/bad", axum::routing::get(async || -> &'static str { panic!("a bug") }))
             .route("/good", axum::routing::get(async || "fine"));
         let gate = gate(router);
-        let peer = Peer { address: "test".to_owned(), scheme: Scheme::Http, proof: Proof::default() };
+        let (address, proof) = ("test".to_owned(), Proof::default());
+        let peer = Peer { address, scheme: Scheme::Http, proof, is_local: true };
         let ask = |path: &str| {
             let request = Request::builder().uri(path).body(Body::empty()).unwrap();
             gate.clone().pass(peer.clone(), request)
@@ -350,7 +363,8 @@ mod tests {
     async fn the_access_log_tells_the_protocol_the_program_and_the_bytes() {
         let router = Router::new().route("/echo", axum::routing::put(async |body: String| body + "!"));
         let gate = gate(router);
-        let peer = Peer { address: "test".to_owned(), scheme: Scheme::Http, proof: Proof::default() };
+        let (address, proof) = ("test".to_owned(), Proof::default());
+        let peer = Peer { address, scheme: Scheme::Http, proof, is_local: true };
         let request = Request::builder()
             .method(Method::PUT)
             .uri("/Echo")

@@ -1,7 +1,8 @@
 //! What is counted at the door.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::rest::ApiVersion;
@@ -11,6 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use serve::ConnectionEvent;
 
 use crate::wire::Query;
 
@@ -24,7 +26,9 @@ pub struct Metrics {
     seconds: Family<Labels, Histogram>,
     refused: Counter,
     connections: Gauge,
-    streams: Arc<AtomicU64>,
+    displaced: Counter,
+    turned_away: Counter,
+    streams: Arc<Mutex<Streams>>,
     open_streams: Gauge,
 }
 
@@ -43,6 +47,8 @@ impl Default for Metrics {
             seconds: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             refused: Counter::default(),
             connections: Gauge::default(),
+            displaced: Counter::default(),
+            turned_away: Counter::default(),
             streams: Arc::default(),
             open_streams: Gauge::default(),
         }
@@ -56,6 +62,10 @@ impl Metrics {
         registry.register("request_seconds", "How long answers took", self.seconds.clone());
         registry.register("refused", "Requests of strangers", self.refused.clone());
         registry.register("connections", "Connections that are open", self.connections.clone());
+        let help = "Waiting connections that made room for new ones";
+        registry.register("connections_displaced", help, self.displaced.clone());
+        let help = "New connections that were closed because too many had requests under way";
+        registry.register("connections_refused", help, self.turned_away.clone());
         registry.register("event_streams", "Event streams that are open", self.open_streams.clone());
     }
 
@@ -78,16 +88,42 @@ impl Metrics {
         self.refused.inc();
     }
 
-    pub(crate) fn connections(&self, open: usize) {
-        self.connections.set(i64::try_from(open).unwrap_or(i64::MAX));
+    pub(crate) fn connection(&self, event: ConnectionEvent) {
+        match event {
+            ConnectionEvent::Open(count) => {
+                self.connections.set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            ConnectionEvent::Displaced => {
+                self.displaced.inc();
+            }
+            ConnectionEvent::Refused => {
+                self.turned_away.inc();
+            }
+        }
     }
 
-    /// Counts an event stream in until the guard is dropped; none when as many are open as may.
-    pub(crate) fn stream(&self, most: u64) -> Option<StreamGuard> {
-        let room = |open: u64| (open < most).then_some(open + 1);
-        self.streams.fetch_update(Ordering::SeqCst, Ordering::SeqCst, room).ok()?;
+    /// Counts an event stream in until the guard is dropped; none when as many are open as may, in total or from `network`.
+    pub(crate) fn stream(
+        &self,
+        network: Option<IpAddr>,
+        total_max: usize,
+        network_max: usize,
+    ) -> Option<StreamGuard> {
+        let mut streams = self.streams();
+        let of_network = network.and_then(|it| streams.per_network.get(&it)).copied().unwrap_or_default();
+        if streams.total >= total_max || of_network >= network_max {
+            return None;
+        }
+        streams.total += 1;
+        if let Some(network) = network {
+            streams.per_network.insert(network, of_network + 1);
+        }
         self.open_streams.inc();
-        Some(StreamGuard { metrics: self.clone() })
+        Some(StreamGuard { metrics: self.clone(), network })
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,11 +131,29 @@ impl Metrics {
 #[derive(Debug)]
 pub(crate) struct StreamGuard {
     metrics: Metrics,
+    network: Option<IpAddr>,
+}
+
+/// Event streams that are open.
+#[derive(Debug, Default)]
+struct Streams {
+    total: usize,
+    per_network: HashMap<IpAddr, usize>,
 }
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        self.metrics.streams.fetch_sub(1, Ordering::SeqCst);
+        let mut streams = self.metrics.streams();
+        streams.total -= 1;
+        if let Some(network) = self.network
+            && let Some(count) = streams.per_network.get_mut(&network)
+        {
+            *count -= 1;
+            if *count == 0 {
+                streams.per_network.remove(&network);
+            }
+        }
+        drop(streams);
         self.metrics.open_streams.dec();
     }
 }
@@ -129,6 +183,21 @@ fn method_name(method: &http::Method) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_client_cannot_take_all_event_streams() {
+        let metrics = Metrics::default();
+        let [one, two] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse::<IpAddr>().ok());
+        let mut open: Vec<_> = std::iter::from_fn(|| metrics.stream(one, 5, 3)).collect();
+        assert_eq!(open.len(), 3);
+        let others = [metrics.stream(two, 5, 3), metrics.stream(None, 5, 3), metrics.stream(None, 5, 3)];
+        assert_eq!(others.each_ref().map(Option::is_some), [true, true, false]);
+        assert_eq!(metrics.open_streams.get(), 5);
+        open.pop();
+        assert!(metrics.stream(one, 5, 3).is_some());
+        drop((open, others));
+        assert_eq!((metrics.open_streams.get(), metrics.streams().per_network.len()), (0, 0));
+    }
 
     #[test]
     fn versions_that_nobody_knows_share_one_label() {

@@ -1,56 +1,29 @@
-//! The door: a listener that speaks TLS, HTTP/1.1 and HTTP/2, with bounds on everything a stranger can make it hold.
+//! The HTTP API as a server: wired from its settings, bound, served until it is asked to end. Connections are `serve`'s.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
-use std::pin::{Pin, pin};
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::clock::SharedClock;
 use axum::body::Body;
 use cloud::SharedCloud;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use rustls::server::danger::ClientCertVerifier;
+use serve::tls::{self, CertificateFiles, TlsError};
+use serve::{Handler, Limits, Listener};
 use store::Store;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{AllowList, AnyClient, Certificates, Doorman, Guarded, Proof, TokenService, Tokens};
 use crate::config::Config;
 use crate::gate::{Gate, Peer};
 use crate::metrics::Metrics;
+use crate::names::PublicNames;
 use crate::offer::Offer;
-use crate::tls::{self, TlsError};
 use crate::wire::Scheme;
 use crate::{admin, arm};
-
-/// More wait in the system's queue.
-const CONNECTIONS_MAX: usize = 1024;
-
-/// A client that has not shaken hands by then never will.
-const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// How long a request's head may take, and how long a connection may stand idle between two. hyper has one clock for both: ten
-/// seconds for a head would cut off callers who poll every ten, two minutes would let strangers hold connections by dribbling.
-const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// Requests that share one HTTP/2 connection.
-const STREAMS_MAX: u32 = 100;
-
-/// A longer head is refused.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
-
-/// How long answers under way may still take when the door closes.
-const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// How long to wait when the system has no connection to give, such as when files run out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the HTTP API works with.
 #[derive(Debug, Clone)]
@@ -89,9 +62,7 @@ pub enum ServerError {
 
 /// The HTTP API, bound but not yet answering.
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
-    acceptor: Option<TlsAcceptor>,
+    listener: Listener,
     gate: Arc<Gate>,
     offer: Offer,
     closing: CancellationToken,
@@ -99,7 +70,7 @@ pub struct Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Server").field("address", &self.listener.address()).finish_non_exhaustive()
     }
 }
 
@@ -112,15 +83,19 @@ impl Server {
         }
         let certificates = Certificates::open(&config)?;
         let callers = AllowList::open(&config.arm, deps.clock.now())?;
-        let acceptor = match (&config.certificate, &config.key) {
-            (Some(certificate), Some(key)) => {
+        let certificate = match (&config.certificate, &config.key) {
+            (Some(certificate), Some(key)) => Some(CertificateFiles::open(certificate, key)?),
+            _ => None,
+        };
+        let tls = match &certificate {
+            Some(certificate) => {
                 // Callers are listed one by one, whoever signed their certificates: then no authority is named to them.
                 let listed: Option<Arc<dyn ClientCertVerifier>> =
                     callers.as_ref().map(|_| Arc::new(AnyClient::new()) as Arc<dyn ClientCertVerifier>);
-                let clients = listed.as_ref().or(certificates.as_ref().map(Certificates::verifier));
-                Some(TlsAcceptor::from(Arc::new(tls::server(certificate, key, clients)?)))
+                let clients = listed.or(certificates.as_ref().map(|it| it.verifier().clone()));
+                Some(tls::server(certificate.clone(), clients)?)
             }
-            _ => None,
+            None => None,
         };
         let doorman = if config.insecure {
             Doorman::Open
@@ -136,8 +111,13 @@ impl Server {
         let doorman = Arc::new(doorman);
         let listen = config.listen;
         let refused = |source: io::Error| ServerError::Listen { listen, why: reason(&source), source };
-        let listener = TcpListener::bind(listen).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
+        let mut listener = Listener::bind(listen, limits(&config)).await.map_err(refused)?;
+        let counted = deps.metrics.clone();
+        listener = listener.observed_by(move |event| counted.connection(event));
+        if let Some(tls) = tls {
+            listener = listener.with_tls(tls);
+        }
+        let names = PublicNames::new(&config, certificate, listener.address());
         let closing = CancellationToken::new();
         let offer = Offer::new(deps.store.reader());
         let desk = admin::Desk::new(&config, &deps, offer.clone(), closing.clone());
@@ -155,6 +135,7 @@ impl Server {
             router,
             locations: config.locations.clone(),
             doorman,
+            names,
             clock: deps.clock,
             metrics: deps.metrics,
         };
@@ -163,31 +144,24 @@ impl Server {
             let cause: &dyn std::error::Error = &error;
             tracing::warn!(error = cause, "The versions could not be read yet: {error}");
         }
-        Ok(Server { listener, address, acceptor, gate: Arc::new(gate), offer, closing })
+        Ok(Server { listener, gate: Arc::new(gate), offer, closing })
     }
 
     /// The base URL at which a client on this machine reaches the API.
     pub fn url(&self) -> String {
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            // "All addresses" is for listening; a client needs one of them.
-            let loopback: (IpAddr, IpAddr) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
-            address.set_ip(if address.is_ipv4() { loopback.0 } else { loopback.1 });
-        }
-        let scheme = if self.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
-        format!("{}://{address}", scheme.as_str())
+        self.listener.url()
     }
 
     /// The API for a part of this very process, such as the portal: an operator by the name of `name`, without a connection.
     pub fn local(&self, name: &str) -> LocalService {
         let proof = Proof::of_this_process(name);
-        let peer = Peer { address: "this process".to_owned(), scheme: Scheme::Https, proof };
+        let (address, scheme) = ("this process".to_owned(), Scheme::Https);
+        let peer = Peer { address, scheme, proof, is_local: true };
         LocalService { gate: self.gate.clone(), peer }
     }
 
     /// Answers until `shutdown`; then lets answers under way come to their end and closes event streams.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServerError> {
-        let mut connections = JoinSet::new();
         let mut watching = JoinSet::new();
         watching.spawn(self.offer.clone().follow(self.closing.clone()));
         let (gate, closing) = (self.gate.clone(), self.closing.clone());
@@ -198,34 +172,43 @@ impl Server {
                 callers.follow(&*gate.clock, closing).await;
             }
         });
-        loop {
-            self.gate.metrics.connections(connections.len());
-            tokio::select! {
-                () = shutdown.cancelled() => break,
-                Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
-                    Ok((stream, address)) => {
-                        let gate = self.gate.clone();
-                        connections.spawn(connection(stream, address, self.acceptor.clone(), gate, self.closing.clone()));
-                    }
-                    Err(error) => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "The API could not accept a connection: {error}");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-            }
-        }
-        drop(self.listener);
+        let (ending, closing) = (shutdown.clone(), self.closing.clone());
+        watching.spawn(async move {
+            // Event streams end by themselves only when they are told.
+            ending.cancelled().await;
+            closing.cancel();
+        });
+        self.listener.serve(Connections(self.gate), shutdown).await;
         self.closing.cancel();
-        let closed = async { while connections.join_next().await.is_some() {} };
-        // Whatever is left after that is a client that does not read; dropping the set ends it.
-        let _ = tokio::time::timeout(CLOSING_TIME_MAX, closed).await;
-        self.gate.metrics.connections(0);
         Ok(())
     }
 }
 
-/// The API without a connection; made by [`Server::local`].
+/// What connections may make this process hold.
+fn limits(config: &Config) -> Limits {
+    let (connections, connections_per_address) = (config.connections, config.connections_per_address);
+    Limits { connections, connections_per_address, ..Limits::default() }
+}
+
+/// Those who come over the network.
+struct Connections(Arc<Gate>);
+
+impl Handler for Connections {
+    type Body = Body;
+    type Service = LocalService;
+
+    fn service(&self, peer: serve::Peer) -> LocalService {
+        let gate = self.0.clone();
+        let scheme = if peer.is_tls { Scheme::Https } else { Scheme::Http };
+        let proof = gate.doorman.examine(Some(&peer.certificates), gate.clock.now());
+        LocalService {
+            gate,
+            peer: Peer { address: peer.address.to_string(), scheme, proof, is_local: false },
+        }
+    }
+}
+
+/// The API as one client sees it; without a connection when made by [`Server::local`].
 #[derive(Clone)]
 pub struct LocalService {
     gate: Arc<Gate>,
@@ -257,76 +240,11 @@ where
     }
 }
 
-/// How another server of ours speaks TLS, without asking who comes; its certificate is read again when its file changes.
-pub fn server_tls(certificate: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, ServerError> {
-    Ok(Arc::new(tls::server(certificate, key, None)?))
-}
-
 fn reason(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "the port is in use by another process; choose another",
         io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another",
         io::ErrorKind::PermissionDenied => "this user may not open that port; choose another",
         _ => "the address cannot be had",
-    }
-}
-
-/// Serves one connection. Whatever goes wrong in it ends it and nothing else.
-async fn connection(
-    stream: TcpStream,
-    address: SocketAddr,
-    acceptor: Option<TlsAcceptor>,
-    gate: Arc<Gate>,
-    closing: CancellationToken,
-) {
-    let _ = stream.set_nodelay(true);
-    let peer = Peer { address: address.to_string(), scheme: Scheme::Http, proof: Default::default() };
-    let Some(acceptor) = acceptor else { return exchange(TokioIo::new(stream), peer, gate, closing).await };
-    let shaken = tokio::time::timeout(HANDSHAKE_TIME_MAX, acceptor.accept(stream));
-    let stream = match closing.run_until_cancelled(shaken).await {
-        Some(Ok(Ok(stream))) => stream,
-        Some(Ok(Err(error))) => {
-            tracing::debug!(error = &error as &dyn std::error::Error, "A TLS handshake failed: {error}");
-            return;
-        }
-        Some(Err(_)) | None => return,
-    };
-    let proof = gate.doorman.examine(stream.get_ref().1.peer_certificates(), gate.clock.now());
-    let peer = Peer { scheme: Scheme::Https, proof, ..peer };
-    exchange(TokioIo::new(stream), peer, gate, closing).await;
-}
-
-/// Requests and answers on one connection, until its client leaves or the door closes.
-async fn exchange<I>(io: I, peer: Peer, gate: Arc<Gate>, closing: CancellationToken)
-where
-    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-{
-    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let (gate, peer) = (gate.clone(), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(gate.pass(peer, request.map(Body::new)).await) }
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME_MAX)
-        .max_buf_size(HEAD_BYTES_MAX);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(HEADER_TIME_MAX)
-        .keep_alive_timeout(HANDSHAKE_TIME_MAX)
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
-    let mut connection = pin!(builder.serve_connection(io, service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = closing.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(error = &*error, "A connection ended early");
     }
 }

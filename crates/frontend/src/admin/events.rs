@@ -28,7 +28,10 @@ const COMMENT_PAUSE: Duration = Duration::from_secs(15);
 const PAGE: usize = 200;
 
 /// More streams than this are refused: each is a connection that never ends by itself.
-const STREAMS_MAX: u64 = 500;
+const STREAMS_MAX: usize = 500;
+
+/// More streams than this from one client are refused, so that the others can listen too.
+const STREAMS_PER_CLIENT_MAX: usize = 250;
 
 /// What can be listened to: as it is asked for, as events are called, and the kind in the store. How a schedule fares is a
 /// document of its own, and news of the schedule.
@@ -65,8 +68,10 @@ pub(super) async fn events(State(desk): State<Desk>, ask: Ask) -> Result<Respons
             Refusal::parameter("Last-Event-ID", "The id is none that an event of this server had.")
         })?,
     };
-    let Some(guard) = desk.metrics.stream(STREAMS_MAX) else {
-        let message = format!("{STREAMS_MAX} event streams are open, and no more are served.");
+    let Some(guard) = desk.metrics.stream(ask.network(), STREAMS_MAX, STREAMS_PER_CLIENT_MAX) else {
+        let message = format!(
+            "Too many event streams are open: at most {STREAMS_MAX} are served, and {STREAMS_PER_CLIENT_MAX} of one client."
+        );
         return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, Code::TooManyRequests, message));
     };
     let bell = desk.store.wakeups(Bell::Feed);

@@ -90,7 +90,7 @@ async fn page(desk: &Desk, ask: &Ask, scope: String, prefix: String) -> Result<A
     let next_link = match page.next {
         Some(next) => {
             let token = desk.reader().seal_text(PAGES, &next.to_string())?;
-            Some(link::next_page(desk, ask, &token))
+            Some(link::next_page(ask, &token))
         }
         None => None,
     };

@@ -77,7 +77,7 @@ fn accepted(desk: &Desk, ask: &Ask, cluster: &Cluster, operation: Uuid) -> Respo
     let mut response = empty(StatusCode::ACCEPTED);
     let headers = response.headers_mut();
     for (name, path) in [(ASYNC_OPERATION, paths.status), (header::LOCATION, paths.result)] {
-        if let Ok(url) = HeaderValue::from_str(&link::to(desk, ask, &path)) {
+        if let Ok(url) = HeaderValue::from_str(&link::to(ask, &path)) {
             headers.insert(name, url);
         }
     }

@@ -1,9 +1,8 @@
 //! Absolute URLs in answers. The resource manager puts the URL that its caller used into `Referer`: scheme, host and query are
-//! kept, for the caller polls what it is given, verbatim.
+//! kept, for the caller polls what it is given, verbatim. A `Referer` that names another server does not come this far (`names`).
 
 use http::{Uri, header};
 
-use super::Desk;
 use crate::wire::{Ask, Query, clean};
 
 /// The URL by which the caller reached us: origin, path and query.
@@ -13,7 +12,7 @@ struct Came {
     query: Query,
 }
 
-fn came(desk: &Desk, ask: &Ask) -> Came {
+fn came(ask: &Ask) -> Came {
     let referer =
         ask.headers().get(header::REFERER).and_then(|value| value.to_str().ok()?.parse::<Uri>().ok());
     let said = referer.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?, uri)));
@@ -22,17 +21,12 @@ fn came(desk: &Desk, ask: &Ask) -> Came {
     {
         return Came { origin: format!("{scheme}://{authority}"), path: uri.path().to_owned(), query };
     }
-    let origin = desk.rules.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
-    Came {
-        origin: origin.unwrap_or_else(|| ask.origin()),
-        path: ask.spelled().to_owned(),
-        query: ask.query.clone(),
-    }
+    Came { origin: ask.origin().to_owned(), path: ask.spelled().to_owned(), query: ask.query.clone() }
 }
 
 /// The URL of another resource of ours, with the query that the caller used.
-pub(super) fn to(desk: &Desk, ask: &Ask, path: &str) -> String {
-    let came = came(desk, ask);
+pub(super) fn to(ask: &Ask, path: &str) -> String {
+    let came = came(ask);
     // Whoever polls without a version is refused, whatever the caller's own URL had.
     let query = match came.query.all("api-version").next() {
         Some(_) => came.query.text(),
@@ -45,8 +39,8 @@ pub(super) fn to(desk: &Desk, ask: &Ask, path: &str) -> String {
 }
 
 /// The next page of this list.
-pub(super) fn next_page(desk: &Desk, ask: &Ask, token: &str) -> String {
-    let came = came(desk, ask);
+pub(super) fn next_page(ask: &Ask, token: &str) -> String {
+    let came = came(ask);
     let own = ask.spelled().to_ascii_lowercase();
     // Something may stand before us under a longer path.
     let path = if clean(&came.path).to_ascii_lowercase().ends_with(&own) {

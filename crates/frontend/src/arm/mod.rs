@@ -63,7 +63,6 @@ struct Rules {
     zone: Option<String>,
     small_workers: bool,
     retry_after: u32,
-    public_url: Option<String>,
 }
 
 impl Desk {
@@ -79,7 +78,6 @@ impl Desk {
                 zone: config.zone.clone(),
                 small_workers: config.small_workers,
                 retry_after: config.retry_after_seconds,
-                public_url: config.public_url.clone(),
             }),
             admin,
         }

@@ -96,7 +96,7 @@ pub(super) async fn result(State(desk): State<Desk>, ask: Ask) -> Result<Respons
     let operation = find(&desk, &ask).await?.operation.document;
     if is_running(&desk, &operation).await? {
         let mut response = empty(StatusCode::ACCEPTED);
-        let own = link::to(&desk, &ask, ask.spelled());
+        let own = link::to(&ask, ask.spelled());
         if let Ok(own) = HeaderValue::from_str(&own) {
             response.headers_mut().insert(header::LOCATION, own);
         }

@@ -397,7 +397,7 @@ fn answer(
     let shown = version.show(cluster).without_status();
     let mut response = Answer::of(status, &shown).etag(etag).into_response();
     let paths = operations::paths(&cluster.subscription_id, &cluster.location, operation);
-    if let Ok(url) = HeaderValue::from_str(&link::to(desk, ask, &paths.status)) {
+    if let Ok(url) = HeaderValue::from_str(&link::to(ask, &paths.status)) {
         response.headers_mut().insert(ASYNC_OPERATION, url);
     }
     response.headers_mut().insert(header::RETRY_AFTER, operations::retry_after(desk));

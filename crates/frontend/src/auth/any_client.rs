@@ -7,7 +7,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use crate::tls;
+use serve::tls;
 
 /// Lets every certificate through the handshake whose holder proves that it is theirs, and names no authority.
 #[derive(Debug)]

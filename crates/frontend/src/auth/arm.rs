@@ -15,7 +15,7 @@ use x509_parser::prelude::FromDer as _;
 use super::fetch::{Fetcher, Validation};
 use super::{Stranger, Visit, identity};
 use crate::config::ArmCallers;
-use crate::tls::{self, TlsError};
+use serve::tls::{self, TlsError};
 
 /// How often the list is read.
 const REFRESH_EVERY: Duration = Duration::from_secs(60 * 60);

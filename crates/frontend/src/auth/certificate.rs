@@ -15,7 +15,7 @@ use x509_parser::prelude::FromDer as _;
 
 use super::{Role, Stranger, identity};
 use crate::config::{ClientRule, Config};
-use crate::tls;
+use serve::tls;
 
 /// The rules for client certificates.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioExecutor;
 use rustls::{ClientConfig, RootCertStore};
 use serde::de::DeserializeOwned;
 
-use crate::tls::{self, TlsError};
+use serve::tls::{self, TlsError};
 
 /// Discovery documents and key sets have a few kilobytes.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;

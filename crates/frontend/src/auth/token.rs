@@ -10,7 +10,7 @@ use super::fetch::Fetcher;
 use super::keys::Keys;
 use super::{Door, Role, Stranger, identity};
 use crate::config::Oidc;
-use crate::tls::TlsError;
+use serve::tls::TlsError;
 
 /// What may sign a token: public-key algorithms only, so that nobody can sign with what everybody can read.
 const ALGORITHMS: [Algorithm; 9] = [

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::body::{self, Media};
 use super::{Query, Refusal, ResourceId, Spelled};
 use crate::auth::Identity;
+use crate::names::LinkBase;
 
 /// How callers name their requests.
 pub(crate) const CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
@@ -53,7 +54,7 @@ pub(crate) struct Ask {
     pub(crate) query: Query,
     identity: Identity,
     ids: Ids,
-    scheme: Scheme,
+    base: LinkBase,
     spelled: Spelled,
     body: bytes::Bytes,
 }
@@ -73,11 +74,11 @@ impl<S: Send + Sync> FromRequest<S> for Ask {
         let missing = || Refusal::internal("a request came to a route without passing the gate");
         let identity = parts.extensions.get::<Identity>().cloned().ok_or_else(missing)?;
         let ids = *parts.extensions.get::<Ids>().ok_or_else(missing)?;
-        let scheme = *parts.extensions.get::<Scheme>().ok_or_else(missing)?;
+        let base = parts.extensions.get::<LinkBase>().cloned().ok_or_else(missing)?;
         let spelled = parts.extensions.get::<Spelled>().cloned().ok_or_else(missing)?;
         let has_body = matches!(parts.method, Method::PUT | Method::POST | Method::PATCH);
         let body = if has_body { read(&parts, body).await? } else { bytes::Bytes::new() };
-        Ok(Ask { parts, params, query, identity, ids, scheme, spelled, body })
+        Ok(Ask { parts, params, query, identity, ids, base, spelled, body })
     }
 }
 
@@ -119,11 +120,14 @@ impl Ask {
         &self.spelled.0
     }
 
-    /// Scheme and host under which the caller found us.
-    pub(crate) fn origin(&self) -> String {
-        let host = self.parts.uri.authority().map(http::uri::Authority::as_str);
-        let header = || self.headers().get(header::HOST).and_then(|value| value.to_str().ok());
-        format!("{}://{}", self.scheme.as_str(), host.or_else(header).unwrap_or("localhost"))
+    /// Scheme and host of links to us.
+    pub(crate) fn origin(&self) -> &str {
+        &self.base.0
+    }
+
+    /// The network that the caller's connection comes from; none inside this process.
+    pub(crate) fn network(&self) -> Option<std::net::IpAddr> {
+        self.parts.extensions.get::<serve::ClientAddress>().map(|it| it.network())
     }
 
     /// The JSON body.

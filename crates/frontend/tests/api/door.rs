@@ -99,6 +99,48 @@ async fn a_shutdown_does_not_wait_for_connections_that_say_nothing() {
     drop(silent);
 }
 
+#[tokio::test]
+async fn more_silent_clients_than_the_api_has_places_for_keep_nobody_out() {
+    let house = House::guarded(|_, _| {}).await;
+    let mut silent = Vec::new();
+    for _ in 0..1100 {
+        silent.push(TcpStream::connect(address(&house)).await.unwrap());
+    }
+    let answered = tokio::time::timeout(Duration::from_secs(8), house.get("/admin/clusters"));
+    answered.await.expect("the silent ones had to make room").expect(200);
+    drop(silent);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn where_everybody_is_let_in_no_page_of_another_site_is() {
+    let house = House::open().await;
+    let refused = |headers: &'static [(&'static str, &'static str)]| {
+        let house = &house;
+        async move { house.ask(http::Method::GET, "/admin/clusters", headers, None).await }
+    };
+    // A name of somebody else that resolves to this machine, and a page that sends a form.
+    for headers in [
+        &[("host", "evil.example:8443")][..],
+        &[("host", "localhost.evil.example")],
+        &[("origin", "https://evil.example")],
+        &[("origin", "null")],
+    ] {
+        let reply = refused(headers).await.expect(403);
+        assert_eq!(reply.refusal().1, "Forbidden");
+        assert!(reply.text.contains("frontend.public_names"), "{}", reply.text);
+    }
+    for headers in [
+        &[("host", "localhost:1")][..],
+        &[("host", "[::1]")],
+        &[("host", "management.example"), ("origin", "https://management.example")],
+        &[("origin", "http://127.0.0.1:8444")],
+    ] {
+        refused(headers).await.expect(200);
+    }
+    house.close().await;
+}
+
 /// The certificate that the server shows to whoever comes now.
 async fn shown(house: &House) -> CertificateDer<'static> {
     let pki = house.pki.as_ref().unwrap();

@@ -182,6 +182,8 @@ fn base() -> Config {
     Config {
         listen: ([127, 0, 0, 1], 0).into(),
         locations: vec!["local".to_owned(), "west".to_owned()],
+        // Those that stand before us in these tests.
+        public_names: ["management.example", "proxy.example", "mockrefererhost"].map(str::to_owned).to_vec(),
         ..Config::default()
     }
 }

@@ -389,6 +389,10 @@ async fn lists_come_in_pages_without_gap_or_repetition() {
         assert!(reply.json()["nextLink"].as_str().unwrap().starts_with("https://proxy.example/admin/"));
         let reply = house.ask(Method::GET, &path, &[("referer", "https://evil.example/x")], None).await;
         assert!(reply.json()["nextLink"].as_str().unwrap().starts_with(&house.url));
+        // Nor from a server that nobody configured, though it names the very path.
+        let foreign = referer.replace("proxy.example", "evil.example");
+        let reply = house.ask(Method::GET, &path, &[("referer", &foreign)], None).await;
+        assert!(reply.json()["nextLink"].as_str().unwrap().starts_with(&house.url), "{}", reply.text);
         house.close().await;
     })
     .await;

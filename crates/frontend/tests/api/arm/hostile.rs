@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::json;
 
-use super::{NEW, OLD, SUBSCRIPTION, at, body, rid};
+use super::{NEW, OLD, SUBSCRIPTION, at, body, rid, with};
 use crate::fixture::House;
 
 #[tokio::test]
@@ -138,6 +138,35 @@ async fn odd_bodies_and_odd_headers_are_answered_in_the_envelope() {
     assert_eq!(made.header("x-ms-client-request-id"), "");
     assert!(made.header("azure-asyncoperation").starts_with(&house.url));
     assert_eq!(house.get(&at("one", OLD)).await.status, 200);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn no_link_names_a_server_that_is_not_configured() {
+    let house = House::guarded(|_, _| {}).await;
+    house.register().await;
+    house.put(&at("one", NEW), &body("one")).await.expect(201);
+    house.settle("one", api::doc::ProvisioningState::Succeeded, None).await;
+    let evil = format!("https://evil.example{}", at("one", NEW));
+    let disguised = evil.replace("https://", "https://management.example@");
+    for headers in [
+        [("host", "evil.example"), ("referer", "")],
+        [("host", "localhost"), ("referer", evil.as_str())],
+        [("host", "evil.example:8443"), ("referer", disguised.as_str())],
+    ] {
+        let changed = with(body("one"), "/tags", json!({"seen": headers[0].1}));
+        let body = Some(changed.to_string().into());
+        let reply = house.ask(Method::PUT, &at("one", NEW), &headers, body).await.expect(200);
+        let url = reply.header("azure-asyncoperation");
+        assert!(!url.contains("evil") && url.starts_with("https://"), "{url}");
+        house.settle("one", api::doc::ProvisioningState::Succeeded, None).await;
+        let reply = house.ask(Method::GET, "/admin/clusters?limit=1", &headers, None).await.expect(200);
+        assert!(!reply.text.contains("evil"), "{}", reply.text);
+    }
+    let deleted = house.ask(Method::DELETE, &at("one", NEW), &[("referer", &evil)], None).await.expect(202);
+    for name in ["azure-asyncoperation", "location"] {
+        assert!(deleted.header(name).starts_with(&house.url), "{}", deleted.header(name));
+    }
     house.close().await;
 }
 
