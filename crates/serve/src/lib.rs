@@ -7,7 +7,7 @@
 //! takes nothing of a response, or sends nothing of a request body, is cut off after a limit of its own.
 //!
 //! When a listener has as many connections as it may, in total or from one address, a new one takes the place of the one that has
-//! been waiting longest, and of one that never sent a request first. It is closed only when all of them have requests under way.
+//! been waiting longest, of those that never sent a request first. It is closed only when all of them have requests under way.
 //!
 //! It knows no routes and no identities: a [`Handler`] makes a service for each connection.
 

@@ -3,9 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::activity::Activity;
 use crate::listener::{ConnectionEvent, Observer};
+
+/// A connection that is younger may still be shaking hands; others cannot displace it by sending a request first.
+const YOUNG: Duration = Duration::from_secs(1);
 
 /// The connections of a listener.
 pub(crate) struct Registry {
@@ -72,11 +78,17 @@ impl Registry {
 }
 
 impl Table {
-    /// The connection that has been waiting longest, of those that never sent a request first.
+    /// The connection that makes room: one that never sent a request, though it had time to, before one that did, before one that
+    /// has only just come; of each, the one that has been waiting longest.
     fn longest_waiting(&self, of: Option<IpAddr>) -> Option<u64> {
+        let young = Instant::now().checked_sub(YOUNG);
+        let rank = |(has_asked, since): (bool, Instant)| match has_asked {
+            false if young.is_none_or(|young| since > young) => (2, since),
+            has_asked => (u8::from(has_asked), since),
+        };
         let candidates =
             self.connections.iter().filter(|(_, (network, _))| of.is_none_or(|of| of == *network));
-        let waiting = candidates.filter_map(|(id, (_, activity))| Some((activity.waiting()?, *id)));
+        let waiting = candidates.filter_map(|(id, (_, activity))| Some((rank(activity.waiting()?), *id)));
         waiting.min().map(|(_, id)| id)
     }
 

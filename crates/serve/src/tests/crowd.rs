@@ -63,6 +63,19 @@ async fn the_one_that_never_asked_and_waits_longest_makes_room() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_has_only_just_come_is_given_time_to_ask() {
+    let crowd = Crowd::new(10, 3);
+    let asked = [crowd.connect("192.0.2.1").await, crowd.connect("192.0.2.1").await];
+    for (activity, _) in &asked {
+        drop(activity.request(false));
+    }
+    let fresh = crowd.connect("192.0.2.1").await;
+    let activity = Arc::new(Activity::new());
+    let _next = crowd.registry.admit("192.0.2.1".parse().unwrap(), &activity).unwrap();
+    assert_eq!(displaced(&[&asked[0], &asked[1], &fresh]), [true, false, false]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn when_all_places_are_taken_anybodys_idle_connection_makes_room_and_places_come_back() {
     let crowd = Crowd::new(2, 2);
     let first = crowd.connect("192.0.2.1").await;
