@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -407,9 +408,25 @@ fn a_store_of_a_newer_release_is_refused_and_left_alone() {
     untouched(&data, &before, "a refusal");
 }
 
+/// A small disk as a data directory must be: writable for its owner only.
+fn private_disk(size_bytes: u64) -> Option<SmallDisk> {
+    let disk = SmallDisk::new(size_bytes)?;
+    std::fs::set_permissions(disk.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    Some(disk)
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_one_sentence() {
+    let (home, data) = (Home::new(), tempfile::tempdir().unwrap());
+    std::fs::set_permissions(data.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let directory = data.path().to_str().unwrap();
+    refused(&home.refused_up(&["--data-dir", directory]), &format!("run `chmod 700 {directory}`"));
+    assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
 #[test]
 fn a_full_disk_is_one_sentence() {
-    let Some(disk) = SmallDisk::new(1 << 20) else {
+    let Some(disk) = private_disk(1 << 20) else {
         return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
     };
     let home = Home::new();
@@ -427,7 +444,7 @@ fn a_full_disk_is_one_sentence() {
 
 #[test]
 fn a_disk_that_fills_up_costs_what_is_asked_meanwhile_and_nothing_else() {
-    let Some(disk) = SmallDisk::new(24 << 20) else {
+    let Some(disk) = private_disk(24 << 20) else {
         return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
     };
     let home = Home::new();
