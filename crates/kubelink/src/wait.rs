@@ -1,6 +1,7 @@
 //! Waiting for something to become true of objects on a cluster, by a watch.
 
 use std::fmt::Debug;
+use std::future::ready;
 use std::time::Duration;
 
 use kube::runtime::watcher;
@@ -56,6 +57,23 @@ pub async fn wait<K, T>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    wait_for(link, api, which, target, limit, progress, |objects: &[&K]| ready(judge(objects))).await
+}
+
+/// Waits like [`wait`], with a `judge` that takes its time: it takes what it needs of the objects at once, and answers later.
+pub async fn wait_for<K, T, F>(
+    link: &Link,
+    api: Api<K>,
+    which: &Which,
+    target: &str,
+    limit: Duration,
+    progress: &Progress,
+    mut judge: impl FnMut(&[&K]) -> F,
+) -> Result<T, LinkError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    F: Future<Output = Verdict<T>>,
+{
     let deadline = Instant::now() + limit;
     let mut watched = Watched::new(link, "wait for", target.to_owned(), api, which.config());
     let mut waiting_for = "the first answer of the API server".to_owned();
@@ -66,8 +84,8 @@ where
                 return Err(link.error("wait for", target, Failure::TimeLimit { after: limit, waiting_for }));
             }
         }
-        let objects: Vec<&K> = watched.objects().values().collect();
-        match judge(&objects) {
+        let verdict = judge(&watched.objects().values().collect::<Vec<_>>());
+        match verdict.await {
             Verdict::Done(value) => return Ok(value),
             Verdict::Hopeless(why) => return Err(link.error("wait for", target, Failure::Refusal { why })),
             Verdict::Waiting(what) => {

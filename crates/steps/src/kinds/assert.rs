@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::with::{With, text};
 use crate::cluster::ClusterContext;
 use crate::engine::{Look, Outcome, StepError};
-use crate::expression::{Expression, Said};
+use crate::expression::{Expression, Said, aside};
 use crate::problem::Problem;
 
 /// What a condition may look at.
@@ -35,7 +35,9 @@ impl Assert {
             };
             Err(StepError::terminal("AssertFailed", message))
         };
-        match self.that.evaluate(&facts) {
+        let that = self.that.clone();
+        let said = aside(move |stop| that.evaluate(&facts, stop)).await;
+        match said.unwrap_or_else(|| Said::Never("its evaluation ended early".to_owned())) {
             Said::Truth(true) => Ok(Look::Done(Outcome::said(format!("it holds that {}", self.that.text())))),
             Said::Truth(false) => failed(format!("it does not hold that {}", self.that.text())),
             Said::Unclear(why) | Said::Never(why) => {

@@ -1,0 +1,85 @@
+//! Patterns of `matches`: compiled once, within bounds, and charged for what they can cost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use regex_automata::meta::{Config, Regex};
+
+use super::meter::Meter;
+use super::trouble::Trouble;
+
+/// The longest pattern, in bytes.
+pub const PATTERN_MAX: usize = 512;
+/// How large a pattern may become when it is compiled, in bytes.
+const COMPILED_MAX: usize = 1 << 20;
+/// What it costs to compile a pattern that is not written in the expression itself, in units of work.
+const COMPILE_COST: u64 = 2_000_000;
+/// How much a pattern may hold while it is matched, in bytes.
+const CACHE_MAX: usize = 512 << 10;
+
+/// A pattern that was compiled.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern {
+    regex: Regex,
+    /// Units of work for 16 bytes of text.
+    weight: u64,
+}
+
+impl Pattern {
+    pub(super) fn compile(text: &str) -> Result<Pattern, &'static str> {
+        if text.len() > PATTERN_MAX {
+            return Err("is given a pattern of more than 512 bytes");
+        }
+        let config =
+            Config::new().nfa_size_limit(Some(COMPILED_MAX)).onepass(false).hybrid_cache_capacity(CACHE_MAX);
+        let regex =
+            Regex::builder().configure(config).build(text).map_err(|error| match error.size_limit() {
+                Some(_) => "is given a pattern that is too large",
+                None => "is given a pattern that is not a regular expression",
+            })?;
+        let weight = 1 + regex.memory_usage() as u64 / 1024;
+        Ok(Pattern { regex, weight })
+    }
+
+    /// How large it is, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.regex.memory_usage()
+    }
+
+    fn is_match(&self, text: &str, meter: &Meter<'_>) -> Result<bool, Trouble> {
+        meter.charge((1 + text.len() as u64 / 16).saturating_mul(self.weight))?;
+        Ok(self.regex.is_match(text))
+    }
+}
+
+/// The patterns of one evaluation: those that are written in the expression, and those that it made itself.
+#[derive(Debug)]
+pub(super) struct Patterns<'a> {
+    written: &'a BTreeMap<String, Pattern>,
+    made: BTreeMap<String, Result<Arc<Pattern>, &'static str>>,
+}
+
+impl<'a> Patterns<'a> {
+    pub(super) fn new(written: &'a BTreeMap<String, Pattern>) -> Patterns<'a> {
+        Patterns { written, made: BTreeMap::new() }
+    }
+
+    pub(super) fn is_match(&mut self, text: &str, pattern: &str, meter: &Meter<'_>) -> Result<bool, Trouble> {
+        if let Some(pattern) = self.written.get(pattern) {
+            return pattern.is_match(text, meter);
+        }
+        meter.charge_bytes(pattern.len())?;
+        if pattern.len() > PATTERN_MAX {
+            return Err(Trouble::failed("matches", "is given a pattern of more than 512 bytes"));
+        }
+        if !self.made.contains_key(pattern) {
+            meter.charge(COMPILE_COST)?;
+            self.made.insert(pattern.to_owned(), Pattern::compile(pattern).map(Arc::new));
+        }
+        match self.made.get(pattern) {
+            Some(Ok(pattern)) => pattern.is_match(text, meter),
+            Some(Err(why)) => Err(Trouble::failed("matches", why)),
+            None => Ok(false),
+        }
+    }
+}
