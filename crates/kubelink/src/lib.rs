@@ -35,6 +35,7 @@ pub mod kubeconfig;
 pub mod link;
 pub mod links;
 pub mod look;
+pub mod names;
 pub mod patch;
 pub mod progress;
 pub mod rollout;

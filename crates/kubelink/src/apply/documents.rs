@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use api::error::{Class, Classify};
 use serde_json::Value;
 
+use crate::names::{check_api_version, check_kind, check_name, check_namespace};
+
 /// More than any manifest we ship; the inventory of so many still fits into one ConfigMap.
 pub const DOCUMENTS_MAX: usize = 2000;
 /// An API server takes at most 3 MiB for one object; this is for all of them.
@@ -112,6 +114,9 @@ fn take(place: &str, mut value: Value, found: &mut Vec<Document>) -> Result<(), 
         return refuse(format!("{place} has no apiVersion"));
     };
     let Some(kind) = text(&value, "/kind") else { return refuse(format!("{place} has no kind")) };
+    check_api_version(&api_version)
+        .and_then(|()| check_kind(&kind))
+        .map_err(|why| DocumentError(format!("{place}: {why}")))?;
     if kind == "List" || kind.ends_with("List") && value.get("items").is_some_and(Value::is_array) {
         let items = value.get_mut("items").map(Value::take);
         let Some(Value::Array(items)) = items else {
@@ -130,10 +135,10 @@ fn take(place: &str, mut value: Value, found: &mut Vec<Document>) -> Result<(), 
             None => format!("{place} ({kind}) has no metadata.name"),
         });
     };
-    if name.len() > 253 || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-._:".contains(c)) {
-        return refuse(format!("{place} ({kind}) has a name that no API server accepts"));
-    }
     let namespace = text(&value, "/metadata/namespace");
+    check_name(&name)
+        .and_then(|()| namespace.as_deref().map_or(Ok(()), check_namespace))
+        .map_err(|why| DocumentError(format!("{place} ({kind}): {why}")))?;
     // What the API server writes itself is not ours to apply; documents that were read from a cluster carry it.
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         for field in
@@ -195,7 +200,19 @@ mod tests {
         );
         refused(
             "{apiVersion: v1, kind: Pod, metadata: {name: ../a}}",
-            "document 1 (Pod) has a name that no API server accepts",
+            "document 1 (Pod): \"../a\" is not the name of an object",
+        );
+        refused(
+            "{apiVersion: ../x, kind: Pod, metadata: {name: a}}",
+            "document 1: \"../x\" is not an apiVersion such as v1 or apps/v1",
+        );
+        refused(
+            "{apiVersion: v1, kind: Pod/.., metadata: {name: a}}",
+            "document 1: \"Pod/..\" is not a kind such as Deployment",
+        );
+        refused(
+            "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: ../b}}]}",
+            "document 1, item 1 (Pod): \"../b\" is not the name of a namespace: lower case letters, digits and -",
         );
         refused("{apiVersion: v1, kind: List}", "document 1 is a List without items");
         let twice = "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: a}}";

@@ -5,10 +5,11 @@ use std::time::Duration;
 use k8s_openapi::api::batch::v1::{Job as JobObject, JobSpec};
 use k8s_openapi::api::core::v1::EnvVar;
 use kubelink::job::{JobRequest, clean_up, run_job};
+use kubelink::names::check_namespace;
 use serde_json::{Map, Value, json};
 
 use super::failure::still_waiting;
-use super::with::{With, object_name, text};
+use super::with::{With, text};
 use crate::cluster::ClusterContext;
 use crate::engine::{Look, Outcome, StepContext, StepError};
 use crate::problem::Problem;
@@ -25,8 +26,7 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn read(with: &mut With<'_>) -> Result<Job, Problem> {
         let manifest = with.member("manifest", Job::sample(), |value| Job::of_manifest(value.clone()))?;
-        let (namespace, image) =
-            (with.name("namespace")?, with.text("image")?.filter(|image| !image.is_empty()));
+        let (namespace, image) = (with.namespace()?, with.text("image")?.filter(|image| !image.is_empty()));
         let (command, args) = (with.texts("command")?, with.texts("args")?);
         let env = with.member("env", Vec::new(), env)?;
         let account = with.name("serviceAccount")?;
@@ -66,7 +66,8 @@ impl Job {
         }
         let job: JobObject =
             serde_json::from_value(value).map_err(|error| format!("it is not a Job: {error}"))?;
-        let namespace = object_name(job.metadata.namespace.unwrap_or_else(|| "default".to_owned()))?;
+        let namespace = job.metadata.namespace.unwrap_or_else(|| "default".to_owned());
+        check_namespace(&namespace)?;
         let spec = job.spec.ok_or_else(|| "it has no spec".to_owned())?;
         Ok(Job { namespace, spec })
     }

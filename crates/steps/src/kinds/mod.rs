@@ -50,7 +50,7 @@ use with::{Stage, With};
 
 /// Refuses what cannot be the name of an object, or would lead a request elsewhere.
 pub fn check_name(name: &str) -> Result<String, String> {
-    with::object_name(name.to_owned())
+    kubelink::names::check_name(name).map(|()| name.to_owned())
 }
 
 /// The names of all kinds.

@@ -23,7 +23,7 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn read(with: &mut With<'_>) -> Result<Place, Problem> {
         let (api_version, kind) = with.kind()?;
-        let namespace = with.name("namespace")?;
+        let namespace = with.namespace()?;
         Ok(Place { api_version, kind, namespace })
     }
 

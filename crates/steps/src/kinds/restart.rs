@@ -26,7 +26,7 @@ impl Restart {
             })
         })?;
         let workload = with.required("kind", workload)?;
-        let namespace = with.name("namespace")?;
+        let namespace = with.namespace()?;
         let namespace = with.required("namespace", namespace)?;
         let name = with.name("name")?;
         let name = with.required("name", name)?;

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use api::duration::TimeSpan;
+use kubelink::names;
 use serde_json::{Map, Value};
 
 use super::labels;
@@ -86,9 +87,20 @@ impl<'a> With<'a> {
         self.member(name, "sample".to_owned(), text)
     }
 
-    /// The name of an object, a namespace or a part of a path: nothing that could lead elsewhere.
+    /// The name of an object or a part of a path: nothing that could lead elsewhere.
     pub(super) fn name(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
-        self.member(name, "sample".to_owned(), |value| object_name(text(value)?))
+        self.member(name, "sample".to_owned(), |value| {
+            let found = text(value)?;
+            names::check_name(&found).map(|()| found)
+        })
+    }
+
+    /// The name of a namespace.
+    pub(super) fn namespace(&mut self) -> Result<Option<String>, Problem> {
+        self.member("namespace", "sample".to_owned(), |value| {
+            let found = text(value)?;
+            names::check_namespace(&found).map(|()| found)
+        })
     }
 
     pub(super) fn truth(&mut self, name: &'static str) -> Result<Option<bool>, Problem> {
@@ -138,26 +150,11 @@ impl<'a> With<'a> {
     pub(super) fn kind(&mut self) -> Result<(String, String), Problem> {
         let api_version = self.member("apiVersion", "v1".to_owned(), |value| {
             let found = text(value)?;
-            let part = |part: &str, dots: bool| {
-                !part.is_empty()
-                    && part
-                        .chars()
-                        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || dots && c == '.')
-            };
-            let fits = match found.split_once('/') {
-                Some((group, version)) => part(group, true) && part(version, false),
-                None => part(&found, false),
-            };
-            if fits {
-                Ok(found)
-            } else {
-                Err(format!("{found:?} is not an apiVersion such as v1 or apps/v1"))
-            }
+            names::check_api_version(&found).map(|()| found)
         })?;
         let kind = self.member("kind", "Sample".to_owned(), |value| {
             let found = text(value)?;
-            let fits = !found.is_empty() && found.chars().all(|c| c.is_ascii_alphanumeric());
-            if fits { Ok(found) } else { Err(format!("{found:?} is not a kind such as Deployment")) }
+            names::check_kind(&found).map(|()| found)
         })?;
         Ok((self.required("apiVersion", api_version)?, self.required("kind", kind)?))
     }
@@ -185,11 +182,84 @@ pub(super) fn text(value: &Value) -> Result<String, String> {
     value.as_str().map(str::to_owned).ok_or_else(|| "a text is expected".to_owned())
 }
 
-/// What the API server takes as a name and what cannot change the path of a request.
-pub(super) fn object_name(name: String) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
-    if name.is_empty() || name.len() > 253 || !name.chars().all(fits) || name.chars().all(|c| c == '.') {
-        return Err(format!("{name:?} is not the name of an object"));
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use api::admin::StepForm;
+    use serde_json::json;
+
+    use super::super::{build_step, check_step};
+    use super::*;
+    use crate::template::{Given, Names};
+
+    fn form(uses: &str, with: Value) -> StepForm {
+        serde_json::from_value(json!({"uses": uses, "with": with})).unwrap()
     }
-    Ok(name)
+
+    fn stored(form: &StepForm) -> Result<(), String> {
+        let names = Names { parameters: BTreeSet::from(["x".to_owned()]) };
+        check_step(form, "steps[0]", &names).map_err(|problem| problem.to_string())
+    }
+
+    fn planned(form: &StepForm, x: &str) -> Result<(), String> {
+        let (parameters, cluster) = (json!({"x": x}), json!({}));
+        let given = Given { parameters: parameters.as_object().unwrap(), cluster: &cluster };
+        build_step(form, "steps[0]", given).map(drop).map_err(|problem| problem.to_string())
+    }
+
+    /// What becomes a part of a request's path is checked when the task is stored, and again where a template fills it.
+    #[test]
+    fn nothing_in_a_step_leads_a_request_elsewhere() {
+        let object = |member: &str, value: &str| {
+            let mut with = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "a", "name": "b"});
+            with[member] = json!(value);
+            with
+        };
+        let applied = |member: &str, value: &str| {
+            let mut object =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "a", "name": "b"}});
+            match member {
+                "apiVersion" | "kind" => object[member] = json!(value),
+                _ => object["metadata"][member] = json!(value),
+            }
+            json!({"manifests": [object]})
+        };
+        let patched = |member: &str, value: &str| {
+            let mut with = object(member, value);
+            with["patch"] = json!({"data": {}});
+            with
+        };
+        let waited = |member: &str, value: &str| {
+            let mut with = object(member, value);
+            with["until"] = json!("true");
+            with
+        };
+        for member in ["apiVersion", "kind", "namespace", "name"] {
+            for (uses, with) in [
+                ("kubernetes/delete", &object as &dyn Fn(&str, &str) -> Value),
+                ("kubernetes/patch", &patched),
+                ("kubernetes/wait", &waited),
+                ("kubernetes/apply", &applied),
+            ] {
+                for value in ["../x", "..", "a/../b", "a?b=c", "a%2f..", "a b"] {
+                    let written = stored(&form(uses, with(member, value))).unwrap_err();
+                    assert!(written.contains(&format!("{value:?} is not")), "{uses} {member}: {written}");
+                    let template = form(uses, with(member, "${{ parameters.x }}"));
+                    assert_eq!(stored(&template), Ok(()), "{uses} {member}");
+                    let filled = planned(&template, value).unwrap_err();
+                    assert!(filled.contains(&format!("{value:?} is not")), "{uses} {member}: {filled}");
+                }
+                let template = form(uses, with(member, "${{ parameters.x }}"));
+                assert_eq!(planned(&template, "v1"), Ok(()), "{uses} {member}");
+            }
+        }
+        let job = json!({"manifest": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "../x"},
+            "spec": {"template": {}}}});
+        assert!(
+            stored(&form("kubernetes/job", job))
+                .unwrap_err()
+                .contains("\"../x\" is not the name of a namespace")
+        );
+    }
 }
