@@ -39,8 +39,10 @@ pub async fn patch(
         Change::Strategic(value) => Patch::Strategic(value.clone()),
         Change::Json(value) => match serde_json::from_value(value.clone()) {
             Ok(operations) => Patch::Json(operations),
-            Err(error) => {
-                let why = format!("it is not a JSON patch: {error}");
+            // The reader's words quote what it read.
+            Err(_) => {
+                let why =
+                    "it is not a JSON patch: operations with op, path and what else they need".to_owned();
                 return Err(link.error("patch", target, Failure::Refusal { why }));
             }
         },

@@ -3,6 +3,7 @@
 //! The engine knows names, time limits, error classes and cancellation, and nothing about clouds or clusters. The work that
 //! we know how to do on a cluster is beside it, one module for each subject.
 
+mod aside;
 mod cluster;
 pub mod credentials;
 pub mod crew;
@@ -13,6 +14,7 @@ pub mod lifecycle;
 mod problem;
 mod template;
 
+pub use aside::aside;
 pub use cluster::{ClusterContext, ClusterFacts};
 pub use problem::Problem;
 pub use template::{Given, Names, names_cluster};

@@ -10,7 +10,7 @@ use upkeep::task::{Catalogue, check_parameters};
 use uuid::Uuid;
 
 use super::params::{ClusterPath, Reason, Version};
-use super::{Desk, manifest_form, manifests};
+use super::{Desk, aside, manifest_form, manifests};
 use crate::wire::{Answer, Ask, Refusal, sentence};
 
 /// How long a manifest may wait for its start when nothing else was said.
@@ -41,7 +41,7 @@ pub(super) async fn create(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
     let now = desk.clock.now();
     let window = window(&request, now)?;
     let status_text = status_text(request.status_text.as_deref().unwrap_or_default())?;
-    let task = task(&request, &catalogue)?;
+    let task = task(&request, &catalogue).await?;
     let manifest = Manifest {
         id: Uuid::now_v7(),
         cluster: cluster.uuid,
@@ -65,7 +65,7 @@ pub(super) async fn create(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
 }
 
 /// The task that is asked for, if it takes these parameters.
-fn task(request: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, Refusal> {
+async fn task(request: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, Refusal> {
     const TARGET: &str = "maintenanceTaskID";
     let text = &request.maintenance_task_id;
     if text.is_empty() {
@@ -75,7 +75,9 @@ fn task(request: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, Refusa
     let Some(task) = catalogue.get(id) else {
         return Err(Refusal::parameter(TARGET, format!("There is no task {id}.")));
     };
-    check_parameters(task, &request.parameters)
+    let (task, parameters) = (task.clone(), request.parameters.clone());
+    aside(move || check_parameters(&task, &parameters))
+        .await?
         .map_err(|problem| Refusal::parameter(problem.target, sentence(&problem.message)))?;
     Ok(id)
 }

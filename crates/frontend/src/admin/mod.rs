@@ -111,6 +111,11 @@ impl Desk {
     }
 }
 
+/// Does a check that computes off the threads that serve others.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    steps::aside(move |_| work()).await.ok_or_else(|| Refusal::internal("a check ended early"))
+}
+
 /// Every route, with its description.
 fn routes() -> OpenApiRouter<Desk> {
     let cluster = OpenApiRouter::new()

@@ -1,6 +1,7 @@
 //! Schedules: stored, listed with how they fare, previewed, deleted.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use api::admin::{Page, PreviewForm, ScheduleForm, ScheduleStatus};
 use api::doc::{Schedule, ScheduleOutlook};
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use super::clusters::TURNS_MAX;
 use super::params::{IfMatch, Paging, Reason, Version};
-use super::{Desk, fleet};
+use super::{Desk, aside, fleet};
 use crate::wire::{Answer, Ask, Code, LIMIT_DEFAULT, PageAsk, Refusal, sentence};
 
 const NO_SCHEDULE: &str = "schedule not found";
@@ -101,7 +102,7 @@ pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
         let found = if form.id.is_empty() { None } else { find(&desk, &form.id).await? };
         ask.check_version(found.as_ref().map(|read| read.etag))?;
         let stored = found.as_ref().map(|read| &read.document);
-        let wanted = checked(&form, &catalogue, now, new_id, stored)?;
+        let wanted = checked(&form, &catalogue, now, new_id, stored).await?;
         let written = match &found {
             None => desk.store.schedules().create(&wanted, &by).await.map(|(_, etag)| etag),
             // Nothing changes, so nobody need plan anew.
@@ -124,26 +125,30 @@ pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
 }
 
 /// The schedule that a form describes.
-fn checked(
+async fn checked(
     form: &ScheduleForm,
-    catalogue: &Catalogue,
+    catalogue: &Arc<Catalogue>,
     now: Timestamp,
     new_id: Uuid,
     stored: Option<&Schedule>,
 ) -> Result<Schedule, Refusal> {
-    let task = |text: &str, parameters: &Map<String, Value>| {
-        let Some(task) = catalogue.find(text) else {
-            return Err(schedule::Refusal::invalid(
-                "maintenanceTaskID",
-                format!("there is no task {text:?}"),
-            ));
+    let (form, catalogue, stored) = (form.clone(), catalogue.clone(), stored.cloned());
+    let checked = aside(move || {
+        let task = |text: &str, parameters: &Map<String, Value>| {
+            let Some(task) = catalogue.find(text) else {
+                return Err(schedule::Refusal::invalid(
+                    "maintenanceTaskID",
+                    format!("there is no task {text:?}"),
+                ));
+            };
+            check_parameters(task, parameters)
+                .map_err(|problem| schedule::Refusal::invalid(problem.target, problem.message))?;
+            Ok(task.id())
         };
-        check_parameters(task, parameters)
-            .map_err(|problem| schedule::Refusal::invalid(problem.target, problem.message))?;
-        Ok(task.id())
-    };
-    let check = Check { now, limits: Limits::default(), new_id, stored, task: &task };
-    schedule::check(form, &check).map_err(refused)
+        let check = Check { now, limits: Limits::default(), new_id, stored: stored.as_ref(), task: &task };
+        schedule::check(&form, &check)
+    });
+    checked.await?.map_err(refused)
 }
 
 fn refused(refusal: schedule::Refusal) -> Refusal {
@@ -215,7 +220,7 @@ pub(super) async fn preview(State(desk): State<Desk>, ask: Ask) -> Result<Answer
         form.state = "Enabled".to_owned();
     }
     let catalogue = desk.catalogue().await?;
-    let schedule = checked(&form, &catalogue, now, Uuid::now_v7(), None)?;
+    let schedule = checked(&form, &catalogue, now, Uuid::now_v7(), None).await?;
     let rule = Rule::read(&schedule, now).map_err(refused)?;
     let fleet = fleet::members(&desk.store).await?;
     Ok(Answer::ok(&schedule::preview(&rule, &fleet, now, count, clusters)))

@@ -9,9 +9,9 @@ use store::{Selection, StoreError, Versioned};
 use upkeep::task::{Catalogue, Definition, Format, TaskProblem};
 use uuid::Uuid;
 
-use super::Desk;
 use super::clusters::TURNS_MAX;
 use super::params::{IfMatch, Paging, Reason, Version};
+use super::{Desk, aside};
 use crate::wire::{Answer, Ask, Code, LIMIT_DEFAULT, Media, PageAsk, Refusal, sentence};
 
 const NO_TASK: &str = "task not found";
@@ -76,7 +76,7 @@ pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
     }
     let by = ask.by(form.reason.take().as_deref())?;
     form.id = Some(id);
-    let wanted = upkeep::task::check(&form).map_err(refused)?.with_id(id);
+    let wanted = aside(move || upkeep::task::check(&form)).await?.map_err(refused)?.with_id(id);
     if let Some(other) = Catalogue::builtin().find(wanted.name()) {
         let message = format!("A built-in task is called {}; choose another name.", other.name());
         return Err(Refusal::parameter("name", message));

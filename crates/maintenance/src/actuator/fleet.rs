@@ -129,8 +129,13 @@ impl Tasks for Fleet {
             let unmet = |why: String| StepError::new(StepErrorKind::Precondition, "Precondition", why);
             requires_met(&definition.requires(), &facts).map_err(unmet)?;
         }
-        let plan = definition
-            .plan(&manifest.parameters, &facts)
+        let made = {
+            let (definition, parameters, facts) =
+                (definition.clone(), manifest.parameters.clone(), facts.clone());
+            steps::aside(move |_| definition.plan(&parameters, &facts)).await
+        };
+        let plan = made
+            .ok_or_else(|| StepError::terminal("InvalidTask", "no plan can be made of the task"))?
             .map_err(|problem| StepError::terminal("InvalidParameter", problem.to_string()))?;
         let mut context = ClusterContext::new(link, facts, self.clock.clone());
         if let Some(ours) = self.ours(cluster, document) {

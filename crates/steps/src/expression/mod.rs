@@ -15,34 +15,26 @@ mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use cel::Program;
 use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use evaluate::Evaluation;
 use meter::Meter;
 pub use meter::{MEMORY_MAX, WORK_MAX};
-pub use pattern::PATTERN_MAX;
-use pattern::{Pattern, Patterns};
+use pattern::Patterns;
+pub use pattern::{PATTERN_MAX, Pattern};
 use survey::Survey;
 use trouble::Trouble;
 use value::Val;
 
 /// The longest expression, in bytes.
 pub const LENGTH_MAX: usize = 4096;
-/// So long at most an evaluation may take, of one object or of all that a step looks at.
-pub const TIME_MAX: Duration = Duration::from_secs(10);
 /// How deep brackets may be nested.
 const DEPTH_MAX: u32 = 16;
 /// The parser recurses far deeper than what it parses; this is enough for what the limits above let through.
 const STACK_BYTES: usize = 64 << 20;
-/// So many evaluations at most are at work at the same time.
-static AT_ONCE: Semaphore = Semaphore::const_new(4);
 
 /// An expression that was compiled. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -130,37 +122,6 @@ impl Expression {
             Err(Trouble::Unclear(why)) => Said::Unclear(why.to_string()),
             Err(Trouble::Beyond(limit)) => Said::Never(limit.to_string()),
         }
-    }
-}
-
-/// Does work such as evaluations off the threads that serve others. It is handed a flag that is set when its time is over or
-/// when nobody waits for it any more, and ends then; `None` if it panicked.
-pub async fn aside<T: Send + 'static>(work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Option<T> {
-    let stop = Stop(Arc::new(AtomicBool::new(false)));
-    // The permit goes with the work, which may outlive the one who waits.
-    let permit = AT_ONCE.acquire().await.ok()?;
-    let flag = stop.0.clone();
-    let work = spawn_blocking(move || {
-        let _permit = permit;
-        work(&flag)
-    });
-    tokio::pin!(work);
-    let ended = match timeout(TIME_MAX, &mut work).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            stop.0.store(true, Ordering::Relaxed);
-            work.await
-        }
-    };
-    ended.ok()
-}
-
-/// Sets its flag when it goes.
-struct Stop(Arc<AtomicBool>);
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -19,17 +19,27 @@ const CACHE_MAX: usize = 512 << 10;
 
 /// A pattern that was compiled.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern {
+pub struct Pattern {
     regex: Regex,
     /// Units of work for 16 bytes of text.
     weight: u64,
 }
 
 impl Pattern {
+    /// Units of work that a pattern takes for 16 bytes of text, and its size in bytes; `None` if it is not one, or too large.
+    pub fn measure(text: &str) -> Option<(u64, usize)> {
+        let pattern = Pattern::build(text).ok()?;
+        Some((pattern.weight, pattern.size()))
+    }
+
     pub(super) fn compile(text: &str) -> Result<Pattern, &'static str> {
         if text.len() > PATTERN_MAX {
             return Err("is given a pattern of more than 512 bytes");
         }
+        Pattern::build(text)
+    }
+
+    fn build(text: &str) -> Result<Pattern, &'static str> {
         let config =
             Config::new().nfa_size_limit(Some(COMPILED_MAX)).onepass(false).hybrid_cache_capacity(CACHE_MAX);
         let regex =

@@ -91,7 +91,7 @@ impl fmt::Display for Limit {
         match self {
             Limit::Work => write!(f, "it takes more than {WORK_MAX} units of work"),
             Limit::Memory => write!(f, "its values take more than {} MiB", MEMORY_MAX >> 20),
-            Limit::Time => write!(f, "it takes more than {} s", super::TIME_MAX.as_secs()),
+            Limit::Time => write!(f, "it takes more than {} s", crate::aside::TIME_MAX.as_secs()),
         }
     }
 }

@@ -4,9 +4,10 @@ use kubelink::facts;
 use serde_json::{Map, Value, json};
 
 use super::with::{With, text};
+use crate::aside;
 use crate::cluster::ClusterContext;
 use crate::engine::{Look, Outcome, StepError};
-use crate::expression::{Expression, Said, aside};
+use crate::expression::{Expression, Said};
 use crate::problem::Problem;
 
 /// What a condition may look at.

@@ -6,6 +6,7 @@ use k8s_openapi::api::batch::v1::{Job as JobObject, JobSpec};
 use k8s_openapi::api::core::v1::EnvVar;
 use kubelink::job::{JobRequest, clean_up, run_job};
 use kubelink::names::check_namespace;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::failure::still_waiting;
@@ -64,8 +65,7 @@ impl Job {
         if !is("apiVersion", "batch/v1") || !is("kind", "Job") {
             return Err("a Job of batch/v1 is expected".to_owned());
         }
-        let job: JobObject =
-            serde_json::from_value(value).map_err(|error| format!("it is not a Job: {error}"))?;
+        let job: JobObject = typed(value, "a Job")?;
         let namespace = job.metadata.namespace.unwrap_or_else(|| "default".to_owned());
         check_namespace(&namespace)?;
         let spec = job.spec.ok_or_else(|| "it has no spec".to_owned())?;
@@ -142,10 +142,17 @@ fn env(value: &Value) -> Result<Vec<EnvVar>, String> {
     }
     match value {
         Value::Object(members) => named(members),
-        Value::Array(_) => serde_json::from_value(value.clone())
-            .map_err(|error| format!("it is not a list of variables: {error}")),
+        Value::Array(_) => typed(value.clone(), "a list of variables"),
         _ => Err("names with their values are expected".to_owned()),
     }
+}
+
+/// An object of Kubernetes. The reader's words quote what it read, which may be a password: only the place is told.
+fn typed<T: DeserializeOwned>(value: Value, what: &str) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
+        "." => format!("it is not {what}"),
+        path => format!("it is not {what}: {path} is not as Kubernetes has it"),
+    })
 }
 
 fn end_of(log: &str) -> &str {

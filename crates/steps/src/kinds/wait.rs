@@ -13,9 +13,10 @@ use super::assert::expression;
 use super::failure::still_waiting;
 use super::place::Place;
 use super::with::{Which, With};
+use crate::aside;
 use crate::cluster::ClusterContext;
 use crate::engine::{Look, Outcome, StepContext, StepError};
-use crate::expression::{Expression, Said, aside};
+use crate::expression::{Expression, Said};
 use crate::problem::Problem;
 
 #[derive(Debug)]

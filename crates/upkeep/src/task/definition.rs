@@ -7,7 +7,6 @@ use std::time::Duration;
 use api::admin::{RequiresForm, StepForm, TaskForm, TaskSource};
 use api::doc::Task;
 use api::duration::{DurationText, TimeSpan};
-use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use steps::engine::{PLAN_TIME, Plan, Step};
 use steps::kinds::{build_step, step_name};
@@ -16,7 +15,7 @@ use uuid::Uuid;
 
 use super::TaskProblem;
 use super::builtin;
-use super::parameters::{checked, validator};
+use super::parameters::{Checker, checked};
 
 /// A task of a certain version. Cheap to clone.
 #[derive(Clone)]
@@ -31,7 +30,7 @@ struct Inner {
     /// Its steps are those that are carried out, unless `made` says otherwise.
     form: TaskForm,
     made: Made,
-    validator: OnceLock<Validator>,
+    checker: OnceLock<Checker>,
 }
 
 /// Where a task's steps come from.
@@ -49,7 +48,7 @@ pub(super) type Maker =
 impl Definition {
     pub(super) fn new(id: Uuid, version: u32, source: TaskSource, form: TaskForm, made: Made) -> Definition {
         let form = TaskForm { id: None, version: None, source: None, reason: None, ..form };
-        Definition { inner: Arc::new(Inner { id, version, source, form, made, validator: OnceLock::new() }) }
+        Definition { inner: Arc::new(Inner { id, version, source, form, made, checker: OnceLock::new() }) }
     }
 
     /// A task as it is stored. Its form was checked when it was stored.
@@ -171,13 +170,13 @@ impl Definition {
     }
 
     /// What holds parameters against the schema; made once.
-    pub(super) fn validator(&self) -> Result<Option<&Validator>, TaskProblem> {
+    pub(super) fn checker(&self) -> Result<Option<&Checker>, TaskProblem> {
         let Some(schema) = self.schema() else { return Ok(None) };
-        if let Some(made) = self.inner.validator.get() {
+        if let Some(made) = self.inner.checker.get() {
             return Ok(Some(made));
         }
-        let made = validator(schema)?;
-        Ok(Some(self.inner.validator.get_or_init(|| made)))
+        let made = Checker::of(schema)?;
+        Ok(Some(self.inner.checker.get_or_init(|| made)))
     }
 
     /// What is done on this cluster with these parameters.

@@ -6,6 +6,7 @@
 
 pub mod builtin;
 mod catalogue;
+mod cost;
 mod definition;
 mod form;
 mod parameters;

@@ -10,6 +10,7 @@ use steps::{ClusterFacts, names_cluster};
 use uuid::Uuid;
 
 use super::TaskProblem;
+use super::cost::{Costs, TooMuch};
 use super::definition::Definition;
 
 /// The most parameters that a task may have.
@@ -18,6 +19,10 @@ const PARAMETERS_MAX: usize = 100;
 const PARAMETERS_SIZE_MAX: usize = 256 * 1024;
 /// At most so much of what a validator says is told.
 const MESSAGE_MAX: usize = 300;
+/// Up to so much work it is said what is wrong with parameters; beyond it, only that something is.
+const TELL_MAX: u64 = 50_000;
+/// Enough for what the limits let through.
+const STACK_BYTES: usize = 64 << 20;
 
 /// The names of a task's parameters.
 pub(super) fn names_of(schema: Option<&Value>) -> BTreeSet<String> {
@@ -69,26 +74,69 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), TaskProblem> {
         let place = dotted("parameters", &error.instance_path().to_string());
         return Err(TaskProblem::at(place, format!("it is not a JSON schema: {}", told(&error))));
     }
-    let validator = validator(schema)?;
+    let checker = Checker::of(schema)?;
+    checker.costs.check_any(schema).map_err(too_much)?;
     // A default that its own schema refuses would make every manifest fail.
-    let defaults = with_defaults(Some(schema), &Map::new());
-    let defaults = Value::Object(defaults);
-    let wrong = validator.iter_errors(&defaults).find(|error| error.instance_path().to_string() != "");
-    match wrong {
-        Some(error) => {
-            let place = place(&error).replacen("parameters", "parameters.properties", 1);
-            Err(TaskProblem::at(place, format!("the default does not fit: {}", told(&error))))
+    let defaults = Value::Object(with_defaults(Some(schema), &Map::new()));
+    checker.costs.check(schema, &defaults).map_err(too_much)?;
+    on_a_large_stack(|| {
+        let mut errors = checker.validator.iter_errors(&defaults);
+        match errors.find(|error| error.instance_path().to_string() != "") {
+            Some(error) => {
+                let place = place(&error).replacen("parameters", "parameters.properties", 1);
+                Err(TaskProblem::at(place, format!("the default does not fit: {}", told(&error))))
+            }
+            None => Ok(()),
         }
-        None => Ok(()),
+    })
+}
+
+/// What holds parameters against a schema, within bounds.
+pub(super) struct Checker {
+    validator: Validator,
+    costs: Costs,
+}
+
+impl Checker {
+    /// Patterns are those of linear time; nothing outside the schema is fetched.
+    pub(super) fn of(schema: &Value) -> Result<Checker, TaskProblem> {
+        let costs = Costs::of(schema).map_err(too_much)?;
+        let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
+        let built = on_a_large_stack(|| {
+            options.build(schema).map_err(|error| {
+                TaskProblem::at("parameters", format!("it is not a JSON schema: {}", told(&error)))
+            })
+        });
+        Ok(Checker { validator: built?, costs })
+    }
+
+    /// Refuses parameters that are not of the schema, or that it would take too long to hold against it.
+    fn check(&self, schema: &Value, whole: &Value) -> Result<(), TaskProblem> {
+        let work = self.costs.check(schema, whole).map_err(too_much)?;
+        on_a_large_stack(|| {
+            if work > TELL_MAX {
+                // To find out what is wrong takes far more room than to find out that something is.
+                return match self.validator.is_valid(whole) {
+                    true => Ok(()),
+                    false => Err(TaskProblem::at("parameters", "they do not fit the schema of the task")),
+                };
+            }
+            self.validator.validate(whole).map_err(|error| TaskProblem::at(place(&error), told(&error)))
+        })
     }
 }
 
-/// Patterns are those of linear time; nothing outside the schema is fetched.
-pub(super) fn validator(schema: &Value) -> Result<Validator, TaskProblem> {
-    let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
-    options
-        .build(schema)
-        .map_err(|error| TaskProblem::at("parameters", format!("it is not a JSON schema: {}", told(&error))))
+fn too_much(TooMuch { at, why }: TooMuch) -> TaskProblem {
+    TaskProblem::at(dotted("parameters", &at), why)
+}
+
+/// A schema may lead from part to part many times before it comes to an end, and its validator does so on the stack.
+fn on_a_large_stack<T: Send>(work: impl FnOnce() -> Result<T, TaskProblem> + Send) -> Result<T, TaskProblem> {
+    let ended_early = || TaskProblem::at("parameters", "the schema could not be looked at");
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        worker.map_err(|_| ended_early())?.join().map_err(|_| ended_early())?
+    })
 }
 
 /// Refuses parameters that a task does not take.
@@ -133,10 +181,8 @@ pub(super) fn checked(
         ));
     }
     let whole = Value::Object(with_defaults(task.schema(), given));
-    if let Some(validator) = task.validator()?
-        && let Err(error) = validator.validate(&whole)
-    {
-        return Err(TaskProblem::at(place(&error), told(&error)));
+    if let (Some(schema), Some(checker)) = (task.schema(), task.checker()?) {
+        checker.check(schema, &whole)?;
     }
     match whole {
         Value::Object(whole) => Ok(whole),

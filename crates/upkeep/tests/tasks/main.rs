@@ -5,6 +5,7 @@
 
 mod effects;
 mod examples;
+mod expressions;
 mod faults;
 mod installed;
 mod ours;

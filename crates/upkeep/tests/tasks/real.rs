@@ -167,6 +167,11 @@ impl Errand {
         Errand::within(self.store.clone(), self.directory.clone()).await
     }
 
+    /// The file that everything is stored in.
+    pub(crate) fn database(&self) -> std::path::PathBuf {
+        self.directory.path().join("store.db")
+    }
+
     /// One attempt, at most.
     pub(crate) async fn carry_out(&self, task: &Definition, parameters: &Value, link: &Link) -> End {
         let context = ClusterContext::new(link.clone(), facts(), Arc::new(SystemClock));

@@ -1,0 +1,94 @@
+//! Work that computes, off the threads that serve others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// So long at most such work may take: an evaluation of one object, or of all that a step looks at.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(10);
+/// So much of it at most is under way at the same time.
+static AT_ONCE: Semaphore = Semaphore::const_new(4);
+
+/// Does work such as evaluations and checks off the threads that serve others. It is handed a flag that is set when its time is over or
+/// when nobody waits for it any more, and ends then; `None` if it panicked.
+pub async fn aside<T: Send + 'static>(work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Option<T> {
+    let stop = Stop(Arc::new(AtomicBool::new(false)));
+    // The permit goes with the work, which may outlive the one who waits.
+    let permit = AT_ONCE.acquire().await.ok()?;
+    let flag = stop.0.clone();
+    let work = spawn_blocking(move || {
+        let _permit = permit;
+        work(&flag)
+    });
+    tokio::pin!(work);
+    let ended = match timeout(TIME_MAX, &mut work).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            stop.0.store(true, Ordering::Relaxed);
+            work.await
+        }
+    };
+    ended.ok()
+}
+
+/// Sets its flag when it goes.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn until(stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// On a runtime of one thread, which the work would hold up if it were done there.
+    #[tokio::test]
+    async fn others_are_served_while_work_is_done() {
+        let (free, held) = std::sync::mpsc::channel();
+        let work = aside(move |_| held.recv().is_ok());
+        let others = async move {
+            tokio::task::yield_now().await;
+            free.send(()).is_ok()
+        };
+        assert_eq!(tokio::join!(work, others), (Some(true), true));
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_ends() {
+        let (ended, end) = oneshot::channel();
+        let (began, begin) = oneshot::channel();
+        let work = aside(move |stop| {
+            let _ = began.send(());
+            until(stop);
+            let _ = ended.send(());
+        });
+        tokio::select! {
+            _ = work => panic!("it ended by itself"),
+            begun = begin => begun.unwrap(),
+        }
+        tokio::time::timeout(Duration::from_secs(60), end).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_told_apart() {
+        assert_eq!(aside(|_| -> u32 { panic!("no") }).await, None);
+        assert_eq!(aside(|_| 1).await, Some(1));
+    }
+}

@@ -1,0 +1,416 @@
+//! What it costs to hold parameters against a schema, known before it is done. Pure.
+//!
+//! A schema that refers to itself in two ways doubles the work with every level, and no validator can be stopped. The work is
+//! therefore added up first: how often each part of the schema meets each part of the parameters. Parts that meet again were
+//! added up already, so that this is quick however much it comes to.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value};
+use steps::expression::Pattern;
+
+/// So many parts may a schema have.
+pub(super) const PARTS_MAX: usize = 2000;
+/// So much work at most: a part of the schema that is held against a part of the parameters is one unit.
+pub(super) const WORK_MAX: u64 = 1_000_000;
+/// How deep parts may lead to others while they are held against parameters.
+pub(super) const DEPTH_MAX: usize = 400;
+/// The longest pattern, in bytes.
+pub(super) const PATTERN_MAX: usize = 4096;
+/// How large the patterns of a schema may become together, in bytes.
+const PATTERNS_SIZE_MAX: usize = 8 << 20;
+/// What the size of a pattern is taken for that only the validator understands.
+const PATTERN_UNKNOWN: u64 = 1 << 10;
+/// What a part costs, for each part of the parameters, that is not in the schema: a published one that it names.
+const ELSEWHERE: u64 = 200;
+
+/// Members that hold one schema for the same value.
+const ONE: [&str; 4] = ["not", "if", "then", "else"];
+/// Members that hold a list of schemas for the same value.
+const MANY: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// Members that hold schemas by name for the same value.
+const NAMED: [&str; 2] = ["dependentSchemas", "dependencies"];
+/// Members that hold one schema for each member or item.
+const EACH: [&str; 6] = [
+    "additionalProperties",
+    "unevaluatedProperties",
+    "additionalItems",
+    "unevaluatedItems",
+    "contains",
+    "items",
+];
+/// Members that refer to a schema elsewhere.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// What is known of a schema: its parts by their names, and its patterns by their weight.
+#[derive(Debug)]
+pub(super) struct Costs {
+    /// Paths to the parts that other parts refer to by name, or that begin a document of their own.
+    anchors: BTreeMap<String, Vec<String>>,
+    documents: Vec<String>,
+    patterns: HashMap<String, u64>,
+}
+
+/// Why a schema, or parameters, are refused: the place in the schema, and a sentence.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMuch {
+    /// A JSON pointer.
+    pub(super) at: String,
+    pub(super) why: String,
+}
+
+impl Costs {
+    /// Looks at a schema once. Refused are one of too many parts, and patterns that are too large.
+    pub(super) fn of(schema: &Value) -> Result<Costs, TooMuch> {
+        let mut costs =
+            Costs { anchors: BTreeMap::new(), documents: vec![String::new()], patterns: HashMap::new() };
+        let (mut parts, mut size) = (0, 0);
+        costs.survey(schema, &mut String::new(), &mut parts, &mut size)?;
+        Ok(costs)
+    }
+
+    fn survey(
+        &mut self,
+        part: &Value,
+        at: &mut String,
+        parts: &mut usize,
+        size: &mut usize,
+    ) -> Result<(), TooMuch> {
+        let members: Box<dyn Iterator<Item = (String, &Value)>> = match part {
+            Value::Array(items) => {
+                Box::new(items.iter().enumerate().map(|(index, item)| (index.to_string(), item)))
+            }
+            Value::Object(members) => {
+                *parts += 1;
+                if *parts > PARTS_MAX {
+                    let why = format!("the schema has more than {PARTS_MAX} parts");
+                    return Err(TooMuch { at: String::new(), why });
+                }
+                self.named(members, at);
+                self.compile(members, at, size)?;
+                Box::new(
+                    members.iter().map(|(name, value)| (name.replace('~', "~0").replace('/', "~1"), value)),
+                )
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
+        };
+        for (name, value) in members {
+            // What is not a schema has nothing that refers to one.
+            if !value.is_object() && matches!(name.as_str(), "enum" | "const" | "default" | "examples") {
+                continue;
+            }
+            let before = at.len();
+            at.push('/');
+            at.push_str(&name);
+            self.survey(value, at, parts, size)?;
+            at.truncate(before);
+        }
+        Ok(())
+    }
+
+    fn named(&mut self, members: &Map<String, Value>, at: &str) {
+        for name in ["$anchor", "$dynamicAnchor"] {
+            if let Some(anchor) = members.get(name).and_then(Value::as_str) {
+                self.anchors.entry(anchor.to_owned()).or_default().push(at.to_owned());
+            }
+        }
+        for name in ["$id", "id"] {
+            if let Some(id) = members.get(name).and_then(Value::as_str) {
+                self.documents.push(at.to_owned());
+                if let Some((_, anchor)) = id.split_once('#') {
+                    self.anchors.entry(anchor.to_owned()).or_default().push(at.to_owned());
+                }
+            }
+        }
+    }
+
+    fn compile(&mut self, members: &Map<String, Value>, at: &str, size: &mut usize) -> Result<(), TooMuch> {
+        let own = members.get("pattern").and_then(Value::as_str).map(|text| (text, "pattern"));
+        let of_names = members.get("patternProperties").and_then(Value::as_object);
+        let of_names =
+            of_names.into_iter().flat_map(Map::keys).map(|text| (text.as_str(), "patternProperties"));
+        for (text, member) in own.into_iter().chain(of_names) {
+            if self.patterns.contains_key(text) {
+                continue;
+            }
+            let refuse = |why: String| TooMuch { at: format!("{at}/{member}"), why };
+            if text.len() > PATTERN_MAX {
+                let why =
+                    format!("the pattern has {} bytes, and at most {PATTERN_MAX} are accepted", text.len());
+                return Err(refuse(why));
+            }
+            // One that is not understood here is the validator's to refuse, or to translate.
+            let (weight, own) = Pattern::measure(text).unwrap_or((PATTERN_UNKNOWN, 1 << 20));
+            *size += own;
+            if *size > PATTERNS_SIZE_MAX {
+                let limit = PATTERNS_SIZE_MAX >> 20;
+                return Err(refuse(format!(
+                    "the patterns of the schema together take more than {limit} MiB"
+                )));
+            }
+            self.patterns.insert(text.to_owned(), weight);
+        }
+        Ok(())
+    }
+
+    /// How much work it is to hold a value against the schema; refused beyond the limits.
+    pub(super) fn check(&self, schema: &Value, value: &Value) -> Result<u64, TooMuch> {
+        self.sum(schema, Met::Value(value)).ok_or_else(|| {
+            let why = format!(
+                "parts of the schema refer to each other so often that these parameters take more than {WORK_MAX} units of work"
+            );
+            TooMuch { at: String::new(), why }
+        })
+    }
+
+    /// Refuses a schema whose parts lead to each other too often whatever it is held against.
+    pub(super) fn check_any(&self, schema: &Value) -> Result<(), TooMuch> {
+        self.sum(schema, Met::Anything).map(drop).ok_or_else(|| {
+            let why = format!(
+                "parts of the schema refer to each other so often that parameters take more than {WORK_MAX} units of work"
+            );
+            TooMuch { at: String::new(), why }
+        })
+    }
+
+    fn sum(&self, schema: &Value, met: Met<'_>) -> Option<u64> {
+        Sum { costs: self, schema, done: HashMap::new(), depth: 0 }.add(schema, met)
+    }
+
+    /// The parts that a reference may lead to. Which of several it is depends on the way to it: all are counted.
+    fn targets<'a>(&self, schema: &'a Value, reference: &str) -> Vec<&'a Value> {
+        let (_, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let fragment = percent_decoded(fragment);
+        if !fragment.is_empty() && !fragment.starts_with('/') {
+            let paths = self.anchors.get(fragment.as_str()).into_iter().flatten();
+            return paths.filter_map(|path| schema.pointer(path)).collect();
+        }
+        let within = reference.starts_with('#') || reference.is_empty();
+        let roots =
+            self.documents.iter().take(if within && self.documents.len() == 1 { 1 } else { usize::MAX });
+        let found = roots.filter_map(|root| schema.pointer(root)?.pointer(&fragment));
+        let mut targets: Vec<&Value> = Vec::new();
+        for target in found {
+            if !targets.iter().any(|known| std::ptr::eq(*known, target)) {
+                targets.push(target);
+            }
+        }
+        targets
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = |at: usize| after.get(at).and_then(|c| char::from(*c).to_digit(16));
+        rest = match (first, hex(0), hex(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.extend(u8::try_from(high * 16 + low));
+                &after[2..]
+            }
+            _ => {
+                bytes.push(*first);
+                after
+            }
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What a part of a schema is held against.
+#[derive(Clone, Copy)]
+enum Met<'a> {
+    Value(&'a Value),
+    /// The name of a member.
+    Name(&'a str),
+    /// A value that has whatever the schema speaks of.
+    Anything,
+}
+
+impl<'a> Met<'a> {
+    fn id(self) -> usize {
+        match self {
+            Met::Value(value) => std::ptr::from_ref(value).addr(),
+            Met::Name(name) => name.as_ptr().addr(),
+            Met::Anything => 0,
+        }
+    }
+
+    fn text(self) -> Option<&'a str> {
+        match self {
+            Met::Value(value) => value.as_str(),
+            Met::Name(name) => Some(name),
+            Met::Anything => Some(""),
+        }
+    }
+
+    fn parts(self) -> u64 {
+        fn count(value: &Value) -> u64 {
+            match value {
+                Value::Array(items) => 1 + items.iter().map(count).sum::<u64>(),
+                Value::Object(members) => 1 + members.values().map(count).sum::<u64>(),
+                _ => 1,
+            }
+        }
+        if let Met::Value(value) = self { count(value) } else { 1 }
+    }
+}
+
+/// A sum under way. `None` is more than the limit.
+struct Sum<'a> {
+    costs: &'a Costs,
+    schema: &'a Value,
+    /// What each part cost with what it met; `None` while that is not known.
+    done: HashMap<(usize, usize), Option<u64>>,
+    depth: usize,
+}
+
+impl<'a> Sum<'a> {
+    fn add(&mut self, part: &'a Value, met: Met<'a>) -> Option<u64> {
+        let Value::Object(members) = part else { return Some(1) };
+        let key = (std::ptr::from_ref(part).addr(), met.id());
+        match self.done.get(&key) {
+            Some(Some(known)) => return Some(*known),
+            // It leads to itself with the same value: the validator ends there, too.
+            Some(None) => return Some(1),
+            None => {}
+        }
+        if self.depth > DEPTH_MAX || self.done.len() as u64 > WORK_MAX {
+            return None;
+        }
+        self.done.insert(key, None);
+        self.depth += 1;
+        let total = self.members(members, met);
+        self.depth -= 1;
+        let total = total.filter(|total| *total <= WORK_MAX);
+        self.done.insert(key, Some(total.unwrap_or(u64::MAX)));
+        total
+    }
+
+    fn members(&mut self, members: &'a Map<String, Value>, met: Met<'a>) -> Option<u64> {
+        let mut same = 0_u64;
+        for name in ONE {
+            if let Some(part) = members.get(name) {
+                same = same.checked_add(self.add(part, met)?)?;
+            }
+        }
+        for name in MANY {
+            for part in members.get(name).and_then(Value::as_array).into_iter().flatten() {
+                same = same.checked_add(self.add(part, met)?)?;
+            }
+        }
+        for name in NAMED {
+            for part in members.get(name).and_then(Value::as_object).into_iter().flat_map(Map::values) {
+                same = same.checked_add(self.add(part, met)?)?;
+            }
+        }
+        for name in REFERENCES {
+            let Some(reference) = members.get(name).and_then(Value::as_str) else { continue };
+            let targets = self.costs.targets(self.schema, reference);
+            if targets.is_empty() {
+                same = same.checked_add(met.parts().checked_mul(ELSEWHERE)?)?;
+            }
+            for part in targets {
+                same = same.checked_add(self.add(part, met)?)?;
+            }
+        }
+        let mut total = 1_u64.checked_add(own(members, met))?;
+        if let (Some(pattern), Some(text)) = (members.get("pattern").and_then(Value::as_str), met.text()) {
+            total = total.checked_add(self.pattern(pattern, text)?)?;
+        }
+        let (below, count) = match met {
+            Met::Value(Value::Object(values)) => (self.object(members, values)?, values.len() as u64),
+            Met::Value(Value::Array(values)) => (self.array(members, values)?, values.len() as u64),
+            Met::Anything => (self.anything(members)?, 1),
+            Met::Value(_) | Met::Name(_) => (0, 0),
+        };
+        // What is unevaluated is found by evaluating the rest again, for each member.
+        let again =
+            ["unevaluatedProperties", "unevaluatedItems"].iter().any(|name| members.contains_key(*name));
+        let times = if again { 2 + count } else { 1 };
+        total.checked_add(same.checked_mul(times)?)?.checked_add(below)
+    }
+
+    fn object(&mut self, members: &'a Map<String, Value>, values: &'a Map<String, Value>) -> Option<u64> {
+        let mut total = values.len() as u64;
+        let properties = members.get("properties").and_then(Value::as_object);
+        let patterns = members.get("patternProperties").and_then(Value::as_object);
+        for (name, value) in values {
+            if let Some(part) = properties.and_then(|properties| properties.get(name)) {
+                total = total.checked_add(self.add(part, Met::Value(value))?)?;
+            }
+            for (pattern, part) in patterns.into_iter().flatten() {
+                let cost = self.pattern(pattern, name)?;
+                let inner = self.add(part, Met::Value(value))?;
+                total = total.checked_add(cost)?.checked_add(inner)?;
+            }
+            for each in ["additionalProperties", "unevaluatedProperties"] {
+                if let Some(part) = members.get(each) {
+                    total = total.checked_add(self.add(part, Met::Value(value))?)?;
+                }
+            }
+            if let Some(part) = members.get("propertyNames") {
+                total = total.checked_add(self.add(part, Met::Name(name))?)?;
+            }
+        }
+        Some(total)
+    }
+
+    fn array(&mut self, members: &'a Map<String, Value>, values: &'a [Value]) -> Option<u64> {
+        let mut total = values.len() as u64;
+        for (index, value) in values.iter().enumerate() {
+            for name in EACH {
+                match members.get(name) {
+                    Some(Value::Array(parts)) => {
+                        if let Some(part) = parts.get(index) {
+                            total = total.checked_add(self.add(part, Met::Value(value))?)?;
+                        }
+                    }
+                    Some(part) if !name.ends_with("Properties") => {
+                        total = total.checked_add(self.add(part, Met::Value(value))?)?;
+                    }
+                    _ => {}
+                }
+            }
+            let prefix = members.get("prefixItems").and_then(Value::as_array);
+            if let Some(part) = prefix.and_then(|parts| parts.get(index)) {
+                total = total.checked_add(self.add(part, Met::Value(value))?)?;
+            }
+        }
+        Some(total)
+    }
+
+    /// Every part that is held against a member or an item.
+    fn anything(&mut self, members: &'a Map<String, Value>) -> Option<u64> {
+        let mut total = 0_u64;
+        for name in
+            EACH.iter().copied().chain(["propertyNames", "prefixItems", "properties", "patternProperties"])
+        {
+            let parts: Vec<&'a Value> = match (name, members.get(name)) {
+                ("properties" | "patternProperties", Some(Value::Object(parts))) => parts.values().collect(),
+                (_, Some(Value::Array(parts))) => parts.iter().collect(),
+                (_, part) => part.into_iter().collect(),
+            };
+            for part in parts {
+                total = total.checked_add(self.add(part, Met::Anything)?)?;
+            }
+        }
+        Some(total)
+    }
+
+    fn pattern(&self, pattern: &str, text: &str) -> Option<u64> {
+        let weight = self.costs.patterns.get(pattern).copied().unwrap_or(PATTERN_UNKNOWN);
+        weight.checked_mul(1 + text.len() as u64 / 16)
+    }
+}
+
+/// What a part's own words cost.
+fn own(members: &Map<String, Value>, met: Met<'_>) -> u64 {
+    let listed = members.get("enum").and_then(Value::as_array).map_or(0, Vec::len) as u64;
+    let long = met.text().map_or(0, |text| text.len() as u64 / 64);
+    members.len() as u64 + listed + long
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use serde_json::json;
+
+use super::super::parameters::{check_parameters, check_schema};
+use super::super::{TaskProblem, form};
+use super::*;
+
+fn stored(schema: &Value) -> Result<(), String> {
+    check_schema(schema).map_err(|problem| problem.to_string())
+}
+
+/// What a task with this schema says of these parameters.
+fn given(schema: &Value, parameters: &Value) -> Result<(), TaskProblem> {
+    let task = form::of_value(json!({"name": "t", "title": "t", "parameters": schema,
+        "steps": [{"uses": "pause", "with": {"duration": "1s"}}]}));
+    let task = form::check(&task.unwrap()).unwrap();
+    check_parameters(&task, parameters.as_object().unwrap())
+}
+
+/// Each level refers to the next one twice.
+fn chain(levels: usize, word: &str) -> Value {
+    let mut parts = Map::new();
+    for level in 0..levels {
+        let next = json!({"$ref": format!("#/$defs/l{}", level + 1)});
+        parts.insert(format!("l{level}"), json!({word: [next, next]}));
+    }
+    parts.insert(format!("l{levels}"), json!({"type": "integer"}));
+    json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/l0"}}, "$defs": parts})
+}
+
+const OFTEN: &str = "parts of the schema refer to each other so often";
+
+#[test]
+fn a_schema_whose_work_doubles_with_every_level_is_refused_when_it_is_stored() {
+    for word in ["anyOf", "allOf", "oneOf"] {
+        assert!(stored(&chain(19, word)).is_err());
+        let refused = stored(&chain(25, word)).unwrap_err();
+        assert!(refused.starts_with("parameters: ") && refused.contains(OFTEN), "{refused}");
+    }
+    // Few levels cost little, and stay.
+    assert_eq!(stored(&chain(5, "anyOf")), Ok(()));
+    assert!(given(&chain(5, "anyOf"), &json!({"p": "x"})).is_err());
+    assert_eq!(given(&chain(5, "anyOf"), &json!({"p": 1})), Ok(()));
+}
+
+#[test]
+fn other_ways_to_refer_are_counted_too() {
+    let doubled = |name: &str, target: &str| {
+        let mut schema = chain(25, "anyOf");
+        let text = schema.to_string().replace("#/$defs/", target).replace("\"$ref\"", &format!("\"{name}\""));
+        schema = serde_json::from_str(&text).unwrap();
+        for level in 0..=25 {
+            schema["$defs"][format!("l{level}")]["$anchor"] = json!(format!("l{level}"));
+            schema["$defs"][format!("l{level}")]["$dynamicAnchor"] = json!(format!("l{level}"));
+        }
+        schema["$id"] = json!("https://example.com/s");
+        schema
+    };
+    for (name, target) in [
+        ("$ref", "#"),
+        ("$dynamicRef", "#"),
+        ("$ref", "#/%24defs/"),
+        ("$ref", "https://example.com/s#/$defs/"),
+        ("$ref", "s#/$defs/"),
+    ] {
+        let refused = stored(&doubled(name, target)).unwrap_err();
+        assert!(refused.contains(OFTEN), "{name} {target}: {refused}");
+    }
+    let mut unevaluated = json!({"type": "integer"});
+    for _ in 0..30 {
+        unevaluated = json!({"allOf": [unevaluated], "unevaluatedProperties": false});
+    }
+    let refused = stored(&json!({"type": "object", "properties": {"p": unevaluated}})).unwrap_err();
+    assert!(refused.contains(OFTEN), "{refused}");
+}
+
+/// A schema that leads into itself is only as deep as what it is held against.
+#[test]
+fn a_schema_that_refers_to_itself_is_refused_with_what_it_would_take_too_long_for() {
+    let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"next": inner}));
+    let once = json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/n"}},
+        "$defs": {"n": {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}}}});
+    assert_eq!(given(&once, &json!({"p": nested(60)})), Ok(()));
+    let next = json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}});
+    let twice = json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/n"}},
+        "$defs": {"n": {"anyOf": [next, next]}}});
+    assert_eq!(given(&twice, &json!({"p": nested(5)})), Ok(()));
+    let refused = given(&twice, &json!({"p": nested(60)})).unwrap_err();
+    assert_eq!(refused.target, "parameters");
+    assert!(refused.message.contains(OFTEN), "{refused}");
+    let itself = json!({"type": "object", "properties": {"p": {"anyOf": [{"$ref": "#/properties/p"}, {"type": "integer"}]}}});
+    assert_eq!(given(&itself, &json!({"p": 1})), Ok(()));
+}
+
+#[test]
+fn a_schema_that_is_too_deep_or_too_large_is_refused() {
+    let mut parts = Map::new();
+    for level in 0..1500 {
+        parts.insert(format!("l{level}"), json!({"$ref": format!("#/$defs/l{}", level + 1)}));
+    }
+    parts.insert("l1500".to_owned(), json!({}));
+    let deep = json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/l0"}}, "$defs": parts});
+    assert!(stored(&deep).unwrap_err().contains(OFTEN));
+    let many: Map<String, Value> = (0..2100).map(|n| (format!("l{n}"), json!({}))).collect();
+    let large = json!({"type": "object", "$defs": many});
+    assert_eq!(stored(&large), Err("parameters: the schema has more than 2000 parts".to_owned()));
+    let named: Vec<Value> = (0..5000).map(|n| json!({"n": n})).collect();
+    let listed = json!({"type": "object", "properties": {"p": {"enum": named}}});
+    assert_eq!(given(&listed, &json!({"p": {"n": 4999}})), Ok(()));
+}
+
+#[test]
+fn patterns_are_small_and_take_linear_time() {
+    let with = |pattern: &str| json!({"type": "object", "properties": {"p": {"type": "string", "pattern": pattern}}});
+    assert_eq!(given(&with("^[a-z0-9-]{1,63}$"), &json!({"p": "web-1"})), Ok(()));
+    assert_eq!(
+        given(&with("^(a|aa)+$"), &json!({"p": "a".repeat(5000) + "b"})).unwrap_err().target,
+        "parameters.p"
+    );
+    let long = stored(&with(&"a".repeat(5000))).unwrap_err();
+    assert_eq!(
+        long,
+        "parameters.properties.p.pattern: the pattern has 5000 bytes, and at most 4096 are accepted"
+    );
+    assert!(stored(&with("(?=a)b")).is_err(), "what backtracks is not taken");
+    assert!(stored(&with("\\pL{1000}")).is_err());
+    let several: Map<String, Value> =
+        (0..20).map(|n| (format!("p{n}"), json!({"pattern": format!("{n}\\pL{{15}}")}))).collect();
+    let refused = stored(&json!({"type": "object", "properties": several})).unwrap_err();
+    assert!(refused.contains("together take more than 8 MiB"), "{refused}");
+    // A value that a large pattern would take long for is refused before it is tried.
+    let heavy = given(&with("^(\\w{1,10})x$"), &json!({"p": "w".repeat(200_000)})).unwrap_err();
+    assert!(heavy.message.contains(OFTEN), "{heavy}");
+}
