@@ -78,14 +78,18 @@ where
     let mut watched = Watched::new(link, "wait for", target.to_owned(), api, which.config());
     let mut waiting_for = "the first answer of the API server".to_owned();
     loop {
-        tokio::select! {
-            changed = watched.changed(progress) => changed?,
+        let judged = async {
+            watched.changed(progress).await?;
+            let verdict = judge(&watched.objects().values().collect::<Vec<_>>());
+            Ok(verdict.await)
+        };
+        let verdict = tokio::select! {
+            judged = judged => judged?,
             () = sleep_until(deadline) => {
                 return Err(link.error("wait for", target, Failure::TimeLimit { after: limit, waiting_for }));
             }
-        }
-        let verdict = judge(&watched.objects().values().collect::<Vec<_>>());
-        match verdict.await {
+        };
+        match verdict {
             Verdict::Done(value) => return Ok(value),
             Verdict::Hopeless(why) => return Err(link.error("wait for", target, Failure::Refusal { why })),
             Verdict::Waiting(what) => {
