@@ -96,3 +96,40 @@ async fn a_task_in_use_and_a_built_in_one_stay() {
     );
     house.close().await;
 }
+
+/// Each of these would freeze or end the process, or lead a request elsewhere, if it were taken.
+#[tokio::test]
+async fn a_task_that_would_do_harm_is_refused_with_its_place() {
+    let house = House::open().await;
+    let refused = async |step: serde_json::Value, parameters: serde_json::Value| {
+        let mut harmful = task();
+        harmful["steps"] = json!([step]);
+        harmful["parameters"] = parameters;
+        let answer = house.put(&path(TASK), &harmful).await;
+        assert_eq!(answer.refusal().1, "InvalidParameter", "{}", answer.text);
+        (answer.refusal().0, answer.refusal().2, answer.text.clone())
+    };
+    let pause = json!({"uses": "pause", "with": {"duration": "1s"}});
+    let mut parts = serde_json::Map::new();
+    for level in 0..19 {
+        let next = json!({"$ref": format!("#/$defs/l{}", level + 1)});
+        parts.insert(format!("l{level}"), json!({"anyOf": [next, next]}));
+    }
+    parts.insert("l19".to_owned(), json!({"type": "integer"}));
+    let schema = json!({"type": "object", "$defs": parts, "properties": {"p": {"$ref": "#/$defs/l0"}}});
+    let (status, place, text) = refused(pause, schema).await;
+    assert_eq!((status, place.as_str()), (400, "parameters"));
+    assert!(text.contains("refer to each other so often"), "{text}");
+
+    let assert = json!({"uses": "assert", "with": {"that": "!'a'.matches('\\\\pL{100}')"}});
+    let (status, place, text) = refused(assert, json!({"type": "object"})).await;
+    assert_eq!((status, place.as_str()), (400, "steps[0].with.that"));
+    assert!(text.contains("a pattern that is too large"), "{text}");
+
+    let with = json!({"apiVersion": "../x", "kind": "Pod", "namespace": "a", "name": "b"});
+    let delete = json!({"uses": "kubernetes/delete", "with": with});
+    let (status, place, _) = refused(delete, json!({"type": "object"})).await;
+    assert_eq!((status, place.as_str()), (400, "steps[0].with.apiVersion"));
+    assert_eq!(house.get(&path(TASK)).await.refusal().0, 404, "nothing was stored");
+    house.close().await;
+}
