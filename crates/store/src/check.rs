@@ -74,12 +74,29 @@ const PROMISES: &[Promise] = &[
                   or (l.owner is not null and not exists (select 1 from work w where w.id = l.running and w.state = 'InProgress'))",
     },
     Promise {
-        says: "the head of a free lane is its first pending work",
+        says: "the head of a free lane is its first pending work that is in no closed side queue",
         query: "select {text:l.lane} from lanes l left join work f on f.id =
-                  (select w.id from work w where w.lane = l.lane and w.state = 'Pending' order by w.class, w.due_at, w.priority, w.id limit 1)
+                  (select w.id from work w where w.lane = l.lane and w.state = 'Pending' and not exists
+                     (select 1 from side_queues s where s.lane = w.lane and s.key = w.side_queue and s.closed)
+                   order by case when w.class = 3 then 2 else w.class end, w.due_at, w.priority, w.id limit 1)
                 where l.owner is null and (
-                  (f.id is null) <> (l.head_kind is null)
-                  or f.kind <> l.head_kind or f.class <> l.head_class or f.due_at <> l.head_at or f.priority <> l.head_priority)",
+                  (f.id is null) <> (l.head_kind is null) or f.kind <> l.head_kind
+                  or case when f.class = 3 then 2 else f.class end <> l.head_class
+                  or f.due_at <> l.head_at or f.priority <> l.head_priority)",
+    },
+    Promise {
+        says: "what is set aside is pending, stands in a side queue of its lane, and waits for a budget that counts it",
+        query: "select {text:w.id} from work w where (w.class = 3) <> (w.side_queue is not null)
+                  or (w.class = 3 and (w.state <> 'Pending' or not {has:w.budgets:w.side_queue} or not exists
+                    (select 1 from side_queues s where s.lane = w.lane and s.key = w.side_queue)))",
+    },
+    Promise {
+        says: "a side queue is closed only on a budget that exists, only while nobody holds its lane, and shows its first work",
+        query: "select {text:s.lane} from side_queues s left join work f on f.id =
+                  (select w.id from work w where w.lane = s.lane and w.side_queue = s.key order by w.due_at, w.priority, w.id limit 1)
+                where s.closed and (f.id is null or f.due_at <> s.head_at or f.priority <> s.head_priority
+                  or not exists (select 1 from budgets b where b.key = s.key)
+                  or not exists (select 1 from lanes l where l.lane = s.lane and l.owner is null))",
     },
     Promise {
         says: "a budget counts exactly the running work that holds it",

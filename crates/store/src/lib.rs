@@ -53,4 +53,5 @@ pub use wake::{Topic, Wakeups};
 pub use work::{
     Budget, CLAIM_MAX, Claimed, Completion, ENQUEUE_MAX, Fate, Hold, LEASE, LaneView, NewWork, QueueView,
     RENEWAL, Renewed, SAFETY_POLL, SELF_STOP, Signals, TAKE_OVER_MAX, Turn, Walk, WorkView, Yielding,
+    holds_lane,
 };

@@ -40,12 +40,24 @@ pub const ENQUEUE_MAX: usize = 1000;
 /// Closed at one touch of a lane; the rest at the next.
 pub(crate) const EXPIRE_PER_TOUCH: usize = 100;
 
+/// Set aside at one touch of a lane; the rest at the next.
+pub(crate) const ASIDE_PER_TOUCH: usize = 100;
+
 /// Operations go before all maintenance.
 pub(crate) const CLASS_OPERATION: i64 = 0;
 /// Work that has taken some effect.
 pub(crate) const CLASS_BEGUN: i64 = 1;
 /// A manifest that has taken no effect yet.
 pub(crate) const CLASS_FRESH: i64 = 2;
+/// The same, set aside until a budget of its own has room. In the lane's order it is a fresh one; as a class of its own it
+/// stands behind all that is not held up.
+pub(crate) const CLASS_ASIDE: i64 = 3;
+
+/// Whether a full budget holds up the whole lane, or only the work that names it: a task's holds up the task's work, those
+/// of fleet, region and subscription hold up all work of a cluster.
+pub fn holds_lane(budget: &str) -> bool {
+    !budget.starts_with("task/")
+}
 
 /// The class that new work of a kind has.
 pub(crate) fn first_class(kind: WorkKind) -> i64 {

@@ -38,6 +38,11 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0004_one_index.sql"),
     },
     Migration { number: 5, name: "ending", sql: include_str!("../../migrations/postgres/0005_ending.sql") },
+    Migration {
+        number: 6,
+        name: "side_queues",
+        sql: include_str!("../../migrations/postgres/0006_side_queues.sql"),
+    },
 ];
 
 /// Whoever migrates holds this advisory lock.

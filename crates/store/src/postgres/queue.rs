@@ -173,8 +173,15 @@ impl Postgres {
     }
 
     pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
+        // What is set aside has its place among the fresh ones.
         let sql = format!(
-            "select {LIVE} from work where lane = $1 and state = 'Pending' order by class, due_at, priority, id limit $2"
+            "select {LIVE} from (
+               (select * from work where lane = $1 and state = 'Pending' and class < 3
+                order by class, due_at, priority, id limit $2)
+               union all
+               (select * from work where lane = $1 and state = 'Pending' and class = 3
+                order by class, due_at, priority, id limit $2)) w
+             order by least(class, 2), due_at, priority, id limit $2"
         );
         self.rows("read a lane's work", &sql, &[&lane, &count(limit)]).await?.iter().map(work).collect()
     }
@@ -243,14 +250,16 @@ impl Postgres {
 
     pub(crate) async fn queue(&self, kind: WorkKind) -> Result<QueueView, StoreError> {
         let sql = "with due as (
-              (select head_at from lanes
+              (select lane, head_at from lanes
                where head_kind = $1 and head_at <= statement_micros_v1() and owner is null and parked_on is null
                order by head_at limit $2)
               union all
-              (select head_at from lanes
-               where parked_on is not null and head_kind = $1 and head_at <= statement_micros_v1() limit $2))
+              (select lane, head_at from lanes
+               where parked_on is not null and head_kind = $1 and head_at <= statement_micros_v1() limit $2)
+              union all
+              (select lane, head_at from side_queues where closed and $1 = 'manifest' limit $2))
             select
-              (select count(*) from due),
+              (select count(distinct lane) from due),
               (select count(*) from (select kind, state from work order by id limit $2) w where kind = $1 and state = 'Pending'),
               (select count(*) from lanes where owner is not null and running_kind = $1),
               (select min(head_at) from due where head_at > 0)";
@@ -293,7 +302,9 @@ impl Postgres {
     }
 
     pub(crate) async fn budgets(&self) -> Result<Vec<Budget>, StoreError> {
-        let sql = "select key, cap, used, (select count(*) from lanes where parked_on = key) from budgets order by key";
+        let sql = "select key, cap, used, (select count(*) from lanes where parked_on = key)
+                     + (select count(*) from side_queues s where s.key = budgets.key and s.closed)
+                   from budgets order by key";
         let budget = |row: &Row| {
             Ok(Budget {
                 key: get(row, 0)?,

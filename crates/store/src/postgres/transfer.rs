@@ -163,7 +163,8 @@ impl Import {
         let said = |error| store_error("import", error);
         client
             .batch_execute(
-                "insert into lanes (lane, fence, head_kind, head_class, head_at, head_priority)
+                "update work set class = 2 where class = 3;
+                 insert into lanes (lane, fence, head_kind, head_class, head_at, head_priority)
                  select distinct on (w.lane) w.lane, max(w.fence) over (partition by w.lane), w.kind, w.class, w.due_at, w.priority
                  from work w order by w.lane, w.class, w.due_at, w.priority, w.id",
             )

@@ -15,6 +15,7 @@ use super::queue::First;
 use super::writer::Session;
 use crate::StoreError;
 use crate::wake::Topic;
+use crate::work::holds_lane;
 
 impl Sqlite {
     pub(crate) async fn set_budget(
@@ -64,7 +65,11 @@ impl Session<'_> {
                 }
                 // What is on its way to its end takes its place in a budget that is full, too.
                 Some(false) if first.ending => held.push(key),
-                Some(false) => full = full.or(Some(key)),
+                // What holds up the whole lane goes before what holds up this work only.
+                Some(false) if full.as_deref().is_none_or(|it| !holds_lane(it) && holds_lane(&key)) => {
+                    full = Some(key);
+                }
+                Some(false) => {}
             }
         }
         if let Some(key) = full {
@@ -91,17 +96,33 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Lets as many lanes try again as the budget has room for.
+    /// Lets as many lanes try again as the budget has room for: those that it holds up as a whole, then those that have side
+    /// queues for it.
     pub(super) fn unpark(&mut self, key: &str) -> Result<(), StoreError> {
+        let room: Option<i64> = self
+            .connection
+            .prepare_cached("select cap - used from budgets where key = ?1")?
+            .query_row([key], |row| row.get(0))
+            .optional()?;
+        let room = room.unwrap_or(0).max(0);
+        if room > 0 {
+            self.let_go(key, room)?;
+        }
+        Ok(())
+    }
+
+    fn let_go(&mut self, key: &str, count: i64) -> Result<(), StoreError> {
         let changed = self
             .connection
             .prepare_cached(
                 "update lanes set parked_on = null where lane in
                    (select lane from lanes where parked_on = ?1 order by head_at, head_priority, lane
-                    limit coalesce((select max(cap - used, 0) from budgets where key = ?1), 0))",
+                    limit ?2)",
             )?
-            .execute([key])?;
-        if changed > 0 {
+            .execute(params![key, count])?;
+        let rest = count - i64::try_from(changed).unwrap_or(count);
+        let opened = if holds_lane(key) { 0 } else { self.open_closed(key, rest)? };
+        if changed + opened > 0 {
             WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
         }
         Ok(())
@@ -110,12 +131,8 @@ impl Session<'_> {
     fn set_budget(&mut self, key: &str, limit: Option<u32>) -> Result<(), StoreError> {
         let Some(limit) = limit else {
             self.connection.prepare_cached("delete from budgets where key = ?1")?.execute([key])?;
-            self.connection
-                .prepare_cached("update lanes set parked_on = null where parked_on = ?1")?
-                .execute([key])?;
             self.rewrite_held(key, false)?;
-            WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
-            return Ok(());
+            return self.let_go(key, i64::MAX);
         };
         let changed = self
             .connection

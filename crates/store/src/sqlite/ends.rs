@@ -162,7 +162,7 @@ impl Session<'_> {
             .connection
             .prepare_cached(
                 "update work set run_after = 0, due_at = 0, changed = ?2
-                 where id = ?1 and (class = ?3 and started is null and run_before <= ?2) is not true",
+                 where id = ?1 and (class >= ?3 and started is null and run_before <= ?2) is not true",
             )?
             .execute(params![work, self.now, CLASS_FRESH])?;
         if moved == 0 {

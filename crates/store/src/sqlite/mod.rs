@@ -11,6 +11,7 @@ mod open;
 mod queue;
 mod read;
 mod records;
+mod side_queues;
 mod sweeps;
 mod transfer;
 mod writer;

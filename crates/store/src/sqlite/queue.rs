@@ -20,7 +20,10 @@ use super::{Sqlite, json_text, micros, time};
 use crate::StoreError;
 use crate::document::text_value;
 use crate::wake::Topic;
-use crate::work::{CLASS_FRESH, Claimed, EXPIRE_PER_TOUCH, Hold, NewWork, Renewed, Signals, first_class};
+use crate::work::{
+    ASIDE_PER_TOUCH, CLASS_FRESH, Claimed, EXPIRE_PER_TOUCH, Hold, NewWork, Renewed, Signals, first_class,
+    holds_lane,
+};
 
 impl Sqlite {
     pub(crate) async fn claim(
@@ -88,16 +91,19 @@ impl Sqlite {
 
 /// The first pending row of a lane.
 pub(super) struct First {
-    id: Uuid,
+    pub(super) id: Uuid,
     kind: String,
-    class: i64,
-    due_at: i64,
-    priority: i64,
+    /// Its place in the lane's order: a row that is set aside is a fresh one here.
+    pub(super) class: i64,
+    pub(super) due_at: i64,
+    pub(super) priority: i64,
     run_before: Option<i64>,
     fresh: bool,
     pub(super) budgets: Option<String>,
     /// Whether it is on its way to its end.
     pub(super) ending: bool,
+    /// The budget that it was set aside for.
+    pub(super) side_queue: Option<String>,
     state: State,
 }
 
@@ -110,6 +116,16 @@ struct State {
 }
 
 impl First {
+    /// What goes before what in a lane.
+    pub(super) fn place(&self) -> (i64, i64, i64, Uuid) {
+        (self.class, self.due_at, self.priority, self.id)
+    }
+
+    /// What a lane shows of its first row.
+    pub(super) fn head(&self) -> (&str, i64, i64, i64) {
+        (&self.kind, self.class, self.due_at, self.priority)
+    }
+
     /// Whether it may no longer begin: its last moment passed, and it never began.
     fn is_late(&self, now: i64) -> bool {
         self.class == CLASS_FRESH && self.fresh && self.run_before.is_some_and(|at| at <= now)
@@ -207,30 +223,17 @@ impl Session<'_> {
         let mut claimed = Vec::with_capacity(lanes.len());
         let mut touched = BTreeSet::new();
         for (lane, fence) in lanes {
-            let first = self.first_pending(lane)?;
-            let startable =
-                |it: &First| it.kind == kind.as_str() && it.due_at <= self.now && !it.is_late(self.now);
-            let first = match first {
-                Some(first) if startable(&first) => first,
-                other => {
-                    self.write_head(lane, other.as_ref())?;
-                    continue;
-                }
+            if budgeted {
+                // What waits in a side queue is looked at again; room that another takes instead is passed on.
+                touched.extend(self.open_side_queues(lane)?);
+            }
+            let Some((first, held)) = self.first_that_fits(lane, kind, budgeted, &mut touched)? else {
+                continue;
             };
-            let held = if budgeted { self.take_budgets(&first, &mut touched)? } else { Taken::Nothing };
-            let held = match held {
-                Taken::Full(key) => {
-                    self.connection
-                        .prepare_cached(
-                            "update lanes set head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = ?6
-                             where lane = ?1",
-                        )?
-                        .execute(params![lane, first.kind, first.class, first.due_at, first.priority, key])?;
-                    continue;
-                }
-                Taken::Nothing => None,
-                Taken::Held(keys) => Some(json!(keys).to_string()),
-            };
+            if budgeted {
+                self.open_side_queues(lane)?;
+            }
+            self.take_from_side_queue(&first)?;
             let fence = fence + 1;
             self.connection
                 .prepare_cached(
@@ -247,6 +250,46 @@ impl Session<'_> {
             self.unpark(key)?;
         }
         Ok(claimed)
+    }
+
+    /// The first row of a lane that can begin now, and the budgets that count it; what a budget of its own holds up is set
+    /// aside on the way. With none, the lane is left with its head as it is, or parked.
+    fn first_that_fits(
+        &mut self,
+        lane: Uuid,
+        kind: WorkKind,
+        budgeted: bool,
+        touched: &mut BTreeSet<String>,
+    ) -> Result<Option<(First, Option<String>)>, StoreError> {
+        let (now, mut moved) = (self.now, 0);
+        let startable = |it: &First| it.kind == kind.as_str() && it.due_at <= now && !it.is_late(now);
+        loop {
+            let first = match self.first_pending(lane)? {
+                // Enough for one touch: the next claim of the lane goes on from there.
+                Some(first) if startable(&first) && moved < ASIDE_PER_TOUCH => first,
+                other => {
+                    self.write_head(lane, other.as_ref())?;
+                    return Ok(None);
+                }
+            };
+            let held = if budgeted { self.take_budgets(&first, touched)? } else { Taken::Nothing };
+            match held {
+                Taken::Full(key) if first.class == CLASS_FRESH && !holds_lane(&key) => {
+                    moved += self.set_aside(lane, &first, &key)?;
+                }
+                Taken::Full(key) => {
+                    self.connection
+                        .prepare_cached(
+                            "update lanes set head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = ?6
+                             where lane = ?1",
+                        )?
+                        .execute(params![lane, first.kind, first.class, first.due_at, first.priority, key])?;
+                    return Ok(None);
+                }
+                Taken::Nothing => return Ok(Some((first, None))),
+                Taken::Held(keys) => return Ok(Some((first, Some(json!(keys).to_string())))),
+            }
+        }
     }
 
     /// Puts work into the hands of a holder. What is known of it was read before: a statement that changes and answers
@@ -290,16 +333,7 @@ impl Session<'_> {
     /// The same, and how many were closed.
     fn close_late(&mut self, lane: Uuid) -> Result<(Option<First>, usize), StoreError> {
         for closed in 0..=EXPIRE_PER_TOUCH {
-            let first = self
-                .connection
-                .prepare_cached(
-                    "select id, kind, class, due_at, priority, run_before, started is null, budgets, coalesce(to_end, 0),
-                       attempt, step, checkpoint, run_after
-                     from work indexed by work_in_order
-                     where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit 1",
-                )?
-                .query_row([lane], read_first)
-                .optional()?;
+            let first = self.first_of(lane)?;
             match first {
                 // Enough for one touch: the head stays a late one, and the next claim of the lane goes on from there.
                 Some(late) if late.is_late(self.now) && closed < EXPIRE_PER_TOUCH => {
@@ -314,12 +348,13 @@ impl Session<'_> {
     /// Writes a free lane's head as it really is; how many late ones it closed. An owned lane's head is written when it
     /// is released.
     pub(super) fn settle(&mut self, lane: Uuid) -> Result<usize, StoreError> {
+        self.open_side_queues(lane)?;
         let (first, closed) = self.close_late(lane)?;
         self.write_head(lane, first.as_ref())?;
         Ok(closed)
     }
 
-    fn write_head(&mut self, lane: Uuid, first: Option<&First>) -> Result<(), StoreError> {
+    pub(super) fn write_head(&mut self, lane: Uuid, first: Option<&First>) -> Result<(), StoreError> {
         self.connection
             .prepare_cached(
                 "update lanes set head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = null
@@ -338,6 +373,7 @@ impl Session<'_> {
 
     /// Frees an owned lane and writes its head, in one change: each index of the lanes is touched once.
     pub(super) fn release(&mut self, lane: Uuid) -> Result<(), StoreError> {
+        self.open_side_queues(lane)?;
         let first = self.first_pending(lane)?;
         let first = first.as_ref();
         self.connection
@@ -431,18 +467,19 @@ impl Session<'_> {
     }
 }
 
-fn read_first(row: &Row<'_>) -> rusqlite::Result<First> {
+pub(super) fn read_first(row: &Row<'_>) -> rusqlite::Result<First> {
     Ok(First {
         id: row.get(0)?,
         kind: row.get(1)?,
-        class: row.get(2)?,
+        class: row.get::<_, i64>(2)?.min(CLASS_FRESH),
         due_at: row.get(3)?,
         priority: row.get(4)?,
         run_before: row.get(5)?,
         fresh: row.get(6)?,
         budgets: row.get(7)?,
         ending: row.get(8)?,
-        state: read_state(row, 9)?,
+        side_queue: row.get(9)?,
+        state: read_state(row, 10)?,
     })
 }
 

@@ -178,8 +178,15 @@ impl Sqlite {
 
     pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
         self.read(move |connection| {
+            // What is set aside has its place among the fresh ones.
             let sql = format!(
-                "select {LIVE} from work where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit ?2"
+                "select {LIVE} from work where id in
+                   (select id from (select id from work indexed by work_in_order
+                      where lane = ?1 and class < 3 and state = 'Pending' order by class, due_at, priority, id limit ?2)
+                    union all
+                    select id from (select id from work indexed by work_in_order
+                      where lane = ?1 and class = 3 and state = 'Pending' order by due_at, priority, id limit ?2))
+                 order by min(class, 2), due_at, priority, id limit ?2"
             );
             many(connection, &sql, params![lane, limit], work)
         })
@@ -207,15 +214,18 @@ impl Sqlite {
         let now = self.now();
         self.read(move |connection| {
             let sql = "with due as (
-                  select head_at from (
-                    select head_at from lanes indexed by lanes_turns
+                  select lane, head_at from (
+                    select lane, head_at from lanes indexed by lanes_turns
                     where turn_kind = ?1 and turn_at between 0 and ?2 and parked_on is null order by turn_at limit ?3)
                   union all
-                  select head_at from (
-                    select head_at from lanes indexed by lanes_parked
-                    where parked_on is not null and head_kind = ?1 and head_at <= ?2 limit ?3))
+                  select lane, head_at from (
+                    select lane, head_at from lanes indexed by lanes_parked
+                    where parked_on is not null and head_kind = ?1 and head_at <= ?2 limit ?3)
+                  union all
+                  select lane, head_at from (
+                    select lane, head_at from side_queues where closed and ?1 = 'manifest' limit ?3))
                 select
-                  (select count(*) from due),
+                  (select count(distinct lane) from due),
                   (select count(*) from (select kind, state from work order by id limit ?3) where kind = ?1 and state = 'Pending'),
                   (select count(*) from lanes indexed by lanes_turns where turn_kind = ?1 and turn_at = -1 and parked_on is null),
                   (select min(head_at) from due where head_at > 0)";
@@ -307,7 +317,9 @@ impl Sqlite {
 
     pub(crate) async fn budgets(&self) -> Result<Vec<Budget>, StoreError> {
         self.read(|connection| {
-            let sql = "select key, cap, used, (select count(*) from lanes where parked_on = key) from budgets order by key";
+            let sql = "select key, cap, used, (select count(*) from lanes where parked_on = key)
+                         + (select count(*) from side_queues s where s.key = budgets.key and s.closed)
+                       from budgets order by key";
             many(connection, sql, [], |row| {
                 Ok(Budget { key: row.get(0)?, limit: row.get(1)?, used: row.get(2)?, parked: row.get(3)? })
             })

@@ -1,9 +1,10 @@
 //! The slow sweeps on SQLite: late work that nobody touches, and heads that do not agree with the work.
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{OptionalExtension as _, Row, params};
 use uuid::Uuid;
 
 use super::Sqlite;
+use super::queue::First;
 use super::writer::Session;
 use crate::StoreError;
 use crate::work::{CLASS_FRESH, Walk};
@@ -14,7 +15,7 @@ impl Sqlite {
         let (rows, late) = self
             .read(move |connection| {
                 let mut statement = connection.prepare_cached(
-                    "select id, lane, state = 'Pending' and class = ?1 and started is null and run_before <= ?2
+                    "select id, lane, state = 'Pending' and class >= ?1 and started is null and run_before <= ?2
                      from work where id > ?3 order by id limit ?4",
                 )?;
                 let rows = statement
@@ -39,6 +40,16 @@ impl Sqlite {
     }
 }
 
+/// What a lane shows of its first row.
+type Head = (String, i64, i64, i64);
+
+fn read_head(row: &Row<'_>) -> rusqlite::Result<Option<Head>> {
+    Ok(match row.get::<_, Option<String>>(1)? {
+        Some(kind) => Some((kind, row.get(2)?, row.get(3)?, row.get(4)?)),
+        None => None,
+    })
+}
+
 impl Session<'_> {
     fn expire(&mut self, late: &[Uuid]) -> Result<usize, StoreError> {
         let mut changed = 0;
@@ -47,7 +58,7 @@ impl Session<'_> {
             let still = self
                 .connection
                 .prepare_cached(
-                    "select lane, kind, budgets from work where id = ?1 and state = 'Pending' and class = ?2 and started is null
+                    "select lane, kind, budgets from work where id = ?1 and state = 'Pending' and class >= ?2 and started is null
                        and run_before <= ?3",
                 )?
                 .query_row(params![work, CLASS_FRESH, self.now], |row| {
@@ -97,17 +108,16 @@ impl Session<'_> {
             .query_map(params![after, max], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
         for lane in &lanes {
-            let wrong: bool = self
+            let (free, shown) = self
                 .connection
                 .prepare_cached(
-                    "select l.owner is null and case when f.id is null then l.head_kind is not null
-                       else l.head_kind is not f.kind or l.head_class is not f.class or l.head_at is not f.due_at
-                         or l.head_priority is not f.priority end
-                     from lanes l left join work f on f.id =
-                       (select id from work where lane = ?1 and state = 'Pending' order by class, due_at, priority, id limit 1)
-                     where l.lane = ?1",
+                    "select owner is null, head_kind, head_class, head_at, head_priority from lanes where lane = ?1",
                 )?
-                .query_row([lane], |row| row.get(0))?;
+                .query_row([lane], |row| Ok((row.get::<_, bool>(0)?, read_head(row)?)))?;
+            let first = self.first_of(*lane)?;
+            let wrong = free
+                && shown.as_ref().map(|it| (it.0.as_str(), it.1, it.2, it.3))
+                    != first.as_ref().map(First::head);
             if wrong {
                 self.settle(*lane)?;
                 changed += 1;

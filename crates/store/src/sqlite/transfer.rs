@@ -165,6 +165,8 @@ impl Import {
                     let sql = format!("insert into {} ({}) values ({})", table.name, names.join(", "), places.join(", "));
                     session.connection.prepare_cached(&sql)?.execute(params_from_iter(values))?;
                 }
+                // What was set aside for a budget is looked at again.
+                session.connection.execute("update work set class = 2 where class = 3", [])?;
                 session.connection.execute("insert into lanes (lane, fence) select lane, max(fence) from work group by lane", [])?;
                 session.connection.execute(
                     "update lanes set (head_kind, head_class, head_at, head_priority) =

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use api::clock::{Clock as _, SystemClock};
 use api::work::WorkKind;
@@ -45,6 +46,28 @@ async fn hot(store: &Store, backlog: i64) {
 async fn all_future(store: &Store, lanes: u64) {
     enqueue(store, (0..lanes).map(|n| manifest(Uuid::new_v4()).after(future(n)).priority(i32::MIN))).await;
     enqueue(store, (0..60).map(|_| manifest(Uuid::new_v4()))).await;
+}
+
+/// One lane with a long backlog of a stopped task, older than all others, that has been set aside.
+async fn stopped(store: &Store, backlog: i64) {
+    let lane = Uuid::new_v4();
+    store.set_budget("task/stopped", Some(0), None).await.unwrap();
+    enqueue(store, (0..backlog).map(|n| manifest(lane).after(past(n)).counted(&["task/stopped"]))).await;
+    let owner = Uuid::new_v4();
+    while store.until_due(WorkKind::Manifest).await.unwrap() == Some(Duration::ZERO) {
+        assert!(store.claim(WorkKind::Manifest, 1, owner).await.unwrap().is_empty());
+    }
+    enqueue(store, [manifest(lane).after(past(backlog)).counted(&["task/other"])].into_iter()).await;
+    enqueue(store, (0..100).map(|_| manifest(Uuid::new_v4()))).await;
+}
+
+#[test]
+fn a_claim_looks_at_few_rows_behind_a_stopped_task_on_postgresql() {
+    block_on(async {
+        let Some(bed) = Bed::postgres().await else { return };
+        stopped(&bed.store, short_or_long(5_000, 100_000)).await;
+        assert_frugal(&bed).await;
+    });
 }
 
 #[test]
@@ -198,6 +221,7 @@ fn statements() -> Vec<&'static str> {
     let sources = [
         include_str!("../../src/sqlite/queue.rs"),
         include_str!("../../src/sqlite/budgets.rs"),
+        include_str!("../../src/sqlite/side_queues.rs"),
         include_str!("../../src/sqlite/sweeps.rs"),
     ];
     let mut statements = Vec::new();
@@ -258,12 +282,13 @@ fn a_claim_takes_as_many_steps_behind_any_backlog_on_sqlite() {
         let due = statement(&["select lane, fence from lanes indexed by lanes_turns", "limit ?3"]);
         let first = statement(&["from work indexed by work_in_order", "order by class", "limit 1"]);
         let mut most: Option<(i32, i32)> = None;
-        for scenario in 0..4 {
+        for scenario in 0..5 {
             let bed = Bed::sqlite().await;
             match scenario {
                 0 => uniform(&bed.store, 1).await,
                 1 => uniform(&bed.store, short_or_long(50, 1000)).await,
                 2 => hot(&bed.store, short_or_long(20_000, 100_000)).await,
+                3 => stopped(&bed.store, short_or_long(5_000, 100_000)).await,
                 _ => all_future(&bed.store, short_or_long(20_000, 500_000)).await,
             }
             let connection = observe(&bed);

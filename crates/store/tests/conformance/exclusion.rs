@@ -362,7 +362,7 @@ fn no_budget_is_exceeded_or_leaks_while_three_processes_are_killed_on_postgresql
     block_on(async {
         let Some(site) = Site::postgres() else { return };
         let store = site.open().await;
-        for (key, limit) in [("fleet", 9), ("region/north", 5), ("task/upgrade", 7)] {
+        for (key, limit) in [("fleet", 9), ("region/north", 7), ("task/upgrade", 5)] {
             store.set_budget(key, Some(limit), None).await.unwrap();
         }
         let time = Duration::from_secs(short_or_long(3, 60));

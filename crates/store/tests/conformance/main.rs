@@ -27,10 +27,12 @@ mod expiry;
 mod model;
 mod order;
 mod races;
+mod side_queues;
 mod signals;
 
 // Documents, the feed, the log.
 mod audit;
+mod build_before;
 mod documents;
 mod entries;
 mod feed;

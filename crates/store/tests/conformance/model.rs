@@ -25,7 +25,7 @@ use uuid::Uuid;
 use crate::bed::{options, short_or_long};
 
 const LEASE: Duration = Duration::from_secs(60);
-const BUDGETS: [&str; 3] = ["fleet", "region", "task"];
+const BUDGETS: [&str; 4] = ["fleet", "region", "task/a", "task/b"];
 
 /// One thing that happens.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let kind = || prop_oneof![Just(WorkKind::Operation), Just(WorkKind::Manifest), Just(WorkKind::Manifest)];
     let lane = || 0..8_u8;
     let enqueue =
-        (lane(), kind(), any::<u8>(), -4..3_i8, prop::option::weighted(0.15, -1..6_i8), -1..2_i8, 0..8_u8)
+        (lane(), kind(), any::<u8>(), -4..3_i8, prop::option::weighted(0.15, -1..6_i8), -1..2_i8, 0..16_u8)
             .prop_map(|(lane, kind, salt, delay, window, priority, budgets)| Event::Enqueue {
                 lane,
                 kind,
@@ -164,17 +164,28 @@ impl Model {
     }
 
     fn fits(&self, piece: &Piece) -> bool {
-        let budgets = &piece.asked.budgets;
-        piece.ending
-            || budgets
-                .iter()
-                .all(|key| self.limits.get(key.as_str()).is_none_or(|limit| self.used(key) < *limit as usize))
+        piece.ending || self.full(piece).is_empty()
+    }
+
+    /// The budgets that have no room for it.
+    fn full<'a>(&self, piece: &'a Piece) -> Vec<&'a str> {
+        let full = |key: &&str| self.limits.get(key).is_some_and(|limit| self.used(key) >= *limit as usize);
+        piece.asked.budgets.iter().map(String::as_str).filter(full).collect()
+    }
+
+    /// Whether only budgets of its own hold it up, so that others of its lane go on.
+    fn is_aside(&self, piece: &Piece) -> bool {
+        let full = self.full(piece);
+        piece.class == 2
+            && piece.due <= self.now()
+            && !full.is_empty()
+            && !full.into_iter().any(store::holds_lane)
     }
 
     /// What a free lane would run next, were it due.
     fn first(&self, lane: Uuid) -> Option<&Piece> {
         let pending = self.work.values().filter(|it| it.asked.lane == lane && it.state == WorkState::Pending);
-        pending.filter(|it| !it.is_late(self.now())).min_by_key(|it| it.place())
+        pending.filter(|it| !it.is_late(self.now()) && !self.is_aside(it)).min_by_key(|it| it.place())
     }
 
     fn lanes(&self) -> BTreeSet<Uuid> {

@@ -2,8 +2,9 @@
 //! long as is expected of it. Nothing here reads a clock or a store.
 //!
 //! A cluster's lane runs one piece at a time, in the order class, due time, priority, id. Of the free lanes whose head is
-//! due, the longest due goes first. A lane whose head fits no budget is parked on the first one that is full, and as many
-//! lanes are let out as room becomes free. What could not begin before its `run_before` is a miss.
+//! due, the longest due goes first. A lane whose head a budget holds up is parked on the first one that is full, and as many
+//! lanes are let out as room becomes free. A budget of a task does not hold the lane: its fresh work is passed over, and
+//! what comes next goes on. What could not begin before its `run_before` is a miss.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};

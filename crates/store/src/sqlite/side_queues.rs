@@ -1,0 +1,147 @@
+//! Side queues on SQLite: what a budget of its own holds up waits beside its lane, so that the lane's other work goes on.
+//!
+//! A lane's head is the first of its queue and of its open side queues. Whoever claims from a lane looks at all of its side
+//! queues again and closes those whose budget is full; whoever frees room, releases the lane or writes its head opens them.
+//! So none stays closed because somebody missed that there is room.
+
+use rusqlite::{OptionalExtension as _, params};
+use uuid::Uuid;
+
+use super::budgets::keys;
+use super::queue::{First, read_first};
+use super::writer::Session;
+use crate::StoreError;
+use crate::work::{ASIDE_PER_TOUCH, CLASS_ASIDE, CLASS_FRESH};
+
+impl Session<'_> {
+    /// The first pending row of a lane, in its queue or in an open side queue.
+    pub(super) fn first_of(&self, lane: Uuid) -> Result<Option<First>, StoreError> {
+        let first = self
+            .connection
+            .prepare_cached(
+                "select id, kind, class, due_at, priority, run_before, started is null, budgets, coalesce(to_end, 0), side_queue,
+                   attempt, step, checkpoint, run_after
+                 from work indexed by work_in_order
+                 where lane = ?1 and class < 3 and state = 'Pending' order by class, due_at, priority, id limit 1",
+            )?
+            .query_row([lane], read_first)
+            .optional()?;
+        // Nothing that is set aside goes before what is no fresh manifest.
+        if first.as_ref().is_some_and(|it| it.class < CLASS_FRESH) {
+            return Ok(first);
+        }
+        let mut statement = self.connection.prepare_cached(
+            "select w.id, w.kind, w.class, w.due_at, w.priority, w.run_before, w.started is null, w.budgets, coalesce(w.to_end, 0),
+               w.side_queue, w.attempt, w.step, w.checkpoint, w.run_after
+             from side_queues s join work w on w.id =
+               (select a.id from work a indexed by work_set_aside where a.lane = s.lane and a.side_queue = s.key
+                order by a.due_at, a.priority, a.id limit 1)
+             where s.lane = ?1 and not s.closed",
+        )?;
+        let aside = statement.query_map([lane], read_first)?.collect::<Result<Vec<_>, _>>()?;
+        let aside = aside.into_iter().min_by_key(First::place);
+        Ok(match (first, aside) {
+            (Some(first), Some(aside)) if first.place() < aside.place() => Some(first),
+            (first, aside) => aside.or(first),
+        })
+    }
+
+    /// Opens all side queues of a lane, and forgets the empty ones; the budgets that they wait for.
+    pub(super) fn open_side_queues(&mut self, lane: Uuid) -> Result<Vec<String>, StoreError> {
+        let keys: Vec<String> = self
+            .connection
+            .prepare_cached("select key from side_queues where lane = ?1")?
+            .query_map([lane], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        if keys.is_empty() {
+            return Ok(keys);
+        }
+        self.connection
+            .prepare_cached(
+                "delete from side_queues where lane = ?1 and not exists
+                   (select 1 from work a indexed by work_set_aside
+                    where a.lane = side_queues.lane and a.side_queue = side_queues.key)",
+            )?
+            .execute([lane])?;
+        self.connection
+            .prepare_cached("update side_queues set closed = 0 where lane = ?1 and closed")?
+            .execute([lane])?;
+        Ok(keys)
+    }
+
+    /// Sets the first of a lane aside until that budget, which is full, has room; with it what else it holds up among those
+    /// that come next. How many rows were moved.
+    pub(super) fn set_aside(&mut self, lane: Uuid, first: &First, key: &str) -> Result<usize, StoreError> {
+        let moved = match &first.side_queue {
+            Some(before) if before == key => 0,
+            Some(_) => self
+                .connection
+                .prepare_cached("update work set side_queue = ?2 where id = ?1")?
+                .execute(params![first.id, key])?,
+            None => self.set_next_aside(lane, key)?,
+        };
+        // One that is closed already has an older head.
+        self.connection
+            .prepare_cached(
+                "insert into side_queues (lane, key, closed, head_at, head_priority) values (?1, ?2, 1, ?3, ?4)
+                 on conflict (lane, key) do update
+                 set closed = 1, head_at = excluded.head_at, head_priority = excluded.head_priority where not closed",
+            )?
+            .execute(params![lane, key, first.due_at, first.priority])?;
+        Ok(moved)
+    }
+
+    /// Sets aside what a budget holds up among those that come next in a lane.
+    fn set_next_aside(&mut self, lane: Uuid, key: &str) -> Result<usize, StoreError> {
+        let next: Vec<(Uuid, Option<String>)> = self
+            .connection
+            .prepare_cached(
+                "select id, budgets from work indexed by work_in_order
+                 where lane = ?1 and class = ?2 and due_at <= ?3 and state = 'Pending'
+                 order by due_at, priority, id limit ?4",
+            )?
+            .query_map(params![lane, CLASS_FRESH, self.now, ASIDE_PER_TOUCH], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?
+            .collect::<Result<_, _>>()?;
+        let mut moved = 0;
+        for (work, budgets) in next {
+            if keys(budgets.as_deref())?.iter().any(|it| it == key) {
+                moved += self
+                    .connection
+                    .prepare_cached("update work set class = ?2, side_queue = ?3 where id = ?1")?
+                    .execute(params![work, CLASS_ASIDE, key])?;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Puts a row that is about to begin back into its lane's queue.
+    pub(super) fn take_from_side_queue(&mut self, first: &First) -> Result<(), StoreError> {
+        if first.side_queue.is_some() {
+            self.connection
+                .prepare_cached("update work set class = ?2, side_queue = null where id = ?1")?
+                .execute(params![first.id, CLASS_FRESH])?;
+        }
+        Ok(())
+    }
+
+    /// Opens the longest waiting closed side queues of a budget, and all others of their lanes; how many lanes.
+    pub(super) fn open_closed(&mut self, key: &str, count: i64) -> Result<usize, StoreError> {
+        let lanes: Vec<Uuid> = self
+            .connection
+            .prepare_cached(
+                "select lane from side_queues indexed by side_queues_closed where key = ?1 and closed
+                 order by head_at, head_priority, lane limit ?2",
+            )?
+            .query_map(params![key, count], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for lane in &lanes {
+            self.open_side_queues(*lane)?;
+            // What is too late is closed by the claim that comes to it.
+            let first = self.first_of(*lane)?;
+            self.write_head(*lane, first.as_ref())?;
+        }
+        Ok(lanes.len())
+    }
+}

@@ -1,0 +1,242 @@
+//! A budget of a task holds up the task's work and nothing else: the cluster's other manifests go on, in order.
+
+use std::time::Duration;
+
+use api::work::{WorkKind, WorkState};
+use serde_json::json;
+use store::{NewWork, Store, Transaction, Yielding};
+use uuid::Uuid;
+
+use crate::hands::{
+    Asked as _, claim, expired, finish, manifest, next, operation, past, repaired, rest, work_off,
+};
+use crate::raw::Raw;
+
+const MANIFEST: WorkKind = WorkKind::Manifest;
+const STOPPED: &str = "task/bad";
+
+/// Manifests of one lane, the first the oldest; those of a task count in the fleet's budget and in their task's.
+fn lane_of(lane: Uuid, tasks: &[&str]) -> Vec<NewWork> {
+    let one = |(n, task): (usize, &&str)| {
+        manifest(lane).after(past(i64::try_from(n).unwrap())).counted(&["fleet", task])
+    };
+    tasks.iter().enumerate().map(one).collect()
+}
+
+fn ids(work: &[NewWork], places: &[usize]) -> Vec<Uuid> {
+    places.iter().map(|place| work[*place].id).collect()
+}
+
+async fn parked(store: &Store, key: &str) -> u32 {
+    store.budgets().await.unwrap().into_iter().find(|it| it.key == key).unwrap().parked
+}
+
+on_both_engines! {
+    async fn a_stopped_task_holds_up_only_its_own_manifests_and_they_go_on_when_it_is_let_go(bed: &Bed) {
+        let store = &bed.store;
+        let lane = Uuid::new_v4();
+        let work = lane_of(lane, &[STOPPED, "task/a", STOPPED, "task/b", "task/a"]);
+        store.set_budget(STOPPED, Some(0), None).await.unwrap();
+        store.enqueue(work.clone()).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[1, 3, 4]), "the others go on, in order");
+        assert_eq!(store.until_due(MANIFEST).await.unwrap(), None, "what is set aside is not due");
+        assert_eq!(parked(store, STOPPED).await, 1, "one lane waits for it");
+        let waiting: Vec<Uuid> = store.pending(lane, 9).await.unwrap().iter().map(|it| it.id).collect();
+        assert_eq!(waiting, ids(&work, &[0, 2]));
+        bed.assert_sound().await;
+        assert_eq!(repaired(store).await, 0);
+        store.set_budget(STOPPED, Some(1), None).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0, 2]));
+    }
+}
+
+on_both_engines! {
+    async fn what_is_set_aside_keeps_its_place_before_younger_work(bed: &Bed) {
+        let store = &bed.store;
+        let work = lane_of(Uuid::new_v4(), &[STOPPED, "task/a", "task/a", STOPPED, "task/a"]);
+        store.set_budget(STOPPED, Some(0), None).await.unwrap();
+        store.enqueue(work.clone()).await.unwrap();
+        let first = next(store, MANIFEST).await.unwrap().hold;
+        assert_eq!(first.work, work[1].id);
+        // It is let go while the lane is busy; whoever releases the lane sees it.
+        store.set_budget(STOPPED, Some(1), None).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none(), "a lane runs one piece at a time");
+        finish(store, first).await;
+        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0, 2, 3, 4]));
+    }
+}
+
+on_both_engines! {
+    async fn a_removed_budget_lets_everything_go_that_it_held_up(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget(STOPPED, Some(0), None).await.unwrap();
+        let lanes = [Uuid::new_v4(), Uuid::new_v4()];
+        let work: Vec<Vec<NewWork>> = lanes.iter().map(|lane| lane_of(*lane, &[STOPPED, STOPPED])).collect();
+        store.enqueue(work.concat()).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none());
+        assert_eq!(parked(store, STOPPED).await, 2);
+        store.set_budget(STOPPED, None, None).await.unwrap();
+        bed.assert_sound().await;
+        assert_eq!(claim(store, MANIFEST, 9).await.len(), 2);
+    }
+}
+
+on_both_engines! {
+    async fn each_end_lets_the_longest_waiting_of_the_task_begin_in_whichever_lane(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("task/a", Some(1), None).await.unwrap();
+        let work: Vec<NewWork> =
+            (0..4).map(|n| manifest(Uuid::new_v4()).after(past(n)).counted(&["task/a"])).collect();
+        let others: Vec<NewWork> = work.iter().map(|it| manifest(it.lane).after(past(50)).counted(&["task/b"])).collect();
+        store.enqueue([work.clone(), others.clone()].concat()).await.unwrap();
+        let running = claim(store, MANIFEST, 9).await;
+        let mut begun: Vec<Uuid> = running.iter().map(|it| it.hold.work).collect();
+        begun.sort();
+        let mut expected = vec![work[0].id, others[1].id, others[2].id, others[3].id];
+        expected.sort();
+        assert_eq!(begun, expected);
+        for held in &running[1..] {
+            finish(store, held.hold).await;
+        }
+        assert!(next(store, MANIFEST).await.is_none());
+        finish(store, running[0].hold).await;
+        let order = work_off(store, MANIFEST).await;
+        let of_task: Vec<Uuid> = order.into_iter().filter(|id| *id != others[0].id).collect();
+        assert_eq!(of_task, ids(&work, &[1, 2, 3]));
+    }
+}
+
+on_both_engines! {
+    async fn a_budget_of_the_fleet_still_holds_the_lane(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("fleet", Some(0), None).await.unwrap();
+        store.set_budget(STOPPED, Some(0), None).await.unwrap();
+        let lane = Uuid::new_v4();
+        let work = lane_of(lane, &[STOPPED, "task/a"]);
+        store.enqueue(work.clone()).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none());
+        assert_eq!(store.lane(lane).await.unwrap().unwrap().parked_on.as_deref(), Some("fleet"));
+        store.set_budget("fleet", Some(1), None).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[1]));
+        // The first of the lane fits the task's budget and not the fleet's: the lane waits, and so does what follows.
+        store.set_budget("fleet", Some(0), None).await.unwrap();
+        store.set_budget(STOPPED, Some(1), None).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none());
+        store.set_budget("fleet", None, None).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0]));
+    }
+}
+
+on_both_engines! {
+    async fn begun_work_of_a_full_task_keeps_its_place_and_passes_when_it_is_asked_to_end(bed: &Bed) {
+        let store = &bed.store;
+        let work = lane_of(Uuid::new_v4(), &[STOPPED, "task/a"]);
+        store.enqueue(work.clone()).await.unwrap();
+        let hold = next(store, MANIFEST).await.unwrap().hold;
+        store.set_budget(STOPPED, Some(0), None).await.unwrap();
+        let back = Yielding { begun: true, unless_cancelled: true, ..Yielding::new(hold, Duration::ZERO, false) };
+        store.hand_back(back).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none(), "nothing else starts on a half-changed cluster");
+        store.commit(Transaction::new().request_cancel(work[0].id)).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0, 1]));
+    }
+}
+
+on_both_engines! {
+    async fn what_is_set_aside_can_be_withdrawn_expedited_and_timed_out(bed: &Bed) {
+        let store = &bed.store;
+        let lane = Uuid::new_v4();
+        let stopped = |n| manifest(lane).after(past(n)).counted(&[STOPPED]);
+        let work = [stopped(0), stopped(1), stopped(2), stopped(3).before(past(100)), stopped(4)];
+        store.enqueue(work.to_vec()).await.unwrap();
+        store.set_budget(STOPPED, Some(0), None).await.unwrap();
+        assert!(next(store, MANIFEST).await.is_none());
+        bed.assert_sound().await;
+        store.commit(Transaction::new().withdraw(work[0].id, json!({}))).await.unwrap();
+        store.commit(Transaction::new().expedite(work[2].id)).await.unwrap();
+        store.commit(Transaction::new().withdraw(work[4].id, json!({}))).await.unwrap();
+        bed.assert_sound().await;
+        assert!(next(store, MANIFEST).await.is_none());
+        assert_eq!(expired(store).await, 1);
+        assert_eq!(store.work(work[3].id).await.unwrap().unwrap().state, WorkState::TimedOut);
+        bed.assert_sound().await;
+        assert!(next(store, MANIFEST).await.is_none());
+        let asked = operation(lane);
+        store.enqueue(vec![asked.clone()]).await.unwrap();
+        assert_eq!(work_off(store, WorkKind::Operation).await, [asked.id]);
+        store.set_budget(STOPPED, Some(1), None).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, [work[2].id, work[1].id]);
+        store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
+    }
+}
+
+on_both_engines! {
+    async fn room_that_a_busy_lane_cannot_use_goes_to_another(bed: &Bed) {
+        let store = &bed.store;
+        store.set_budget("task/a", Some(1), None).await.unwrap();
+        let [one, two, three] = [Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4()];
+        let first = manifest(one).after(past(0)).counted(&["task/a"]);
+        let second = manifest(two).after(past(1)).counted(&["task/a"]);
+        let third = manifest(three).after(past(2)).counted(&["task/a"]);
+        store.enqueue(vec![first, second, third.clone()]).await.unwrap();
+        let running = claim(store, MANIFEST, 9).await;
+        assert_eq!(running.len(), 1);
+        // The second lane waited longest for the room; an operation takes the lane before the room is there.
+        store.enqueue(vec![operation(two)]).await.unwrap();
+        let busy = next(store, WorkKind::Operation).await.unwrap().hold;
+        finish(store, running[0].hold).await;
+        assert_eq!(next(store, MANIFEST).await.expect("the third lane has the room").hold.work, third.id);
+        finish(store, busy).await;
+    }
+}
+
+on_both_engines! {
+    async fn work_that_rests_is_not_set_aside_before_it_is_due(bed: &Bed) {
+        let store = &bed.store;
+        let work = lane_of(Uuid::new_v4(), &[STOPPED, "task/a"]);
+        store.enqueue(work.clone()).await.unwrap();
+        let hold = next(store, MANIFEST).await.unwrap().hold;
+        rest(store, hold, Duration::from_secs(3600)).await;
+        store.set_budget(STOPPED, Some(0), None).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[1]));
+        assert!(store.until_due(MANIFEST).await.unwrap().is_some_and(|it| it > Duration::ZERO));
+    }
+}
+
+on_both_engines! {
+    async fn several_stopped_tasks_in_one_lane_are_all_passed_over(bed: &Bed) {
+        let store = &bed.store;
+        let tasks: Vec<String> = (0..30).map(|n| format!("task/{n}")).collect();
+        for task in &tasks {
+            store.set_budget(task, Some(0), None).await.unwrap();
+        }
+        let mut named: Vec<&str> = tasks.iter().map(String::as_str).collect();
+        named.push("task/free");
+        let work = lane_of(Uuid::new_v4(), &named);
+        store.enqueue(work.clone()).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[30]));
+        store.set_budget("task/7", Some(1), None).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[7]));
+    }
+}
+
+on_both_engines! {
+    async fn a_long_backlog_of_a_stopped_task_is_set_aside_block_by_block(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        store.set_budget(STOPPED, Some(0), None).await.unwrap();
+        let mut tasks = vec![STOPPED; 250];
+        tasks.push("task/a");
+        let work = lane_of(Uuid::new_v4(), &tasks);
+        store.enqueue(work.clone()).await.unwrap();
+        for aside in ["100", "200"] {
+            assert!(store.claim(MANIFEST, 9, Uuid::new_v4()).await.unwrap().is_empty());
+            assert_eq!(raw.one("select count(*) from work where class = 3").await, aside);
+            bed.assert_sound().await;
+        }
+        let found = store.claim(MANIFEST, 9, Uuid::new_v4()).await.unwrap();
+        assert_eq!(found[0].hold.work, work[250].id);
+        finish(store, found[0].hold).await;
+        store.set_budget(STOPPED, None, None).await.unwrap();
+        assert_eq!(work_off(store, MANIFEST).await, work[..250].iter().map(|it| it.id).collect::<Vec<_>>());
+    }
+}
