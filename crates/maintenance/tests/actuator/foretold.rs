@@ -93,13 +93,14 @@ fn fleets() -> impl Strategy<Value = Fleet> {
     );
     let order = (0_usize..5, 0_usize..4, 1_u16..3000, 30_u16..1800, -1_i32..2)
         .prop_map(|(cluster, task, due, window, priority)| Order { cluster, task, due, window, priority });
-    let limit = || prop::option::of(1_u32..3);
+    // A task's limit may be 0, which stops the task and nothing else.
+    let limit = |least: u32| prop::option::of(least..3);
     let fate = prop::sample::select(vec![Fate::Runs, Fate::Begun, Fate::Parked]);
     let early = prop::collection::vec((order.clone(), fate), 0..4);
     let operations = prop::collection::vec((0_usize..5, 1_u16..3000), 0..2);
     let rules = prop::collection::vec(rule, 0..3);
     let orders = prop::collection::vec(order, 0..8);
-    (1_usize..6, rules, orders, early, operations, limit(), limit()).prop_map(
+    (1_usize..6, rules, orders, early, operations, limit(1), limit(0)).prop_map(
         |(clusters, schedules, orders, early, operations, fleet_limit, task_limit)| Fleet {
             clusters,
             schedules,

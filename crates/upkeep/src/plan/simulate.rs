@@ -7,7 +7,7 @@
 //! what comes next goes on. What could not begin before its `run_before` is a miss.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use uuid::Uuid;
 
@@ -66,6 +66,8 @@ impl Rank {
 pub struct Keys {
     keys: [u16; 4],
     count: u8,
+    /// Bit by bit, which of them hold up this work only.
+    own: u8,
 }
 
 impl Keys {
@@ -79,6 +81,15 @@ impl Keys {
         self
     }
 
+    /// With one more that, when it is full, holds up this work and not its lane.
+    #[must_use]
+    pub fn with_own(mut self, key: u16) -> Keys {
+        if usize::from(self.count) < self.keys.len() {
+            self.own |= 1 << self.count;
+        }
+        self.with(key)
+    }
+
     /// Whether it counts in that budget.
     pub fn has(&self, key: u16) -> bool {
         self.iter().any(|it| it == usize::from(key))
@@ -86,6 +97,14 @@ impl Keys {
 
     fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.keys[..usize::from(self.count)].iter().map(|key| usize::from(*key))
+    }
+
+    /// Those that hold up the lane, or those that hold up this work only.
+    fn that_hold(&self, work_only: bool) -> impl Iterator<Item = usize> + '_ {
+        self.iter()
+            .enumerate()
+            .filter(move |(place, _)| (self.own & (1 << place) != 0) == work_only)
+            .map(|it| it.1)
     }
 }
 
@@ -152,15 +171,19 @@ pub enum Held {
     Slots,
 }
 
-/// Free, unparked lanes by their heads: due time, priority, lane's id, lane.
-type Heads = BTreeSet<(Micros, i32, Uuid, u32)>;
+/// How a lane stands among others: its head's due time and priority, its id, its place.
+type Head = (Micros, i32, Uuid, u32);
+type Heads = BTreeSet<Head>;
 
 struct State {
     now: Micros,
     until: Micros,
     queues: Vec<Queue>,
+    /// Free, unparked lanes.
     heads: Heads,
+    /// Lanes that wait for a budget, and those with a side queue that does.
     parked: Vec<Heads>,
+    closed: Vec<Heads>,
     used: Vec<u32>,
     limits: Vec<u32>,
     ends: BinaryHeap<Reverse<(Micros, u32)>>,
@@ -176,6 +199,17 @@ struct Queue {
     pieces: Vec<Piece>,
     next: usize,
     held: Held,
+    /// What a budget of its own holds up, by the budget.
+    aside: BTreeMap<usize, SideQueue>,
+    /// Where its head stands: among the free lanes, or parked on a budget.
+    shown: Option<(Option<usize>, Head)>,
+}
+
+#[derive(Default)]
+struct SideQueue {
+    pieces: BTreeMap<(Micros, i32, Uuid), Piece>,
+    /// What it shows while its budget is full.
+    closed: Option<Head>,
 }
 
 /// Plays the world from `now` to `until`; what would begin later is not told. In the order of the starts.
@@ -204,6 +238,7 @@ impl State {
             queues: Vec::with_capacity(lanes),
             heads: Heads::new(),
             parked: vec![Heads::new(); world.budgets.len()],
+            closed: vec![Heads::new(); world.budgets.len()],
             used: vec![0; world.budgets.len()],
             limits: world.budgets,
             ends: BinaryHeap::new(),
@@ -215,10 +250,17 @@ impl State {
         for (number, mut lane) in (0_u32..).zip(world.lanes) {
             lane.queue.sort_unstable_by_key(|it| (it.rank.class(), it.due, it.priority, it.id));
             state.operations += lane.queue.iter().filter(|it| it.rank == Rank::Operation).count();
-            state.queues.push(Queue { id: lane.id, pieces: lane.queue, next: 0, held: Held::Nothing });
+            state.queues.push(Queue {
+                id: lane.id,
+                pieces: lane.queue,
+                next: 0,
+                held: Held::Nothing,
+                aside: BTreeMap::new(),
+                shown: None,
+            });
             match lane.running {
                 Some(running) => state.occupy(number, Running { end: running.end.max(now), ..running }),
-                None => state.show_head(number),
+                None => state.show(number),
             }
         }
         state
@@ -234,7 +276,7 @@ impl State {
     }
 
     /// The first free lane that can be taken: without a free slot, only one whose head is an operation.
-    fn next_head(&self) -> Option<(Micros, i32, Uuid, u32)> {
+    fn next_head(&self) -> Option<Head> {
         match self.free {
             0 if self.operations == 0 => None,
             0 => self.heads.iter().find(|head| self.is_operation(head.3)).copied(),
@@ -257,22 +299,20 @@ impl State {
             self.free += usize::from(!ended.is_operation);
             for key in ended.keys.iter() {
                 self.used[key] -= 1;
-                let head = self.first_parked(key);
-                self.heads.extend(head);
+                self.let_one_out(key);
             }
             let queue = &mut self.queues[lane as usize];
             if queue.pieces.get(queue.next).is_some_and(|it| it.due < self.now) {
                 queue.held = Held::Lane;
             }
             self.miss_what_is_late(lane);
-            self.show_head(lane);
+            self.show(lane);
         }
     }
 
     fn start_what_is_due(&mut self) {
         loop {
             while let Some(head) = self.next_head().filter(|head| head.0 <= self.now) {
-                self.heads.remove(&head);
                 self.take(head.3);
             }
             if self.free == 0 || !self.let_out() {
@@ -287,76 +327,146 @@ impl State {
         let mut any = false;
         for key in 0..self.parked.len() {
             for _ in self.used[key]..self.limits[key] {
-                let Some(head) = self.first_parked(key) else { break };
-                self.heads.insert(head);
+                if !self.let_one_out(key) {
+                    break;
+                }
                 any = true;
             }
         }
         any
     }
 
-    /// Takes the longest due lane that is parked on a budget. What became too late while it was parked has been swept away.
-    fn first_parked(&mut self, key: usize) -> Option<(Micros, i32, Uuid, u32)> {
-        while let Some(parked) = self.parked[key].pop_first() {
+    /// Lets the longest due lane that waits for a budget try again: one that is parked on it, else one with a side queue for
+    /// it. Whether there was one.
+    fn let_one_out(&mut self, key: usize) -> bool {
+        // What became too late while it was parked has been swept away.
+        while let Some(parked) = self.parked[key].first().copied() {
+            self.hide(parked.3);
             self.miss_what_is_late(parked.3);
             match self.head(parked.3) {
-                Some(head) if head == parked => return Some(head),
-                Some(head) if head.0 <= self.now => drop(self.parked[key].insert(head)),
-                later => self.heads.extend(later),
+                Some(head) if head != parked && head.0 <= self.now => self.park(parked.3, key),
+                head => {
+                    self.show(parked.3);
+                    if head == Some(parked) {
+                        return true;
+                    }
+                }
             }
         }
-        None
+        while let Some((.., lane)) = self.closed[key].first().copied() {
+            self.open_side_queues(lane);
+            self.miss_what_is_late(lane);
+            self.show(lane);
+            if self.queues[lane as usize].aside.get(&key).is_some_and(|it| !it.pieces.is_empty()) {
+                return true;
+            }
+        }
+        false
     }
 
-    /// The first piece of a lane whose head is due: misses what is late, then starts, parks, or leaves for later.
+    /// The first piece of a lane whose head is due: misses what is late, then starts, parks, or leaves for later. What a
+    /// budget of its own holds up is set aside.
     fn take(&mut self, lane: u32) {
         let now = self.now;
-        self.miss_what_is_late(lane);
-        let queue = &self.queues[lane as usize];
-        let Some(piece) = queue.pieces.get(queue.next).copied() else { return };
-        if piece.due > now {
-            self.show_head(lane);
-            return;
-        }
-        let full = piece.keys.iter().find(|key| self.used[*key] >= self.limits[*key]);
-        let full = full.filter(|_| piece.rank != Rank::Ending);
-        match full {
-            Some(key) => {
-                self.queues[lane as usize].held = Held::Budget(u16::try_from(key).unwrap_or(u16::MAX));
-                let head = self.head(lane);
-                self.parked[key].extend(head);
+        self.hide(lane);
+        self.open_side_queues(lane);
+        loop {
+            self.miss_what_is_late(lane);
+            let Some((from, piece)) = self.first(lane) else { return };
+            if piece.due > now {
+                return self.show(lane);
             }
-            None => {
-                let end = now.saturating_add(piece.duration);
-                self.place(lane, piece, now, Some(end));
-                let is_operation = piece.rank == Rank::Operation;
-                self.operations -= usize::from(is_operation);
-                self.occupy(lane, Running { end, keys: piece.keys, is_operation });
+            let is_full = |key: &usize| self.used[*key] >= self.limits[*key] && piece.rank != Rank::Ending;
+            let lane_wide = piece.keys.that_hold(false).find(is_full);
+            let of_its_own = piece.keys.that_hold(true).find(is_full);
+            match (lane_wide, of_its_own) {
+                (None, Some(key)) if piece.rank == Rank::Fresh => self.set_aside(lane, from, piece, key),
+                (None, None) => {
+                    let end = now.saturating_add(piece.duration);
+                    self.place(lane, from, piece, now, Some(end));
+                    self.open_side_queues(lane);
+                    let is_operation = piece.rank == Rank::Operation;
+                    self.operations -= usize::from(is_operation);
+                    return self.occupy(lane, Running { end, keys: piece.keys, is_operation });
+                }
+                (Some(key), _) | (None, Some(key)) => {
+                    self.queues[lane as usize].held = Held::Budget(u16::try_from(key).unwrap_or(u16::MAX));
+                    return self.park(lane, key);
+                }
+            }
+        }
+    }
+
+    fn set_aside(&mut self, lane: u32, from: Option<usize>, piece: Piece, key: usize) {
+        self.remove(lane, from, &piece);
+        let queue = &mut self.queues[lane as usize];
+        let side = queue.aside.entry(key).or_default();
+        side.pieces.insert((piece.due, piece.priority, piece.id), piece);
+        if side.closed.is_none() {
+            let head = (piece.due, piece.priority, queue.id, lane);
+            side.closed = Some(head);
+            self.closed[key].insert(head);
+        }
+    }
+
+    fn open_side_queues(&mut self, lane: u32) {
+        let queue = &mut self.queues[lane as usize];
+        queue.aside.retain(|_, side| !side.pieces.is_empty() || side.closed.is_some());
+        for (key, side) in &mut queue.aside {
+            if let Some(head) = side.closed.take() {
+                self.closed[*key].remove(&head);
             }
         }
     }
 
     /// Whoever touches a lane closes what may no longer begin at its front.
     fn miss_what_is_late(&mut self, lane: u32) {
+        let is_late = |piece: &Piece, now| piece.rank == Rank::Fresh && now >= piece.before;
         loop {
             let queue = &self.queues[lane as usize];
-            match queue.pieces.get(queue.next).copied() {
-                Some(piece) if piece.rank == Rank::Fresh && self.now >= piece.before => {
-                    self.place(lane, piece, piece.before.max(piece.due), None);
-                }
-                _ => return,
-            }
+            let front = queue.pieces.get(queue.next).map(|piece| (None, *piece));
+            let aside = queue
+                .aside
+                .iter()
+                .filter_map(|(key, side)| Some((Some(*key), *side.pieces.values().next()?)));
+            let Some((from, piece)) = front.into_iter().chain(aside).find(|it| is_late(&it.1, self.now))
+            else {
+                return;
+            };
+            self.place(lane, from, piece, piece.before.max(piece.due), None);
         }
     }
 
-    fn place(&mut self, lane: u32, piece: Piece, start: Micros, end: Option<Micros>) {
+    /// The first piece of a lane, and the side queue that it stands in.
+    fn first(&self, lane: u32) -> Option<(Option<usize>, Piece)> {
+        let queue = &self.queues[lane as usize];
+        let front = queue.pieces.get(queue.next).map(|piece| (None, *piece));
+        if queue.aside.is_empty() {
+            return front;
+        }
+        let open = queue.aside.iter().filter(|(_, side)| side.closed.is_none());
+        let aside = open.filter_map(|(key, side)| Some((Some(*key), *side.pieces.values().next()?)));
+        front.into_iter().chain(aside).min_by_key(|(_, it)| (it.rank.class(), it.due, it.priority, it.id))
+    }
+
+    /// Takes a piece out of its lane's queue, or out of a side queue.
+    fn remove(&mut self, lane: u32, from: Option<usize>, piece: &Piece) {
         let queue = &mut self.queues[lane as usize];
-        queue.next += 1;
+        match from.and_then(|key| queue.aside.get_mut(&key)) {
+            Some(side) => drop(side.pieces.remove(&(piece.due, piece.priority, piece.id))),
+            None => queue.next += 1,
+        }
+    }
+
+    fn place(&mut self, lane: u32, from: Option<usize>, piece: Piece, start: Micros, end: Option<Micros>) {
+        self.remove(lane, from, &piece);
+        let queue = &mut self.queues[lane as usize];
         // Whoever was held neither by its lane nor by a budget has waited for a slot.
-        let held = match queue.held {
+        let held = match (from, queue.held) {
             _ if start <= piece.due => Held::Nothing,
-            Held::Nothing => Held::Slots,
-            held => held,
+            (Some(key), _) => Held::Budget(u16::try_from(key).unwrap_or(u16::MAX)),
+            (None, Held::Nothing) => Held::Slots,
+            (None, held) => held,
         };
         self.placed.push(Placed { lane, piece, start, end: end.unwrap_or(start), runs: end.is_some(), held });
         if end.is_some() {
@@ -373,27 +483,47 @@ impl State {
         self.ends.push(Reverse((running.end, lane)));
     }
 
-    fn head(&self, lane: u32) -> Option<(Micros, i32, Uuid, u32)> {
-        let queue = &self.queues[lane as usize];
-        queue.pieces.get(queue.next).map(|piece| (piece.due, piece.priority, queue.id, lane))
+    fn head(&self, lane: u32) -> Option<Head> {
+        let id = self.queues[lane as usize].id;
+        self.first(lane).map(|(_, piece)| (piece.due, piece.priority, id, lane))
     }
 
-    fn show_head(&mut self, lane: u32) {
+    /// Shows a free lane's head among the others.
+    fn show(&mut self, lane: u32) {
+        self.hide(lane);
         let head = self.head(lane);
         self.heads.extend(head);
+        self.queues[lane as usize].shown = head.map(|head| (None, head));
+    }
+
+    fn park(&mut self, lane: u32, key: usize) {
+        self.hide(lane);
+        let head = self.head(lane);
+        self.parked[key].extend(head);
+        self.queues[lane as usize].shown = head.map(|head| (Some(key), head));
+    }
+
+    fn hide(&mut self, lane: u32) {
+        match self.queues[lane as usize].shown.take() {
+            Some((Some(key), head)) => self.parked[key].remove(&head),
+            Some((None, head)) => self.heads.remove(&head),
+            None => false,
+        };
     }
 
     /// At the end of the time: what still waits and would have had to begin by then.
     fn miss_the_rest(&mut self) {
         for lane in 0..u32::try_from(self.queues.len()).unwrap_or(u32::MAX) {
             let queue = &self.queues[lane as usize];
-            let late: Vec<Piece> = queue.pieces[queue.next..]
-                .iter()
-                .filter(|it| it.rank == Rank::Fresh && it.before <= self.until)
-                .copied()
+            let aside =
+                queue.aside.iter().flat_map(|(key, side)| side.pieces.values().map(|it| (Some(*key), *it)));
+            let rest = queue.pieces[queue.next..].iter().map(|it| (None, *it));
+            let late: Vec<(Option<usize>, Piece)> = rest
+                .chain(aside)
+                .filter(|(_, it)| it.rank == Rank::Fresh && it.before <= self.until)
                 .collect();
-            for piece in late {
-                self.place(lane, piece, piece.before.max(piece.due), None);
+            for (from, piece) in late {
+                self.place(lane, from, piece, piece.before.max(piece.due), None);
             }
         }
     }

@@ -138,6 +138,40 @@ fn what_is_on_its_way_to_its_end_passes_a_full_budget_and_counts_in_it() {
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
 }
 
+#[test]
+fn a_full_budget_of_a_task_holds_up_only_the_tasks_work() {
+    let own = Keys::default().with_own(0);
+    let stopped = |id, due| Piece { keys: own, ..piece(id, due, 10) };
+    let others = |id, due| piece(id, due, 10);
+    let queue = vec![stopped(1, 0), others(2, 1), stopped(3, 2), others(4, 3)];
+    let world = World { lanes: vec![lane(1, queue.clone())], budgets: vec![0], slots: 9 };
+    let expected = [(2, 1, 11, true, Held::Nothing), (4, 11, 21, true, Held::Lane)];
+    let placed = simulate(world.clone(), 0, 50);
+    assert_eq!(told(&placed), expected);
+    // Room that another lane frees goes to the longest waiting, which has its place before younger work.
+    let running = Some(Running { end: 5, keys: own, is_operation: false });
+    let busy = Lane { id: Uuid::from_u128(2), running, queue: vec![] };
+    let world = World { lanes: vec![lane(1, queue), busy], budgets: vec![1], slots: 9 };
+    let expected = [
+        (2, 1, 11, true, Held::Nothing),
+        (1, 11, 21, true, Held::Budget(0)),
+        (3, 21, 31, true, Held::Lane),
+        (4, 31, 41, true, Held::Lane),
+    ];
+    assert_eq!(told(&simulate(world, 0, 50)), expected);
+}
+
+#[test]
+fn a_budget_of_the_fleet_holds_the_lane_and_so_does_begun_work() {
+    let (fleet, own) = (Keys::default().with(0), Keys::default().with_own(0));
+    for keys in
+        [Piece { keys: fleet, ..piece(1, 0, 10) }, Piece { keys: own, rank: Rank::Begun, ..piece(1, 0, 10) }]
+    {
+        let world = World { lanes: vec![lane(1, vec![keys, piece(2, 1, 10)])], budgets: vec![0], slots: 9 };
+        assert_eq!(told(&simulate(world, 0, 50)), []);
+    }
+}
+
 fn worlds() -> impl Strategy<Value = World> {
     let rank =
         prop::sample::select(vec![Rank::Fresh, Rank::Fresh, Rank::Begun, Rank::Ending, Rank::Operation]);
@@ -151,7 +185,14 @@ fn worlds() -> impl Strategy<Value = World> {
                 next += 1;
                 // No budget counts an operation.
                 let bits = if rank == Rank::Operation { 0 } else { bits };
-                let keys = (0..2_u16).filter(|bit| bits & (1 << bit) != 0).fold(Keys::default(), Keys::with);
+                // The second budget is one of a task.
+                let keys =
+                    (0..2_u16).filter(|bit| bits & (1 << bit) != 0).fold(Keys::default(), |keys, key| {
+                        match key {
+                            1 => keys.with_own(key),
+                            _ => keys.with(key),
+                        }
+                    });
                 let before = due + window;
                 Piece { rank, before, priority, duration, keys, ..piece(next, due, duration) }
             });

@@ -172,7 +172,11 @@ impl<'a> Builder<'a> {
     }
 
     fn keys_of<'b>(&self, names: impl Iterator<Item = &'b str>) -> Keys {
-        names.filter_map(|name| self.keys.get(name)).fold(Keys::default(), |keys, key| keys.with(*key))
+        let known = names.filter_map(|name| Some((*self.keys.get(name)?, store::holds_lane(name))));
+        known.fold(Keys::default(), |keys, (key, holds_lane)| match holds_lane {
+            true => keys.with(key),
+            false => keys.with_own(key),
+        })
     }
 
     fn tag(&mut self, schedule: Option<String>, task: Uuid, is_there: bool, is_operation: bool) -> u32 {

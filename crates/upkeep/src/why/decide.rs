@@ -42,13 +42,25 @@ pub struct Other {
     pub due_at: Timestamp,
     /// Since when it runs.
     pub started: Option<Timestamp>,
+    /// Whether it waits for a budget that holds up nothing else of its cluster.
+    pub is_aside: bool,
 }
 
 impl Other {
     /// What matters of other work.
-    pub fn of(work: &WorkView) -> Other {
-        Other { id: work.id, kind: work.kind, due_at: work.due_at, started: work.started }
+    pub fn of(work: &WorkView, budgets: &[Budget]) -> Other {
+        let is_aside = is_aside(work, budgets);
+        Other { id: work.id, kind: work.kind, due_at: work.due_at, started: work.started, is_aside }
     }
+}
+
+/// Whether only budgets of its own hold work up. The queue sets fresh work aside then, and its cluster's other work goes on.
+fn is_aside(work: &WorkView, budgets: &[Budget]) -> bool {
+    let fresh = work.state == WorkState::Pending && work.kind == WorkKind::Manifest;
+    let fresh = fresh && !work.ending && !Journal::read(work.checkpoint.as_ref()).has_begun();
+    let is_full = |it: &&Budget| it.used >= it.limit && work.budgets.contains(&it.key);
+    let mut full = budgets.iter().filter(is_full).map(|it| store::holds_lane(&it.key)).peekable();
+    fresh && full.peek().is_some() && !full.any(|holds_lane| holds_lane)
 }
 
 /// Every blocker, not the first.
@@ -150,11 +162,11 @@ fn busy(seen: &Observed, now: Timestamp) -> Option<Blocker> {
     let (word, since) = match seen.running {
         Some(running) => (format!("{} {} runs on the cluster", running.kind, running.id), running.started),
         None => {
-            let first = seen.ahead.iter().find(|it| it.kind == WorkKind::Manifest && it.due_at <= now)?;
+            let first = ahead(seen).find(|it| it.due_at <= now)?;
             (format!("{} {} goes before it on the cluster", first.kind, first.id), None)
         }
     };
-    let others = seen.ahead.iter().filter(|it| it.kind == WorkKind::Manifest).count();
+    let others = ahead(seen).count();
     let others = others - usize::from(seen.running.is_none() && others > 0);
     let message = match others {
         0 => word,
@@ -163,6 +175,11 @@ fn busy(seen: &Observed, now: Timestamp) -> Option<Blocker> {
         _ => format!("{word}, and {others} more manifests go before it"),
     };
     Some(Blocker { code: BlockerCode::ClusterBusy, message, owner: Owner::System, since, until: None })
+}
+
+/// The manifests that go first: not those that wait for a budget of their own.
+fn ahead(seen: &Observed) -> impl Iterator<Item = &Other> {
+    seen.ahead.iter().filter(|it| it.kind == WorkKind::Manifest && !it.is_aside)
 }
 
 fn operation(seen: &Observed, now: Timestamp) -> Option<Blocker> {

@@ -48,14 +48,15 @@ pub async fn explain(
         _ => None,
     };
     let more_ahead = ahead.len() == AHEAD_MAX && !ahead.iter().any(|it| it.id == manifest);
-    let ahead = ahead.iter().take_while(|it| it.id != manifest).map(Other::of).collect();
+    let budgets = reader.budgets().await?;
+    let ahead = ahead.iter().take_while(|it| it.id != manifest).map(|it| Other::of(it, &budgets)).collect();
     let observed = Observed {
         manifest: document.document,
         work,
-        running: running.as_ref().map(Other::of),
+        running: running.as_ref().map(|it| Other::of(it, &budgets)),
         ahead,
         more_ahead,
-        budgets: reader.budgets().await?,
+        budgets,
         health,
         unmet,
         actuators: reader.leases("actuator/").await?.len(),

@@ -72,7 +72,7 @@ fn ready() -> Observed {
 }
 
 fn other(id: u128, kind: WorkKind) -> Other {
-    Other { id: Uuid::from_u128(id), kind, due_at: at(-100), started: Some(at(-30)) }
+    Other { id: Uuid::from_u128(id), kind, due_at: at(-100), started: Some(at(-30)), is_aside: false }
 }
 
 type Change = fn(&mut Observed);
@@ -166,6 +166,29 @@ fn manifests_ahead_that_are_not_due_themselves_are_no_blocker() {
     let mut seen = ready();
     seen.ahead = vec![Other { due_at: at(5000), ..other(9, WorkKind::Manifest) }];
     assert_eq!(decide(&seen, at(0)).verdict, Verdict::Ready);
+}
+
+#[test]
+fn manifests_ahead_that_wait_for_their_tasks_budget_are_no_blocker() {
+    let mut seen = ready();
+    let ahead = WorkView {
+        id: Uuid::from_u128(9),
+        budgets: vec!["fleet".to_owned(), "task/bad".to_owned()],
+        ..seen.work.clone()
+    };
+    seen.budgets.push(Budget { key: "task/bad".to_owned(), limit: 0, used: 0, parked: 0 });
+    let aside = |work: &WorkView, seen: &Observed| Other::of(work, &seen.budgets).is_aside;
+    assert!(aside(&ahead, &seen));
+    seen.ahead = vec![Other::of(&ahead, &seen.budgets)];
+    assert_eq!(decide(&seen, at(0)).verdict, Verdict::Ready);
+    // Begun work keeps its place, and a limit of the fleet holds all.
+    let begun = WorkView { checkpoint: Some(json!({"done": [{"name": "cordon"}]})), ..ahead.clone() };
+    assert!(!aside(&begun, &seen));
+    seen.budgets[0].limit = 0;
+    assert!(!aside(&ahead, &seen));
+    seen.budgets[0].limit = 5;
+    seen.budgets[3].limit = 1;
+    assert!(!aside(&ahead, &seen));
 }
 
 #[test]
