@@ -353,13 +353,21 @@ impl State {
                 }
             }
         }
-        while let Some((.., lane)) = self.closed[key].first().copied() {
-            self.open_side_queues(lane);
+        while let Some(closed) = self.closed[key].first().copied() {
+            let lane = closed.3;
             self.miss_what_is_late(lane);
-            self.show(lane);
-            if self.queues[lane as usize].aside.get(&key).is_some_and(|it| !it.pieces.is_empty()) {
+            let queue = &mut self.queues[lane as usize];
+            let id = queue.id;
+            let Some(side) = queue.aside.get_mut(&key) else { break };
+            let first = side.pieces.values().next().map(|it| (it.due, it.priority, id, lane));
+            if first == Some(closed) {
+                self.open_side_queues(lane);
+                self.show(lane);
                 return true;
             }
+            side.closed = first;
+            self.closed[key].remove(&closed);
+            self.closed[key].extend(first);
         }
         false
     }

@@ -162,6 +162,22 @@ fn a_full_budget_of_a_task_holds_up_only_the_tasks_work() {
 }
 
 #[test]
+fn what_became_too_late_in_a_side_queue_does_not_keep_its_lanes_turn() {
+    let keys = Keys::default().with_own(0);
+    let own = |id, due, before| Piece { keys, before, ..piece(id, due, 10) };
+    let running = Some(Running { end: 20, keys, is_operation: false });
+    let busy = Lane { id: Uuid::from_u128(3), running, queue: vec![] };
+    let lanes = vec![lane(1, vec![own(1, 0, 15), own(2, 5, 99)]), lane(2, vec![own(3, 3, 99)]), busy];
+    let world = World { lanes, budgets: vec![1], slots: 9 };
+    let expected = [
+        (1, 15, 15, false, Held::Budget(0)),
+        (3, 20, 30, true, Held::Budget(0)),
+        (2, 30, 40, true, Held::Budget(0)),
+    ];
+    assert_eq!(told(&simulate(world, 0, 50)), expected);
+}
+
+#[test]
 fn a_budget_of_the_fleet_holds_the_lane_and_so_does_begun_work() {
     let (fleet, own) = (Keys::default().with(0), Keys::default().with_own(0));
     for keys in
