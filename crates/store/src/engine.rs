@@ -1,15 +1,17 @@
 //! The two engines behind one set of verbs. A closed set, so an enum; each verb is written once for each engine, and
 //! the conformance tests hold them to the same behaviour.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use api::admin::Entry;
-use api::audit::{AuditEntry, AuditRecord};
+use api::audit::AuditRecord;
 use api::work::WorkKind;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::audit::NewAuditRecord;
 use crate::document::Raw;
 use crate::end::End;
 use crate::feed::{FeedError, FeedPage, Position};
@@ -79,6 +81,12 @@ pub struct AuditRow {
     pub place: AuditPlace,
     /// The record.
     pub record: AuditRecord,
+    /// The mark of whoever wrote it.
+    pub(crate) mac: Option<String>,
+    /// When it was sealed, in microseconds.
+    pub(crate) sealed_at: Option<i64>,
+    /// Whether the sealer left it out.
+    pub(crate) refused: bool,
 }
 
 /// What the sealer gives a record.
@@ -87,6 +95,8 @@ pub(crate) struct Sealing {
     pub(crate) place: AuditPlace,
     pub(crate) number: i64,
     pub(crate) seal: String,
+    /// When that is, in microseconds; the seal covers it.
+    pub(crate) sealed_at: i64,
 }
 
 /// What retention removes.
@@ -96,8 +106,8 @@ pub(crate) enum Stale {
     Feed,
     /// Tombstones that were deleted before that, and whose feed rows have left.
     Tombstones,
-    /// Sealed audit records up to that number, whatever their age; the newest sealed one always stays.
-    Audit { up_to: i64 },
+    /// Sealed audit records behind one number up to another, whatever their age; the newest sealed one always stays.
+    Audit { from: i64, up_to: i64 },
     /// Named leases that ran out before that. Should the name come back, its fence is higher than any before.
     Leases,
 }
@@ -225,7 +235,7 @@ impl Engine {
         &self,
         key: String,
         limit: Option<u32>,
-        audit: Option<AuditEntry>,
+        audit: Option<NewAuditRecord>,
     ) -> Result<(), StoreError> {
         waited!(self, it => it.set_budget(key, limit, audit))
     }
@@ -474,11 +484,6 @@ impl Engine {
         waited!(self, it => it.audit_list(listing))
     }
 
-    /// How many records have no seal though later ones have: the sealer will never come to them.
-    pub(crate) async fn audit_overlooked(&self) -> Result<usize, StoreError> {
-        waited!(self, it => it.audit_overlooked())
-    }
-
     /// Records that the sealer has not reached, in feed order; only those that nothing can come before any more.
     pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         waited!(self, it => it.audit_unsealed(limit))
@@ -489,9 +494,25 @@ impl Engine {
         waited!(self, it => it.audit_sealed(number, limit))
     }
 
-    /// The oldest sealed records that are older than `age`, at most `limit`, in the order of their numbers.
-    pub(crate) async fn audit_older(&self, age: Duration, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
-        waited!(self, it => it.audit_older(age, limit))
+    /// Records that are not in the chain, in the order of their places: those to be sealed, those that the sealer left out,
+    /// and those that it will never come to.
+    pub(crate) async fn audit_unnumbered(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        waited!(self, it => it.audit_unnumbered(limit))
+    }
+
+    /// Which of these ids are in the chain.
+    pub(crate) async fn audit_known(&self, ids: Vec<Uuid>) -> Result<HashSet<Uuid>, StoreError> {
+        waited!(self, it => it.audit_known(ids))
+    }
+
+    /// Leaves records out of the chain.
+    pub(crate) async fn refuse_audit(&self, places: Vec<AuditPlace>) -> Result<(), StoreError> {
+        waited!(self, it => it.refuse_audit(places))
+    }
+
+    /// The database's time, in microseconds.
+    pub(crate) async fn now_micros(&self) -> Result<i64, StoreError> {
+        waited!(self, it => it.now_micros())
     }
 
     /// Runs the checks' queries in one snapshot: each gives the sentences' subjects, at most `limit` of them.

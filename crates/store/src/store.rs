@@ -2,15 +2,18 @@
 //! those who read and write one thing ([`HealthWriter`], [`AuditWriter`]).
 
 use std::ops::Deref;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use api::admin::Entry;
 use api::audit::AuditEntry;
+use api::clock::SharedClock;
 use api::secret::Secret;
 use api::work::WorkKind;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use crate::audit::{EntryKey, NewAuditRecord};
 use crate::document::Raw;
 use crate::end::End;
 use crate::engine::{AuditListing, AuditRow, Engine};
@@ -41,6 +44,9 @@ const HEALTH_BLOCK: usize = 500;
 #[derive(Debug, Clone)]
 pub struct Store {
     reader: Reader,
+    pub(crate) clock: SharedClock,
+    /// By which audit entries are marked; none while the chain's key is gone.
+    entry_key: Arc<RwLock<Option<EntryKey>>>,
 }
 
 /// An open store, for those who only read. Cheap to clone.
@@ -65,7 +71,11 @@ impl Store {
             Location::Sqlite(_) => Engine::Sqlite(Sqlite::open(&options).await?),
             Location::Postgres(_) => Engine::Postgres(Postgres::open(&options).await?),
         };
-        let store = Store { reader: Reader { engine, keyring: options.keyring } };
+        let store = Store {
+            reader: Reader { engine, keyring: options.keyring },
+            clock: options.clock,
+            entry_key: Arc::default(),
+        };
         let fitted = async {
             crate::rotate::fit_keys(&store).await?;
             Ok(crate::audit::begin(&store).await?)
@@ -102,9 +112,25 @@ impl Store {
         AuditWriter { store: self.clone() }
     }
 
+    /// Marks audit entries by that key from now on.
+    pub(crate) fn mark_entries_with(&self, key: Option<EntryKey>) {
+        *self.entry_key.write().unwrap_or_else(std::sync::PoisonError::into_inner) = key;
+    }
+
+    /// An audit entry with the mark by which the sealer knows that we wrote it.
+    fn marked(&self, entry: AuditEntry) -> NewAuditRecord {
+        let key = self.entry_key.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        NewAuditRecord::new(entry, key.as_ref())
+    }
+
     /// Makes all changes of a transaction, or none.
-    pub async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
+    pub async fn commit(&self, mut transaction: Transaction) -> Result<Committed, StoreError> {
         validate(&transaction)?;
+        for write in &mut transaction.writes {
+            if let Write::Audit(record) = write {
+                *record = self.marked(record.entry.clone());
+            }
+        }
         if !transaction
             .writes
             .iter()
@@ -112,7 +138,6 @@ impl Store {
         {
             return self.engine.commit(transaction).await;
         }
-        let mut transaction = transaction;
         for _ in 0..KEY_CHANGES_MAX {
             match self.engine.commit(transaction.clone()).await {
                 // Somebody rotated the key since we sealed; nothing was written. Once more, with the new key.
@@ -272,6 +297,7 @@ impl Store {
                 i32::MAX
             )));
         }
+        let audit = audit.map(|entry| self.marked(entry));
         self.engine.set_budget(key.to_owned(), limit, audit).await
     }
 

@@ -10,6 +10,7 @@ use api::audit::AuditEntry;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::audit::NewAuditRecord;
 use crate::document::Body;
 use crate::end::End;
 use crate::entries::Recorded;
@@ -86,7 +87,7 @@ pub(crate) enum Write {
         work: Uuid,
     },
     Record(Recorded),
-    Audit(AuditEntry),
+    Audit(NewAuditRecord),
     SavePosition {
         reader: String,
         position: Position,
@@ -218,7 +219,7 @@ impl Transaction {
 
     /// Writes an entry of the audit log.
     pub fn audit(self, entry: AuditEntry) -> Transaction {
-        self.with(Write::Audit(entry))
+        self.with(Write::Audit(NewAuditRecord::new(entry, None)))
     }
 
     /// Remembers how far a feed reader has come.
@@ -356,7 +357,7 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
         },
         Write::Complete(completion) => json("result", &completion.result),
         Write::Withdraw { result, .. } | Write::WithdrawLane { result, .. } => json("result", result),
-        Write::Audit(entry) => {
+        Write::Audit(NewAuditRecord { entry, .. }) => {
             let texts = [&entry.actor, &entry.action, &entry.target, &entry.reason];
             let more = entry.before.iter().chain(entry.after.iter());
             for text in texts.into_iter().chain(more) {

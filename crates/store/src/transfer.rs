@@ -200,6 +200,7 @@ pub(crate) static TABLES: [Table; 9] = [
             column("after", Text),
             column("number", Integer),
             column("seal", Text),
+            column("sealed_at", Integer),
         ],
     },
 ];

@@ -1,8 +1,13 @@
 //! The audit log's chain. Entries are written unchained in the transaction of the change; one leased sealer gives each
 //! a number and a seal in feed order, so that no writer waits for another.
 //!
-//! A seal is a keyed digest (HMAC-SHA-256) over the seal before it and the record. The chain's key is itself a secret
-//! of the store: who can write to the database but has no key file can change, cut or swap records only visibly.
+//! A seal is a keyed digest (HMAC-SHA-256) over the seal before it, the record and the time of the sealing. The chain's key
+//! is itself a secret of the store: who can write to the database but has no key file can change, cut or swap records only
+//! visibly.
+//!
+//! Whoever writes an entry marks it with a digest under a key that is derived from the chain's. The sealer leaves out what
+//! carries no valid mark, repeats another record or stands before what is sealed; a verification names it. Records leave by
+//! age only from the beginning of the chain, and only those whose seals were verified on the way.
 //!
 //! The chain begins when the store is first opened for writing: its key and a signed head of no records are there before any
 //! record is, and the store's sealed key check says so. So a log, a head or a key that is gone is a fault, however empty
@@ -12,19 +17,24 @@
 //! behind it and put that head back; and someone who has the key file too can forge. Against both, note the head (`shipshape
 //! audit verify` prints it) somewhere else and give it to a later verification.
 
+mod chain;
+mod verify;
+
+use std::collections::HashSet;
 use std::time::Duration;
 
-use api::audit::AuditRecord;
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::Sha256;
+use api::audit::AuditEntry;
 use uuid::Uuid;
 
+pub use chain::ChainHead;
+pub(crate) use chain::EntryKey;
+use chain::{Chain, End, FLOOR, Floor, HEAD};
+pub use verify::Verified;
+
+use crate::StoreError;
 use crate::engine::{AuditPlace, AuditRow, Sealing, Stale};
-use crate::migrate::hex;
 use crate::rotate;
-use crate::store::{Reader, Store};
-use crate::transaction::{Transaction, Write};
-use crate::{PAGE_MAX, StoreError};
+use crate::store::Store;
 
 /// The lease of the one who seals.
 const SEALER: &str = "audit-sealer";
@@ -32,78 +42,128 @@ const SEALER: &str = "audit-sealer";
 const SEALER_LEASE: Duration = Duration::from_secs(15);
 /// Sealed in one transaction.
 const BLOCK: usize = 500;
+/// By so much an entry may be older, by the clock in its id, than one that has left: longer than any transaction takes.
+const LATEST_MS: i64 = 10 * 60 * 1000;
 
 const CHAIN_KEY: &str = "audit-chain";
-const HEAD: &str = "audit_head";
-const FLOOR: &str = "audit_floor";
-/// What the first record follows.
-const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The end of the chain: how many records it has had, and its value after the last one.
+/// An entry on its way into the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChainHead {
-    /// The number of the last sealed record.
-    pub number: i64,
-    /// The seal of that record, in hexadecimal.
-    pub seal: String,
+pub(crate) struct NewAuditRecord {
+    pub(crate) id: Uuid,
+    pub(crate) entry: AuditEntry,
+    /// By which the sealer knows that we wrote it; none while the chain's key is gone.
+    pub(crate) mac: Option<String>,
 }
 
-impl std::fmt::Display for ChainHead {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.number, self.seal)
+impl NewAuditRecord {
+    pub(crate) fn new(entry: AuditEntry, key: Option<&EntryKey>) -> NewAuditRecord {
+        let id = Uuid::now_v7();
+        let mac = key.map(|key| key.mac(id, &entry));
+        NewAuditRecord { id, entry, mac }
     }
 }
 
-impl std::str::FromStr for ChainHead {
-    type Err = StoreError;
+impl AuditRow {
+    /// Whether one of us wrote it. Entries of before there were marks have none.
+    fn is_marked_by(&self, key: &EntryKey, marked: bool) -> bool {
+        match &self.mac {
+            Some(mac) => *mac == key.mac(self.record.id, &self.record.entry),
+            None => !marked,
+        }
+    }
 
-    fn from_str(text: &str) -> Result<ChainHead, StoreError> {
-        text.split_once(':')
-            .and_then(|(number, seal)| Some((number.parse().ok()?, seal)))
-            .filter(|(number, seal): &(i64, &str)| {
-                *number >= 0 && seal.len() == GENESIS.len() && seal.bytes().all(|it| it.is_ascii_hexdigit())
-            })
-            .map(|(number, seal)| ChainHead { number, seal: seal.to_ascii_lowercase() })
-            .ok_or_else(|| {
-                StoreError::invalid(format!(
-                    "{text:?} is no head of a chain; accepted: NUMBER:SEAL as `audit verify` prints it"
-                ))
-            })
+    /// Since when it is in the chain, in microseconds; of an earlier build's, when it was written. The seal covers both.
+    fn since(&self) -> i64 {
+        self.sealed_at.unwrap_or(self.record.time.as_microsecond())
+    }
+
+    /// The time in its id, in milliseconds.
+    fn id_ms(&self) -> Option<i64> {
+        let (seconds, nanos) = self.record.id.get_timestamp()?.to_unix();
+        Some(i64::try_from(seconds).ok()?.saturating_mul(1000).saturating_add(i64::from(nanos) / 1_000_000))
     }
 }
 
-/// What a verification found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
-    /// How many sealed records were looked at.
-    pub records: i64,
-    /// How many are written but not sealed yet.
-    pub unsealed: usize,
-    /// The end of the chain.
-    pub head: ChainHead,
-    /// Everything that is wrong, each in one sentence; empty when nothing is.
-    pub faults: Vec<String>,
+impl Chain {
+    /// Whether a record is the next one behind another.
+    fn follows(&self, last: &ChainHead, row: &AuditRow) -> bool {
+        let number = last.number + 1;
+        row.record.number == Some(number)
+            && row.record.seal.as_deref()
+                == Some(self.seal(&last.seal, number, &row.record, row.sealed_at).as_str())
+    }
 }
 
-/// Begins the chain of a store that has none, so that from now on its absence is a fault.
+/// Begins the chain of a store that has none, so that from now on its absence is a fault; and takes note of the key by which
+/// entries are marked.
 pub(crate) async fn begin(store: &Store) -> Result<(), StoreError> {
     if rotate::has_chain(store).await? {
-        return Ok(());
+        let chain = Chain::find(store).await?;
+        store.mark_entries_with(chain.as_ref().map(Chain::entry_key));
+        return match chain {
+            Some(chain) => require_marks(store, &chain).await,
+            None => Ok(()),
+        };
     }
     let chain = Chain::ensure(store).await?;
+    store.mark_entries_with(Some(chain.entry_key()));
     // A release that did not begin the chain here has left a head with the first record that it sealed. Where records are
     // sealed and the head is not there, it was taken away; another one would hide that.
     if store.engine.audit_sealed(i64::MIN, 1).await?.is_empty() {
-        let start = chain.signed(HEAD, &ChainHead::start());
+        let marked = store.engine.audit_unnumbered(1).await?.is_empty();
+        let start = chain.signed_end(&End { head: ChainHead::start(), marked });
         store.engine.ensure_meta(vec![(HEAD.to_owned(), start)]).await?;
     }
-    rotate::remember_chain(store).await
+    rotate::remember_chain(store).await?;
+    require_marks(store, &chain).await
 }
 
-impl ChainHead {
-    /// What the first record follows.
-    fn start() -> ChainHead {
-        ChainHead { number: 0, seal: GENESIS.to_owned() }
+/// In a store of a build that did not mark entries: seals what is there, and from then on seals nothing without a mark.
+async fn require_marks(store: &Store, chain: &Chain) -> Result<(), StoreError> {
+    let mut faults = Vec::new();
+    let end = chain.end(store, &mut faults).await?;
+    // What is wrong with the head is told by whoever seals or verifies.
+    if end.marked || !faults.is_empty() {
+        return Ok(());
+    }
+    let owner = Uuid::new_v4();
+    // While another process seals, the next that is sealed does it.
+    let Some(fence) = store.take_lease(SEALER, owner, SEALER_LEASE).await? else { return Ok(()) };
+    let sealed = store.seal_under(fence).await;
+    store.release_lease(SEALER, owner).await?;
+    sealed.map(drop)
+}
+
+/// By what the sealer knows which entries belong into the chain.
+struct Gate {
+    key: EntryKey,
+    marked: bool,
+    /// Ids that are in the chain already.
+    known: HashSet<Uuid>,
+    /// Where the last sealed record stands.
+    last: Option<AuditPlace>,
+    /// The newest time in the ids of those that have left.
+    newest_left: Option<i64>,
+}
+
+impl Gate {
+    /// Why an entry is left out, if it is.
+    fn refusal(&mut self, row: &AuditRow) -> Option<&'static str> {
+        if !row.is_marked_by(&self.key, self.marked) {
+            return Some("it was not written by this store");
+        }
+        if self.last.is_some_and(|last| row.place <= last) {
+            return Some("it stands before records that are sealed");
+        }
+        if !self.known.insert(row.record.id) {
+            return Some("it repeats another record");
+        }
+        let has_left = |newest| row.id_ms().is_some_and(|ms| ms.saturating_add(LATEST_MS) < newest);
+        if self.newest_left.is_some_and(has_left) {
+            return Some("it repeats a record that has left by age");
+        }
+        None
     }
 }
 
@@ -125,272 +185,120 @@ impl Store {
         let chain = Chain::ensure(self).await?;
         let mut sealed = 0;
         loop {
-            let mut head = chain.head(self).await?;
-            let rows = self.engine.audit_unsealed(BLOCK).await?;
-            let mut sealings = Vec::with_capacity(rows.len());
-            for row in &rows {
-                let seal = chain.seal(&head.seal, head.number + 1, &row.record);
-                head = ChainHead { number: head.number + 1, seal };
-                sealings.push(Sealing { place: row.place, number: head.number, seal: head.seal.clone() });
+            let mut faults = Vec::new();
+            let End { mut head, marked } = chain.end(self, &mut faults).await?;
+            let floor = chain.floor(self, &mut Vec::new()).await?;
+            if let Some(fault) = faults.pop() {
+                return Err(unsealable(&fault));
             }
-            if !rows.is_empty() {
-                let meta = vec![(HEAD.to_owned(), chain.signed(HEAD, &head))];
+            let rows = self.engine.audit_unsealed(BLOCK).await?;
+            let is_last = rows.len() < BLOCK;
+            let sealed_at = self.latest_now().await?;
+            let last = self.engine.audit_sealed(head.number, 1).await?;
+            let mut gate = Gate {
+                key: chain.entry_key(),
+                marked,
+                known: self.engine.audit_known(rows.iter().map(|row| row.record.id).collect()).await?,
+                last: last.first().filter(|row| row.record.number == Some(head.number)).map(|row| row.place),
+                newest_left: floor.newest,
+            };
+            let (mut sealings, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
+            for row in &rows {
+                if let Some(why) = gate.refusal(row) {
+                    let entry = &row.record.entry;
+                    tracing::error!(
+                        "The audit record {} ({} of {}) is not sealed: {why}",
+                        row.record.id,
+                        entry.action,
+                        entry.target
+                    );
+                    refused.push(row.place);
+                    continue;
+                }
+                let number = head.number + 1;
+                let seal = chain.seal(&head.seal, number, &row.record, Some(sealed_at));
+                head = ChainHead { number, seal };
+                sealings.push(Sealing { place: row.place, number, seal: head.seal.clone(), sealed_at });
+            }
+            // Or they would be in the way of others for ever.
+            if !refused.is_empty() {
+                self.engine.refuse_audit(refused).await?;
+            }
+            let marks_begin = !marked && is_last;
+            if !sealings.is_empty() || marks_begin {
+                sealed += sealings.len();
+                let end = End { head, marked: marked || marks_begin };
+                let meta = vec![(HEAD.to_owned(), chain.signed_end(&end))];
                 self.engine.seal_audit(SEALER, fence, sealings, meta).await?;
             }
-            sealed += rows.len();
-            if rows.len() < BLOCK {
+            if is_last {
                 return Ok(sealed);
             }
         }
     }
 
-    /// Removes sealed records that are older than `age`, at most one block; the chain goes on from the last removed one.
+    /// Removes sealed records that are older than `age`, at most one block, from the beginning of the chain and only as far as
+    /// each is what was sealed; the chain goes on from the last removed one.
     pub(crate) async fn trim_audit(&self, age: Duration) -> Result<usize, StoreError> {
-        let old = self.engine.audit_older(age, BLOCK + 1).await?;
-        // The newest record of all always stays: the chain must not look empty.
-        let Some(last) = old.len().checked_sub(2).map(|place| &old[place]) else { return Ok(0) };
+        let before =
+            self.earliest_now().await?.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
+        // Most of the time nothing is old: that costs one look. What the row says is verified below.
+        let first = self.engine.audit_sealed(i64::MIN, 1).await?;
+        if first.first().is_none_or(|row| row.since() >= before) {
+            return Ok(0);
+        }
         let chain = Chain::ensure(self).await?;
-        let floor = ChainHead {
-            number: last.record.number.unwrap_or(0),
-            seal: last.record.seal.clone().unwrap_or_default(),
-        };
-        // Removed by number, and the floor only with them: a housekeeper that was taken for dead does no harm.
-        let stale = Stale::Audit { up_to: floor.number };
-        self.engine.trim(stale, age, BLOCK, vec![(FLOOR.to_owned(), chain.signed(FLOOR, &floor))]).await
-    }
-}
-
-impl Reader {
-    /// Looks through the whole chain; `expected` is a head that was noted earlier and must still be part of it.
-    pub async fn verify_audit(&self, expected: Option<ChainHead>) -> Result<Verified, StoreError> {
         let mut faults = Vec::new();
-        let Some(chain) = Chain::find(self).await? else {
-            let head = ChainHead::start();
-            if rotate::has_chain(self).await? || !self.engine.audit_sealed(0, 1).await?.is_empty() {
-                faults.push("the chain's key is gone".to_owned());
-            }
-            if expected.is_some_and(|it| it != head) {
-                faults.push("the chain is empty, though a head of it is known".to_owned());
-            }
-            let unsealed = self.engine.audit_unsealed(PAGE_MAX).await?.len();
-            return Ok(Verified { records: 0, unsealed, head, faults });
-        };
-        // The head first: what is sealed while we read comes behind it.
-        let head = chain.read(self, HEAD, &mut faults).await?;
-        let floor = chain.read(self, FLOOR, &mut faults).await?;
-        // What was imported or restored got new places, or goes on from lower ones; in a store that never was, the order of
-        // the places is the order of the chain.
-        let in_order = self.engine.meta("generation").await?.as_deref() == Some("1");
-        let mut walk =
-            Walk { chain: &chain, last: floor.clone(), place: None, in_order, faults, expected, records: 0 };
-        loop {
-            let rows = self.engine.audit_sealed(walk.last.number + 1, PAGE_MAX).await?;
-            let Some(end) = rows.last().and_then(|row| row.record.number) else { break };
-            rows.iter()
-                .take_while(|row| row.record.number <= Some(head.number))
-                .for_each(|row| walk.step(row));
-            if end >= head.number {
+        let head = chain.end(self, &mut faults).await?.head;
+        let floor = chain.floor(self, &mut faults).await?;
+        if let Some(fault) = faults.pop() {
+            return Err(uncuttable(&fault));
+        }
+        let mut left = floor.clone();
+        for row in self.engine.audit_sealed(floor.head.number + 1, BLOCK).await? {
+            let number = left.head.number + 1;
+            // The newest record of all always stays: the chain must not look empty.
+            if number >= head.number {
                 break;
             }
-        }
-        if self
-            .engine
-            .audit_sealed(i64::MIN, 1)
-            .await?
-            .first()
-            .is_some_and(|row| row.record.number <= Some(floor.number))
-        {
-            walk.faults.push(format!("records up to {} should have left, but one is there", floor.number));
-        }
-        // What is sealed meanwhile moves the head in the same transaction: a record behind a head that is read after it
-        // was put there by someone else.
-        if let Some(row) = self.engine.audit_sealed(head.number.saturating_add(1), 1).await?.first() {
-            let now = chain.read(self, HEAD, &mut Vec::new()).await?;
-            if row.record.number > Some(now.number) {
-                walk.faults.push(format!(
-                    "record {} is behind the end of the chain",
-                    row.record.number.unwrap_or(0)
-                ));
+            if !chain.follows(&left.head, &row) {
+                let fault = format!("record {number} is missing, or was changed or put in another's place");
+                if left.head == floor.head {
+                    return Err(uncuttable(&fault));
+                }
+                break;
             }
-        }
-        if walk.last.number < head.number {
-            walk.faults.push(format!(
-                "records {} to {} are missing at the end",
-                walk.last.number + 1,
-                head.number
-            ));
-        } else if walk.last != head {
-            walk.faults
-                .push(format!("record {} is not the one that the chain's head was made of", head.number));
-        }
-        match &walk.expected {
-            Some(noted) if noted.number > head.number => {
-                walk.faults.push(format!(
-                    "the chain ends at {}, but a head at {} was noted",
-                    head.number, noted.number
-                ));
+            if row.since() >= before {
+                break;
             }
-            Some(noted) if noted.number == floor.number && noted.seal != floor.seal => {
-                walk.faults.push(format!("record {} is not the one whose seal was noted", noted.number));
-            }
-            Some(noted) if noted.number < floor.number => {
-                walk.faults.push(format!(
-                    "the noted head {} has left by age; the oldest that can be checked is {}",
-                    noted.number, floor.number
-                ));
-            }
-            _ => {}
+            let newest = row.id_ms().max(left.newest);
+            left = Floor { head: ChainHead { number, seal: row.record.seal.unwrap_or_default() }, newest };
         }
-        match self.engine.audit_overlooked().await? {
-            0 => {}
-            1 => walk.faults.push("a record without a seal stands before sealed ones".to_owned()),
-            many => walk.faults.push(format!("{many} records without a seal stand before sealed ones")),
+        if left.head == floor.head {
+            return Ok(0);
         }
-        let unsealed = self.engine.audit_unsealed(PAGE_MAX).await?.len();
-        Ok(Verified { records: walk.records, unsealed, head, faults: walk.faults })
-    }
-}
-
-struct Walk<'a> {
-    chain: &'a Chain,
-    last: ChainHead,
-    /// Where the last record stands.
-    place: Option<AuditPlace>,
-    in_order: bool,
-    faults: Vec<String>,
-    expected: Option<ChainHead>,
-    records: i64,
-}
-
-impl Walk<'_> {
-    fn step(&mut self, row: &AuditRow) {
-        let number = row.record.number.unwrap_or(0);
-        let found = row.record.seal.clone().unwrap_or_default();
-        if number != self.last.number + 1 {
-            let (first, last) = (self.last.number + 1, number - 1);
-            self.faults.push(format!("records {first} to {last} are missing"));
-        } else if self.chain.seal(&self.last.seal, number, &row.record) != found {
-            self.faults.push(format!(
-                "record {number} ({} of {}) was changed or put in another's place",
-                row.record.entry.action, row.record.entry.target
-            ));
-        }
-        // The seal does not cover the place, which lists go by.
-        if self.in_order && self.place.is_some_and(|before| row.place <= before) {
-            self.faults.push(format!("record {number} or the one before it was moved to another place"));
-        }
-        self.place = Some(row.place);
-        if let Some(noted) = &self.expected
-            && noted.number == number
-            && noted.seal != found
-        {
-            self.faults.push(format!("record {number} is not the one whose seal was noted"));
-        }
-        self.records += 1;
-        self.last = ChainHead { number, seal: found };
-    }
-}
-
-/// The chain's key at work.
-struct Chain {
-    key: Vec<u8>,
-}
-
-impl Chain {
-    async fn find(reader: &Reader) -> Result<Option<Chain>, StoreError> {
-        Ok(reader.secret(Uuid::nil(), CHAIN_KEY).await?.map(|key| Chain { key: key.expose().clone() }))
+        // Removed by number, and the floor only with them: a housekeeper that was taken for dead does no harm.
+        let stale = Stale::Audit { from: floor.head.number, up_to: left.head.number };
+        self.engine.trim(stale, age, BLOCK, vec![(FLOOR.to_owned(), chain.signed_floor(&left))]).await
     }
 
-    /// The chain's key, made when there has never been one. Of two that make one at once the first is kept, and both read it.
-    async fn ensure(store: &Store) -> Result<Chain, StoreError> {
-        if let Some(chain) = Chain::find(store).await? {
-            return Ok(chain);
-        }
-        if rotate::has_chain(store).await? {
-            return Err(unsealable("the chain's key is gone"));
-        }
-        let mut key = vec![0; 32];
-        getrandom::fill(&mut key)
-            .map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
-        store
-            .commit(Transaction::new().with(Write::EnsureSecret(store.seal(Uuid::nil(), CHAIN_KEY, &key)?)))
-            .await?;
-        Chain::find(store)
-            .await?
-            .ok_or_else(|| StoreError::broken("the chain's key was written and is not there"))
+    /// The time by the later, or by the earlier, of the database's clock and ours: nobody who can turn one of them makes
+    /// records look old.
+    async fn latest_now(&self) -> Result<i64, StoreError> {
+        Ok(self.engine.now_micros().await?.max(self.clock.now().as_microsecond()))
     }
 
-    fn digest(&self, parts: &[&[u8]]) -> String {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
-        for part in parts {
-            // The lengths keep two different lists of parts from giving the same bytes.
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
-        }
-        hex(&mac.finalize().into_bytes())
-    }
-
-    fn seal(&self, before: &str, number: i64, record: &AuditRecord) -> String {
-        let entry = &record.entry;
-        let optional =
-            |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |text| format!("+{text}"));
-        self.digest(&[
-            before.as_bytes(),
-            &number.to_be_bytes(),
-            record.id.as_bytes(),
-            &record.time.as_microsecond().to_be_bytes(),
-            entry.actor.as_bytes(),
-            entry.action.as_bytes(),
-            entry.target.as_bytes(),
-            entry.reason.as_bytes(),
-            entry.correlation_id.map_or("-".to_owned(), |id| id.to_string()).as_bytes(),
-            optional(&entry.before).as_bytes(),
-            optional(&entry.after).as_bytes(),
-        ])
-    }
-
-    /// A head or floor with a signature, so that it cannot be rewritten without the key either.
-    fn signed(&self, what: &str, head: &ChainHead) -> String {
-        let text = head.to_string();
-        let signature = self.digest(&[what.as_bytes(), text.as_bytes()]);
-        format!("{text} {signature}")
-    }
-
-    async fn head(&self, reader: &Reader) -> Result<ChainHead, StoreError> {
-        let mut faults = Vec::new();
-        let head = self.read(reader, HEAD, &mut faults).await?;
-        match faults.pop() {
-            Some(fault) => Err(unsealable(&fault)),
-            None => Ok(head),
-        }
-    }
-
-    async fn read(
-        &self,
-        reader: &Reader,
-        what: &str,
-        faults: &mut Vec<String>,
-    ) -> Result<ChainHead, StoreError> {
-        let start = ChainHead::start();
-        let Some(text) = reader.engine.meta(what).await? else {
-            if what == HEAD && rotate::has_chain(reader).await? {
-                faults.push("the chain's head is gone".to_owned());
-            }
-            return Ok(start);
-        };
-        let head = text.split_once(' ').and_then(|(head, _)| head.parse().ok());
-        match head {
-            Some(head) if self.signed(what, &head) == text => Ok(head),
-            _ => {
-                faults.push(format!("the store's {what} was changed by someone without the key"));
-                Ok(start)
-            }
-        }
+    async fn earliest_now(&self) -> Result<i64, StoreError> {
+        Ok(self.engine.now_micros().await?.min(self.clock.now().as_microsecond()))
     }
 }
 
 fn unsealable(fault: &str) -> StoreError {
     StoreError::broken(format!("the audit log cannot be sealed: {fault}"))
+}
+
+fn uncuttable(fault: &str) -> StoreError {
+    StoreError::broken(format!("the audit log is not shortened: {fault}"))
 }
 
 #[cfg(test)]
@@ -400,6 +308,7 @@ mod tests {
     use api::clock::SystemClock;
 
     use super::*;
+    use crate::transaction::{Transaction, Write};
     use crate::{Keyring, Location, Options};
 
     /// The first key of the chain stays, whoever else made one at the same time.

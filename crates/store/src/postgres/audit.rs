@@ -1,17 +1,21 @@
 //! The audit log: lists, and what the sealer needs.
 
-use std::time::Duration;
+use std::collections::HashSet;
 
 use api::audit::{AuditEntry, AuditRecord};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
 use super::records::columns;
-use super::{Postgres, count, get, micros, time};
+use super::{Postgres, count, get, time};
 use crate::StoreError;
 use crate::document::behind;
 use crate::engine::{AuditListing, AuditPlace, AuditRow, Sealing};
 
-const RECORD: &str = "select tx, seq, id, at, actor, action, target, reason, correlation, before, after, number, seal from audit";
+const RECORD: &str =
+    "select tx, seq, id, at, actor, action, target, reason, correlation, before, after, number, seal,
+  mac, sealed_at, refused is true from audit";
 
 impl Postgres {
     pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
@@ -44,33 +48,36 @@ impl Postgres {
 
     pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         let sql = format!(
-            "{RECORD} where number is null and tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+            "{RECORD} where number is null and refused is null and tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
              order by tx, seq limit $1"
         );
         self.rows("read the audit log", &sql, &[&count(limit)]).await?.iter().map(record).collect()
     }
 
-    /// None: an index leads the sealer to every record without a seal, wherever it stands.
-    #[expect(clippy::unused_async, reason = "the other engine looks into its file")]
-    pub(crate) async fn audit_overlooked(&self) -> Result<usize, StoreError> {
-        Ok(0)
+    pub(crate) async fn audit_unnumbered(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        let sql = format!("{RECORD} where number is null order by tx, seq limit $1");
+        self.rows("read the audit log", &sql, &[&count(limit)]).await?.iter().map(record).collect()
+    }
+
+    pub(crate) async fn audit_known(&self, ids: Vec<Uuid>) -> Result<HashSet<Uuid>, StoreError> {
+        let sql = "select id from audit where id = any ($1) and number is not null";
+        self.rows("read the audit log", sql, &[&ids]).await?.iter().map(|row| get(row, 0)).collect()
+    }
+
+    pub(crate) async fn refuse_audit(&self, places: Vec<AuditPlace>) -> Result<(), StoreError> {
+        let (txs, seqs): (Vec<i64>, Vec<i64>) = places.into_iter().map(|it| (it.tx, it.seq)).unzip();
+        let sql = "update audit a set refused = true from unnest($1::bigint[], $2::bigint[]) as r (tx, seq)
+            where a.tx = r.tx and a.seq = r.seq and a.number is null";
+        self.rows("leave audit records out", sql, &[&txs, &seqs]).await.map(drop)
+    }
+
+    pub(crate) async fn now_micros(&self) -> Result<i64, StoreError> {
+        get(&self.row("ask for the time", "select micros_v1()", &[]).await?, 0)
     }
 
     pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         let sql = format!("{RECORD} where number is not null and number >= $1 order by number limit $2");
         self.rows("read the audit log", &sql, &[&number, &count(limit)]).await?.iter().map(record).collect()
-    }
-
-    pub(crate) async fn audit_older(&self, age: Duration, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
-        let sql = format!(
-            "select * from ({RECORD} where number is not null order by number limit $2) oldest
-             where at < micros_v1() - $1 order by number"
-        );
-        self.rows("read the audit log", &sql, &[&micros(age), &count(limit)])
-            .await?
-            .iter()
-            .map(record)
-            .collect()
     }
 
     pub(crate) async fn seal_audit(
@@ -84,11 +91,13 @@ impl Postgres {
         let seqs: Vec<i64> = sealings.iter().map(|it| it.place.seq).collect();
         let numbers: Vec<i64> = sealings.iter().map(|it| it.number).collect();
         let seals: Vec<&str> = sealings.iter().map(|it| it.seal.as_str()).collect();
+        // All that is sealed together is sealed at one time.
+        let sealed_at = sealings.first().map_or(0, |it| it.sealed_at);
         let (keys, values) = columns(&meta);
-        let sql = "select seal_audit_v1($1, $2, $3, $4, $5, $6, $7, $8)";
-        self.rows("seal the audit log", sql, &[&name, &fence, &txs, &seqs, &numbers, &seals, &keys, &values])
-            .await
-            .map(drop)
+        let sql = "select seal_audit_v7($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        let values: [&(dyn ToSql + Sync); 9] =
+            [&name, &fence, &txs, &seqs, &numbers, &seals, &sealed_at, &keys, &values];
+        self.rows("seal the audit log", sql, &values).await.map(drop)
     }
 }
 
@@ -109,5 +118,11 @@ fn record(row: &Row) -> Result<AuditRow, StoreError> {
         number: get(row, 11)?,
         seal: get(row, 12)?,
     };
-    Ok(AuditRow { place: AuditPlace { tx: get(row, 0)?, seq: get(row, 1)? }, record })
+    Ok(AuditRow {
+        place: AuditPlace { tx: get(row, 0)?, seq: get(row, 1)? },
+        record,
+        mac: get(row, 13)?,
+        sealed_at: get(row, 14)?,
+        refused: get(row, 15)?,
+    })
 }

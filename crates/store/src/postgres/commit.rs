@@ -5,7 +5,6 @@
 //! in between: what fails is raised there, and then the `commit` takes everything back. So a caller that stops
 //! waiting leaves no transaction open either.
 
-use api::audit::AuditEntry;
 use deadpool_postgres::Object;
 use futures_util::future::{join_all, join3};
 use tokio_postgres::types::ToSql;
@@ -15,6 +14,7 @@ use uuid::Uuid;
 use super::error::{self, Remedy};
 use super::steps::{Answers, Bound, Sorted, Step, audit_step};
 use super::{DEADLINE, Postgres, TRIES, discard, get, pause};
+use crate::audit::NewAuditRecord;
 use crate::transaction::{Committed, DocumentUpdate, NewDocument, Transaction, Write};
 use crate::wake::{Topic, Topics};
 use crate::work::Signals;
@@ -33,18 +33,18 @@ const UPDATE_ONE: &str = "with changed as (
     where uuid = $1 and etag = $2 and deleted_at is null returning kind, etag, changed),
   told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, etag, false, changed from changed),
   noted as (
-    insert into audit (id, at, actor, action, target, reason, correlation, before, after)
-    select $5::uuid, changed, $6::text, $7::text, $8::text, $9::text, $10::uuid, $11::text, $12::text
+    insert into audit (id, at, actor, action, target, reason, correlation, before, after, mac)
+    select $5::uuid, changed, $6::text, $7::text, $8::text, $9::text, $10::uuid, $11::text, $12::text, $13::text
     from changed)
   select etag from changed";
 const CREATE_ONE: &str = "with created as (
     insert into documents (uuid, id, kind, parent, etag, generation, body, created, changed)
-    select $1, $2, $3, $4, 1, 1, $13, now, now from (select micros_v1() as now) t
+    select $1, $2, $3, $4, 1, 1, $14, now, now from (select micros_v1() as now) t
     on conflict do nothing returning kind, created),
   told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, 1, false, created from created),
   noted as (
-    insert into audit (id, at, actor, action, target, reason, correlation, before, after)
-    select $5::uuid, created, $6::text, $7::text, $8::text, $9::text, $10::uuid, $11::text, $12::text
+    insert into audit (id, at, actor, action, target, reason, correlation, before, after, mac)
+    select $5::uuid, created, $6::text, $7::text, $8::text, $9::text, $10::uuid, $11::text, $12::text, $13::text
     from created where $5::uuid is not null)
   select kind from created";
 
@@ -127,7 +127,7 @@ impl Postgres {
         &self,
         key: &str,
         limit: Option<u32>,
-        audit: Option<AuditEntry>,
+        audit: Option<NewAuditRecord>,
     ) -> Result<(), StoreError> {
         let cap = limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX));
         let mut steps = vec![Step {
@@ -135,7 +135,7 @@ impl Postgres {
             values: vec![Box::new(key.to_owned()) as Bound, Box::new(cap)],
             answers: Answers::Woken(0),
         }];
-        steps.extend(audit.map(|entry| audit_step(vec![entry])));
+        steps.extend(audit.map(|record| audit_step(vec![record])));
         let mut news = topics(i32::from(steps.len() > 1));
         let answers = Box::pin(self.transact("set a budget", &steps)).await?;
         for (step, rows) in steps.iter().zip(&answers) {
@@ -183,13 +183,14 @@ struct Noted {
     correlation: Option<Uuid>,
     before: Option<String>,
     after: Option<String>,
+    mac: Option<String>,
 }
 
 impl Noted {
     fn of(write: Option<Write>) -> Noted {
-        let Some(Write::Audit(entry)) = write else { return Noted::default() };
+        let Some(Write::Audit(NewAuditRecord { id, entry, mac })) = write else { return Noted::default() };
         Noted {
-            id: Some(Uuid::now_v7()),
+            id: Some(id),
             actor: Some(entry.actor),
             action: Some(entry.action),
             target: Some(entry.target),
@@ -197,12 +198,13 @@ impl Noted {
             correlation: entry.correlation_id,
             before: entry.before,
             after: entry.after,
+            mac,
         }
     }
 
-    fn values(&self) -> [&(dyn ToSql + Sync); 8] {
-        let Noted { id, actor, action, target, reason, correlation, before, after } = self;
-        [id, actor, action, target, reason, correlation, before, after]
+    fn values(&self) -> [&(dyn ToSql + Sync); 9] {
+        let Noted { id, actor, action, target, reason, correlation, before, after, mac } = self;
+        [id, actor, action, target, reason, correlation, before, after, mac]
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use api::admin::Entry;
-use api::audit::AuditEntry;
 use api::work::{UnknownWord, WorkKind, WorkState};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -13,6 +12,7 @@ use uuid::Uuid;
 use super::commit::topics;
 use super::{Postgres, count, count32, get, micros, time};
 use crate::StoreError;
+use crate::audit::NewAuditRecord;
 use crate::end::End;
 use crate::entries;
 use crate::wake::Topics;
@@ -160,7 +160,7 @@ impl Postgres {
         &self,
         key: String,
         limit: Option<u32>,
-        audit: Option<AuditEntry>,
+        audit: Option<NewAuditRecord>,
     ) -> Result<(), StoreError> {
         self.set_limit(&key, limit, audit).await
     }

@@ -138,8 +138,9 @@ impl Postgres {
                 self.row(what, "select trim_tombstones_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values])
                     .await?
             }
-            Stale::Audit { up_to } => {
-                self.row(what, "select trim_audit_v1($1, $2, $3)", &[&up_to, &keys, &values]).await?
+            Stale::Audit { from, up_to } => {
+                let sql = "select trim_audit_v7($1, $2, $3, $4)";
+                self.row(what, sql, &[&from, &up_to, &keys, &values]).await?
             }
             Stale::Leases => {
                 let sql = "with gone as (delete from leases where name in (select name from leases

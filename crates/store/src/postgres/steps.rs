@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use api::audit::AuditEntry;
 use serde_json::{Value, json};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::commit::topics;
 use super::micros;
+use crate::audit::NewAuditRecord;
 use crate::entries::Recorded;
 use crate::transaction::{DocumentUpdate, NewDocument, Write};
 use crate::wake::{Topic, Topics};
@@ -40,10 +40,12 @@ const ENSURE_SECRETS: &str = "select ensure_secrets_v2($1, $2, $3, $4)";
 const SET_META: &str = "select set_meta_v1($1, $2)";
 const DROP_SECRETS: &str = "delete from secrets s using unnest($1::uuid[], $2::text[]) as d (owner, name)
   where s.owner = d.owner and s.name = d.name";
-const AUDIT: &str = "insert into audit (id, at, actor, action, target, reason, correlation, before, after)
-  select a.id, micros_v1(), a.actor, a.action, a.target, a.reason, a.correlation, a.before, a.after
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[])
-    as a (id, actor, action, target, reason, correlation, before, after)";
+/// What is said again after an answer that got lost is there already.
+const AUDIT: &str = "insert into audit (id, at, actor, action, target, reason, correlation, before, after, mac)
+  select a.id, micros_v1(), a.actor, a.action, a.target, a.reason, a.correlation, a.before, a.after, a.mac
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[], $9::text[])
+    as a (id, actor, action, target, reason, correlation, before, after, mac)
+  where not exists (select from audit said where said.id = a.id)";
 const SAVE_POSITIONS: &str = "insert into positions (reader, position, changed)
   select p.reader, p.position, micros_v1() from unnest($1::text[], $2::text[]) as p (reader, position) order by p.reader
   on conflict (reader) do update set position = excluded.position, changed = excluded.changed";
@@ -93,7 +95,7 @@ pub(super) struct Sorted {
     ensured: Vec<crate::Sealed>,
     dropped: Vec<(Uuid, String)>,
     meta: Vec<(String, String)>,
-    audit: Vec<AuditEntry>,
+    audit: Vec<NewAuditRecord>,
     recorded: Vec<Recorded>,
     positions: BTreeMap<String, String>,
 }
@@ -429,10 +431,10 @@ fn documents_step(
     Step { sql: DOCUMENTS, values, answers: Answers::Nothing }
 }
 
-pub(super) fn audit_step(entries: Vec<AuditEntry>) -> Step {
-    let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
-    for entry in entries {
-        columns.0.push(Uuid::now_v7());
+pub(super) fn audit_step(records: Vec<NewAuditRecord>) -> Step {
+    let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
+    for NewAuditRecord { id, entry, mac } in records {
+        columns.0.push(id);
         columns.1.push(entry.actor);
         columns.2.push(entry.action);
         columns.3.push(entry.target);
@@ -440,9 +442,11 @@ pub(super) fn audit_step(entries: Vec<AuditEntry>) -> Step {
         columns.5.push(entry.correlation_id);
         columns.6.push(entry.before);
         columns.7.push(entry.after);
+        columns.8.push(mac);
     }
-    let values =
-        bound![columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7];
+    let values = bound![
+        columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7, columns.8
+    ];
     Step { sql: AUDIT, values, answers: Answers::Nothing }
 }
 

@@ -14,6 +14,7 @@ use super::Sqlite;
 use super::queue::First;
 use super::writer::Session;
 use crate::StoreError;
+use crate::audit::NewAuditRecord;
 use crate::wake::Topic;
 use crate::work::holds_lane;
 
@@ -22,11 +23,11 @@ impl Sqlite {
         &self,
         key: String,
         limit: Option<u32>,
-        audit: Option<api::audit::AuditEntry>,
+        audit: Option<NewAuditRecord>,
     ) -> Result<(), StoreError> {
         self.write(move |session| {
             session.set_budget(&key, limit)?;
-            audit.iter().try_for_each(|entry| session.audit(entry))
+            audit.iter().try_for_each(|record| session.audit(record))
         })
         .await
     }

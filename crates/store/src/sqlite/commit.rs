@@ -62,7 +62,7 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
             Write::DropSecret { owner, name } => session.drop_secret(owner, &name)?,
             Write::SetMeta(values) => session.set_meta(&values)?,
             Write::Record(recorded) => session.record(&recorded)?,
-            Write::Audit(entry) => session.audit(&entry)?,
+            Write::Audit(record) => session.audit(&record)?,
             Write::SavePosition { reader, position } => session.save_position(&reader, position)?,
         }
     }

@@ -43,6 +43,11 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
         name: "side_queues",
         sql: include_str!("../../migrations/sqlite/0006_side_queues.sql"),
     },
+    Migration {
+        number: 7,
+        name: "audit_marks",
+        sql: include_str!("../../migrations/sqlite/0007_audit_marks.sql"),
+    },
 ];
 
 /// Every file begins with this.

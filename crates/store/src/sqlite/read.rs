@@ -1,5 +1,6 @@
 //! What readers ask: documents, lists, work, lanes, the feed, the audit log.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter
 use uuid::Uuid;
 
 use super::budgets::keys;
-use super::{Sqlite, micros, time};
+use super::{Sqlite, time};
 use crate::document::behind;
 use crate::document::{Raw, text_value};
 use crate::engine::{AuditListing, AuditPlace, AuditRow};
@@ -33,7 +34,9 @@ const LIVE: &str =
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
   created, started, finished, result, origin, budgets, 0";
 const LANE: &str = "lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel";
-const AUDIT: &str = "seq, id, at, actor, action, target, reason, correlation, before, after, number, seal";
+const AUDIT: &str =
+    "seq, id, at, actor, action, target, reason, correlation, before, after, number, seal, mac, sealed_at,
+  coalesce(refused, 0)";
 
 impl Sqlite {
     pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
@@ -415,7 +418,7 @@ impl Sqlite {
             many(
                 connection,
                 &format!(
-                    "select {AUDIT} from audit where number is null and seq > {LAST_SEALED} order by seq limit ?1"
+                    "select {AUDIT} from audit where number is null and refused is null and seq > {LAST_SEALED} order by seq limit ?1"
                 ),
                 [limit],
                 audit,
@@ -424,12 +427,26 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn audit_overlooked(&self) -> Result<usize, StoreError> {
+    pub(crate) async fn audit_unnumbered(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |connection| {
-            let sql = format!("select count(*) from audit where number is null and seq <= {LAST_SEALED}");
-            Ok(connection.query_row(&sql, [], |row| row.get(0))?)
+            let sql = format!("select {AUDIT} from audit where number is null order by seq limit ?1");
+            many(connection, &sql, [limit], audit)
         })
         .await
+    }
+
+    pub(crate) async fn audit_known(&self, ids: Vec<Uuid>) -> Result<HashSet<Uuid>, StoreError> {
+        self.read(move |connection| {
+            let sql = "select id from audit where id = ?1 and number is not null";
+            let found = each(connection, sql, &ids, |row| Ok(row.get(0)?))?;
+            Ok(found.into_iter().collect())
+        })
+        .await
+    }
+
+    #[expect(clippy::unused_async, reason = "the other engine asks its server")]
+    pub(crate) async fn now_micros(&self) -> Result<i64, StoreError> {
+        Ok(self.now())
     }
 
     pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
@@ -438,17 +455,6 @@ impl Sqlite {
                 "select {AUDIT} from audit where number is not null and number >= ?1 order by number limit ?2"
             );
             many(connection, &sql, params![number, limit], audit)
-        })
-        .await
-    }
-
-    pub(crate) async fn audit_older(&self, age: Duration, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
-        let before = self.now().saturating_sub(micros(age));
-        self.read(move |connection| {
-            let sql = format!("select {AUDIT} from audit where number is not null order by number limit ?1");
-            let mut oldest = many(connection, &sql, [limit], audit)?;
-            oldest.retain(|row| row.record.time.as_microsecond() < before);
-            Ok(oldest)
         })
         .await
     }
@@ -619,5 +625,11 @@ fn audit(row: &Row<'_>) -> Result<AuditRow, StoreError> {
         number: row.get(10)?,
         seal: row.get(11)?,
     };
-    Ok(AuditRow { place: AuditPlace { tx: 0, seq: row.get(0)? }, record })
+    Ok(AuditRow {
+        place: AuditPlace { tx: 0, seq: row.get(0)? },
+        record,
+        mac: row.get(12)?,
+        sealed_at: row.get(13)?,
+        refused: row.get(14)?,
+    })
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use api::audit::AuditEntry;
 use api::work::WorkKind;
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Row, params};
@@ -11,8 +10,9 @@ use uuid::Uuid;
 use super::read::{many, word};
 use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
+use crate::audit::NewAuditRecord;
 use crate::document::behind;
-use crate::engine::{Sealing, Stale};
+use crate::engine::{AuditPlace, Sealing, Stale};
 use crate::keyring::Sealed;
 use crate::records::{HealthSample, Retention};
 use crate::work::Walk;
@@ -49,14 +49,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    pub(super) fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError> {
+    pub(super) fn audit(&mut self, record: &NewAuditRecord) -> Result<(), StoreError> {
+        let entry = &record.entry;
         self.connection
             .prepare_cached(
-                "insert into audit (id, at, actor, action, target, reason, correlation, before, after)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "insert into audit (id, at, actor, action, target, reason, correlation, before, after, mac)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute(params![
-                Uuid::now_v7(),
+                record.id,
                 self.now,
                 entry.actor,
                 entry.action,
@@ -64,7 +65,8 @@ impl Session<'_> {
                 entry.reason,
                 entry.correlation_id,
                 entry.before,
-                entry.after
+                entry.after,
+                record.mac
             ])?;
         self.topics.add(crate::wake::Topic::Feed);
         Ok(())
@@ -148,11 +150,11 @@ impl Session<'_> {
         Ok(self.connection.prepare_cached(sql)?.execute(params![before, max])?)
     }
 
-    fn trim_audit(&mut self, up_to: i64) -> Result<usize, StoreError> {
+    fn trim_audit(&mut self, from: i64, up_to: i64) -> Result<usize, StoreError> {
         Ok(self
             .connection
-            .prepare_cached("delete from audit where number is not null and number <= ?1 and number < (select max(number) from audit)")?
-            .execute([up_to])?)
+            .prepare_cached("delete from audit where number > ?1 and number <= ?2 and number < (select max(number) from audit)")?
+            .execute([from, up_to])?)
     }
 }
 
@@ -242,9 +244,9 @@ impl Sqlite {
                 let sealed = session
                     .connection
                     .prepare_cached(
-                        "update audit set number = ?2, seal = ?3 where seq = ?1 and number is null",
+                        "update audit set number = ?2, seal = ?3, sealed_at = ?4 where seq = ?1 and number is null",
                     )?
-                    .execute(params![sealing.place.seq, sealing.number, sealing.seal])?;
+                    .execute(params![sealing.place.seq, sealing.number, sealing.seal, sealing.sealed_at])?;
                 // Or the head would be moved past records that are not there.
                 if sealed != 1 {
                     return Err(StoreError::broken(format!(
@@ -254,6 +256,16 @@ impl Sqlite {
                 }
             }
             session.set_meta(&meta)
+        })
+        .await
+    }
+
+    pub(crate) async fn refuse_audit(&self, places: Vec<AuditPlace>) -> Result<(), StoreError> {
+        self.write(move |session| {
+            let sql = "update audit set refused = 1 where seq = ?1 and number is null";
+            let mut refuse = session.connection.prepare_cached(sql)?;
+            places.iter().try_for_each(|place| refuse.execute([place.seq]).map(drop))?;
+            Ok(())
         })
         .await
     }
@@ -270,7 +282,7 @@ impl Sqlite {
             let removed = match stale {
                 Stale::Feed => session.trim_feed(before, max)?,
                 Stale::Tombstones => session.trim_tombstones(before, max)?,
-                Stale::Audit { up_to } => session.trim_audit(up_to)?,
+                Stale::Audit { from, up_to } => session.trim_audit(from, up_to)?,
                 Stale::Leases => session.trim_leases(before, max)?,
             };
             if removed > 0 {

@@ -14,13 +14,13 @@ use crate::bed::{Bed, short_or_long};
 use crate::fixture::{Note, cases, eventually, written};
 use crate::raw::Raw;
 
-async fn listed(store: &Store) -> Vec<AuditRow> {
+pub(crate) async fn listed(store: &Store) -> Vec<AuditRow> {
     store.audit_list(AuditListing { limit: 1000, ..AuditListing::default() }).await.unwrap()
 }
 
 /// Seals until all is sealed, and lets the next sealer begin at once. On PostgreSQL a neighbour's open transaction may
 /// hold the sealer back for a moment.
-async fn seal_all(store: &Store) {
+pub(crate) async fn seal_all(store: &Store) {
     let sealer = Uuid::new_v4();
     eventually("all records are sealed", async || {
         store.seal_audit(sealer).await.unwrap();
@@ -30,12 +30,12 @@ async fn seal_all(store: &Store) {
     store.release_lease("audit-sealer", sealer).await.unwrap();
 }
 
-async fn faults(store: &Store) -> Vec<String> {
+pub(crate) async fn faults(store: &Store) -> Vec<String> {
     store.verify_audit(None).await.unwrap().faults
 }
 
 /// A log with `count` sealed records of different kinds.
-async fn sealed_log(store: &Store, count: usize) -> ChainHead {
+pub(crate) async fn sealed_log(store: &Store, count: usize) -> ChainHead {
     for number in 0..count {
         let correlation_id = (number % 2 == 0).then(Uuid::new_v4);
         let who = By { actor: format!("actor {number}"), reason: format!("reason {number}"), correlation_id };
@@ -271,9 +271,13 @@ async fn a_record_that_is_slipped_in_behind_the_sealers_back_is_found_on_sqlite(
          values (-1, randomblob(16), 0, 'somebody', 'thing.change', '/thing', '')",
     )
     .await;
-    assert_eq!(faults(&bed.store).await, ["a record without a seal stands before sealed ones"]);
+    let expected = [
+        "the record thing.change of /thing was not written by this store",
+        "a record without a seal stands before sealed ones",
+    ];
+    assert_eq!(faults(&bed.store).await, expected);
     bed.store.seal_audit(Uuid::new_v4()).await.unwrap();
-    assert_eq!(faults(&bed.store).await, ["a record without a seal stands before sealed ones"]);
+    assert_eq!(faults(&bed.store).await, expected);
     raw.execute("delete from audit where seq = -1").await;
     assert_eq!(faults(&bed.store).await, Vec::<String>::new());
 }

@@ -32,6 +32,7 @@ mod signals;
 
 // Documents, the feed, the log.
 mod audit;
+mod audit_attacks;
 mod build_before;
 mod documents;
 mod entries;

@@ -25,7 +25,7 @@ use crate::fixture::{
 use crate::raw::Raw;
 
 /// One whole round of housekeeping: it is under way once the lease is taken, and whoever is told to stop ends it first.
-async fn keep_house(store: &Store, raw: &Raw, retention: Retention) {
+pub(crate) async fn keep_house(store: &Store, raw: &Raw, retention: Retention) {
     let (stop, mut keeper) = (CancellationToken::new(), JoinSet::new());
     keeper.spawn(housekeeping::run(store.clone(), retention, Metrics::default(), stop.clone()));
     eventually("the round has begun", async || {

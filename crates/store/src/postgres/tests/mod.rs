@@ -300,6 +300,7 @@ async fn audit_entries_are_sealed_by_the_one_who_holds_the_lease() {
         place: row.place,
         number,
         seal: format!("s{number}"),
+        sealed_at: 7,
     };
     let sealings = vec![seal(1, &unsealed[0]), seal(2, &unsealed[1])];
     let meta = vec![("audit_head".to_owned(), "2 s2".to_owned())];
@@ -317,8 +318,9 @@ async fn audit_entries_are_sealed_by_the_one_who_holds_the_lease() {
     assert_eq!(rest[0].record.id, unsealed[0].record.id);
     assert_eq!(bed.store.audit_sealed(2, 10).await.unwrap()[0].record.seal.as_deref(), Some("s2"));
     bed.shift(Duration::from_secs(3600));
-    assert_eq!(bed.store.audit_older(LEASE, 10).await.unwrap().len(), 2);
-    assert_eq!(bed.store.trim(Stale::Audit { up_to: 2 }, LEASE, 10, vec![]).await.unwrap(), 1);
+    let stale = |from, up_to| Stale::Audit { from, up_to };
+    assert_eq!(bed.store.trim(stale(1, 2), LEASE, 10, vec![]).await.unwrap(), 0, "the newest stays");
+    assert_eq!(bed.store.trim(stale(0, 2), LEASE, 10, vec![]).await.unwrap(), 1);
 }
 
 #[tokio::test]
@@ -370,7 +372,7 @@ async fn a_store_moves_whole_into_an_empty_one() {
     from.all_visible().await;
     let record = from.store.audit_unsealed(1).await.unwrap().remove(0);
     let fence = from.store.take_lease("sealer", Uuid::new_v4(), LEASE).await.unwrap().unwrap();
-    let sealing = Sealing { place: record.place, number: 1, seal: "s1".to_owned() };
+    let sealing = Sealing { place: record.place, number: 1, seal: "s1".to_owned(), sealed_at: 7 };
     from.store.seal_audit("sealer", fence, vec![sealing], vec![]).await.unwrap();
     from.store
         .put_health(vec![crate::HealthSample {

@@ -9,6 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{Bed, bed, document, end, ended, entry};
+use crate::audit::NewAuditRecord;
 use crate::transaction::{Transaction, Write};
 use crate::work::{Fate, NewWork, Signals, Yielding};
 use crate::{LEASE, StoreError};
@@ -169,7 +170,10 @@ async fn budgets_park_lanes_and_let_them_go_on() {
     bed.commit(Transaction::new().enqueue(early.clone())).await;
     let running = bed.claim(WorkKind::Manifest).await.remove(0);
     // What runs already counts.
-    bed.store.set_budget("fleet".to_owned(), Some(2), Some(entry())).await.unwrap();
+    bed.store
+        .set_budget("fleet".to_owned(), Some(2), Some(NewAuditRecord::new(entry(), None)))
+        .await
+        .unwrap();
     bed.store.set_budget("region/a".to_owned(), Some(1), None).await.unwrap();
     for keys in [&["fleet", "region/a"][..], &["fleet", "region/b"], &["fleet"], &[]] {
         bed.commit(Transaction::new().enqueue(budgeted(keys))).await;

@@ -1,0 +1,241 @@
+//! The chain's key at work: the seals of records, the signatures of where the chain begins and ends, and the marks by which
+//! the sealer knows who wrote an entry.
+
+use std::fmt;
+
+use api::audit::{AuditEntry, AuditRecord};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::{CHAIN_KEY, unsealable};
+use crate::StoreError;
+use crate::migrate::hex;
+use crate::rotate;
+use crate::store::{Reader, Store};
+use crate::transaction::{Transaction, Write};
+
+pub(super) const HEAD: &str = "audit_head";
+pub(super) const FLOOR: &str = "audit_floor";
+/// Under this name a head is signed from when on every entry carries the mark of its writer.
+const MARKED_HEAD: &str = "audit_head of marked entries";
+/// What the first record follows.
+const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// The end of the chain: how many records it has had, and its value after the last one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainHead {
+    /// The number of the last sealed record.
+    pub number: i64,
+    /// The seal of that record, in hexadecimal.
+    pub seal: String,
+}
+
+impl ChainHead {
+    /// What the first record follows.
+    pub(super) fn start() -> ChainHead {
+        ChainHead { number: 0, seal: GENESIS.to_owned() }
+    }
+}
+
+impl fmt::Display for ChainHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.number, self.seal)
+    }
+}
+
+impl std::str::FromStr for ChainHead {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<ChainHead, StoreError> {
+        text.split_once(':')
+            .and_then(|(number, seal)| Some((number.parse().ok()?, seal)))
+            .filter(|(number, seal): &(i64, &str)| {
+                *number >= 0 && seal.len() == GENESIS.len() && seal.bytes().all(|it| it.is_ascii_hexdigit())
+            })
+            .map(|(number, seal)| ChainHead { number, seal: seal.to_ascii_lowercase() })
+            .ok_or_else(|| {
+                StoreError::invalid(format!(
+                    "{text:?} is no head of a chain; accepted: NUMBER:SEAL as `audit verify` prints it"
+                ))
+            })
+    }
+}
+
+/// Where the chain ends.
+#[derive(Debug, Clone)]
+pub(super) struct End {
+    pub(super) head: ChainHead,
+    /// Whether every entry behind it must carry the mark of its writer.
+    pub(super) marked: bool,
+}
+
+/// Where the chain begins: behind the last record that left by age.
+#[derive(Debug, Clone)]
+pub(super) struct Floor {
+    pub(super) head: ChainHead,
+    /// The newest time in the ids of the records that left, in milliseconds; none when only earlier builds removed any.
+    pub(super) newest: Option<i64>,
+}
+
+/// The key by which writers of entries mark them. Whoever has only the database cannot make one.
+#[derive(Clone)]
+pub(crate) struct EntryKey(Zeroizing<Vec<u8>>);
+
+impl fmt::Debug for EntryKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EntryKey")
+    }
+}
+
+impl EntryKey {
+    /// The mark of an entry.
+    pub(crate) fn mac(&self, id: Uuid, entry: &AuditEntry) -> String {
+        let optional = entry_texts(entry);
+        let parts: Vec<&[u8]> =
+            [id.as_bytes().as_slice()].into_iter().chain(optional.iter().map(String::as_bytes)).collect();
+        hex(&digest(&self.0, &parts))
+    }
+}
+
+/// The chain's key.
+pub(super) struct Chain {
+    pub(super) key: Zeroizing<Vec<u8>>,
+}
+
+impl Chain {
+    pub(super) async fn find(reader: &Reader) -> Result<Option<Chain>, StoreError> {
+        let key = reader.secret(Uuid::nil(), CHAIN_KEY).await?;
+        Ok(key.map(|key| Chain { key: Zeroizing::new(key.expose().clone()) }))
+    }
+
+    /// The chain's key, made when there has never been one. Of two that make one at once the first is kept, and both read it.
+    pub(super) async fn ensure(store: &Store) -> Result<Chain, StoreError> {
+        if let Some(chain) = Chain::find(store).await? {
+            return Ok(chain);
+        }
+        if rotate::has_chain(store).await? {
+            return Err(unsealable("the chain's key is gone"));
+        }
+        let mut key = vec![0; 32];
+        getrandom::fill(&mut key)
+            .map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
+        store
+            .commit(Transaction::new().with(Write::EnsureSecret(store.seal(Uuid::nil(), CHAIN_KEY, &key)?)))
+            .await?;
+        Chain::find(store)
+            .await?
+            .ok_or_else(|| StoreError::broken("the chain's key was written and is not there"))
+    }
+
+    /// The key for the marks of entries.
+    pub(super) fn entry_key(&self) -> EntryKey {
+        EntryKey(Zeroizing::new(digest(&self.key, &[b"audit entries".as_slice()])))
+    }
+
+    fn digest(&self, parts: &[&[u8]]) -> String {
+        hex(&digest(&self.key, parts))
+    }
+
+    /// The seal of a record that follows another. It covers when it was made, but for records of builds that did not say so.
+    pub(super) fn seal(
+        &self,
+        before: &str,
+        number: i64,
+        record: &AuditRecord,
+        sealed_at: Option<i64>,
+    ) -> String {
+        let texts = entry_texts(&record.entry);
+        let (number, time) = (number.to_be_bytes(), record.time.as_microsecond().to_be_bytes());
+        let sealed_at = sealed_at.map(i64::to_be_bytes);
+        let mut parts: Vec<&[u8]> = vec![before.as_bytes(), &number, record.id.as_bytes(), &time];
+        parts.extend(texts.iter().map(String::as_bytes));
+        parts.extend(sealed_at.iter().map(<[u8; 8]>::as_slice));
+        self.digest(&parts)
+    }
+
+    /// A text with a signature, so that it cannot be rewritten without the key either.
+    fn signed(&self, what: &str, text: &str) -> String {
+        let signature = self.digest(&[what.as_bytes(), text.as_bytes()]);
+        format!("{text} {signature}")
+    }
+
+    pub(super) fn signed_end(&self, end: &End) -> String {
+        self.signed(if end.marked { MARKED_HEAD } else { HEAD }, &end.head.to_string())
+    }
+
+    pub(super) fn signed_floor(&self, floor: &Floor) -> String {
+        let text = match floor.newest {
+            Some(newest) => format!("{} {newest}", floor.head),
+            None => floor.head.to_string(),
+        };
+        self.signed(FLOOR, &text)
+    }
+
+    /// Where the chain ends; what is wrong with what the store says of it.
+    pub(super) async fn end(&self, reader: &Reader, faults: &mut Vec<String>) -> Result<End, StoreError> {
+        let Some(text) = reader.engine.meta(HEAD).await? else {
+            let begun = rotate::has_chain(reader).await?;
+            if begun {
+                faults.push("the chain's head is gone".to_owned());
+            }
+            return Ok(End { head: ChainHead::start(), marked: begun });
+        };
+        let head = text.split_once(' ').and_then(|(head, _)| head.parse().ok());
+        let ends = head
+            .into_iter()
+            .flat_map(|head: ChainHead| [true, false].map(|marked| End { head: head.clone(), marked }));
+        Ok(ends.into_iter().find(|end| self.signed_end(end) == text).unwrap_or_else(|| {
+            faults.push(changed(HEAD));
+            End { head: ChainHead::start(), marked: true }
+        }))
+    }
+
+    /// Where the chain begins.
+    pub(super) async fn floor(&self, reader: &Reader, faults: &mut Vec<String>) -> Result<Floor, StoreError> {
+        let start = Floor { head: ChainHead::start(), newest: None };
+        let Some(text) = reader.engine.meta(FLOOR).await? else { return Ok(start) };
+        let parts: Vec<&str> = text.split(' ').collect();
+        let floor = match parts.as_slice() {
+            [head, _] => head.parse().ok().map(|head| Floor { head, newest: None }),
+            [head, newest, _] => {
+                let newest = newest.parse().ok();
+                head.parse().ok().map(|head| Floor { head, newest })
+            }
+            _ => None,
+        };
+        Ok(floor.filter(|floor| self.signed_floor(floor) == text).unwrap_or_else(|| {
+            faults.push(changed(FLOOR));
+            start
+        }))
+    }
+}
+
+fn changed(what: &str) -> String {
+    format!("the store's {what} was changed by someone without the key")
+}
+
+/// What an entry says, as text whose parts cannot be taken for each other.
+fn entry_texts(entry: &AuditEntry) -> [String; 7] {
+    let optional = |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |text| format!("+{text}"));
+    [
+        entry.actor.clone(),
+        entry.action.clone(),
+        entry.target.clone(),
+        entry.reason.clone(),
+        entry.correlation_id.map_or("-".to_owned(), |id| id.to_string()),
+        optional(&entry.before),
+        optional(&entry.after),
+    ]
+}
+
+fn digest(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    for part in parts {
+        // The lengths keep two different lists of parts from giving the same bytes.
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().to_vec()
+}

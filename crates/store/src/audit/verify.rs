@@ -1,0 +1,190 @@
+//! `audit verify`: the whole log, looked through from where it begins to where it ends and beyond.
+
+use super::chain::{Chain, ChainHead, EntryKey, Floor};
+use crate::engine::{AuditPlace, AuditRow};
+use crate::rotate;
+use crate::store::Reader;
+use crate::{PAGE_MAX, StoreError};
+
+/// So many records that do not belong into the log are named; the others are counted.
+const EXAMPLES: usize = 20;
+
+/// What a verification found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// How many sealed records were looked at.
+    pub records: i64,
+    /// How many are written but not sealed yet.
+    pub unsealed: usize,
+    /// The end of the chain.
+    pub head: ChainHead,
+    /// Everything that is wrong, each in one sentence; empty when nothing is.
+    pub faults: Vec<String>,
+}
+
+impl Reader {
+    /// Looks through the whole chain; `expected` is a head that was noted earlier and must still be part of it.
+    pub async fn verify_audit(&self, expected: Option<ChainHead>) -> Result<Verified, StoreError> {
+        let mut faults = Vec::new();
+        let Some(chain) = Chain::find(self).await? else {
+            let head = ChainHead::start();
+            if rotate::has_chain(self).await? || !self.engine.audit_sealed(0, 1).await?.is_empty() {
+                faults.push("the chain's key is gone".to_owned());
+            }
+            if expected.is_some_and(|it| it != head) {
+                faults.push("the chain is empty, though a head of it is known".to_owned());
+            }
+            let unsealed = self.engine.audit_unsealed(PAGE_MAX).await?.len();
+            return Ok(Verified { records: 0, unsealed, head, faults });
+        };
+        // The head first: what is sealed while we read comes behind it.
+        let end = chain.end(self, &mut faults).await?;
+        let floor = chain.floor(self, &mut faults).await?;
+        let head = end.head;
+        let mut walk =
+            Walk { chain: &chain, last: floor.head.clone(), place: None, faults, expected, records: 0 };
+        loop {
+            let rows = self.engine.audit_sealed(walk.last.number + 1, PAGE_MAX).await?;
+            let Some(last) = rows.last().and_then(|row| row.record.number) else { break };
+            rows.iter()
+                .take_while(|row| row.record.number <= Some(head.number))
+                .for_each(|row| walk.step(row));
+            if last >= head.number {
+                break;
+            }
+        }
+        if self
+            .engine
+            .audit_sealed(i64::MIN, 1)
+            .await?
+            .first()
+            .is_some_and(|row| row.record.number <= Some(floor.head.number))
+        {
+            walk.faults
+                .push(format!("records up to {} should have left, but one is there", floor.head.number));
+        }
+        // What is sealed meanwhile moves the head in the same transaction: a record behind a head that is read after it
+        // was put there by someone else.
+        if let Some(row) = self.engine.audit_sealed(head.number.saturating_add(1), 1).await?.first() {
+            let now = chain.end(self, &mut Vec::new()).await?.head;
+            if row.record.number > Some(now.number) {
+                walk.faults.push(format!(
+                    "record {} is behind the end of the chain",
+                    row.record.number.unwrap_or(0)
+                ));
+            }
+        }
+        if walk.last.number < head.number {
+            walk.faults.push(format!(
+                "records {} to {} are missing at the end",
+                walk.last.number + 1,
+                head.number
+            ));
+        } else if walk.last != head {
+            walk.faults
+                .push(format!("record {} is not the one that the chain's head was made of", head.number));
+        }
+        walk.compare_noted(&head, &floor);
+        let unnumbered = self.engine.audit_unnumbered(PAGE_MAX).await?;
+        let key = chain.entry_key();
+        let faults = outside(&unnumbered, &key, end.marked, walk.place);
+        walk.faults.extend(faults);
+        let unsealed = unnumbered.iter().filter(|row| !row.refused).count();
+        Ok(Verified { records: walk.records, unsealed, head, faults: walk.faults })
+    }
+}
+
+/// What is wrong with records that are not in the chain; `last` is where its last one stands.
+fn outside(rows: &[AuditRow], key: &EntryKey, marked: bool, last: Option<AuditPlace>) -> Vec<String> {
+    let (mut faults, mut strange, mut before) = (Vec::new(), 0, 0);
+    for row in rows {
+        let entry = &row.record.entry;
+        let is_ours = row.is_marked_by(key, marked);
+        if !is_ours || row.refused {
+            strange += 1;
+            if strange <= EXAMPLES {
+                faults.push(match is_ours {
+                    false => format!("the record {} of {} was not written by this store", entry.action, entry.target),
+                    true => format!(
+                        "the record {} of {} was written by this store and is kept out of the chain: it is a copy, was moved, \
+                         or somebody marked it as refused",
+                        entry.action, entry.target
+                    ),
+                });
+            }
+        }
+        before += usize::from(!row.refused && last.is_some_and(|last| row.place < last));
+    }
+    if strange > EXAMPLES {
+        faults.push(format!("{} more records do not belong into the log", strange - EXAMPLES));
+    }
+    match before {
+        0 => {}
+        1 => faults.push("a record without a seal stands before sealed ones".to_owned()),
+        many => faults.push(format!("{many} records without a seal stand before sealed ones")),
+    }
+    faults
+}
+
+struct Walk<'a> {
+    chain: &'a Chain,
+    last: ChainHead,
+    /// Where the last record stands.
+    place: Option<AuditPlace>,
+    faults: Vec<String>,
+    expected: Option<ChainHead>,
+    records: i64,
+}
+
+impl Walk<'_> {
+    fn step(&mut self, row: &AuditRow) {
+        let number = row.record.number.unwrap_or(0);
+        let found = row.record.seal.clone().unwrap_or_default();
+        if number != self.last.number + 1 {
+            let (first, last) = (self.last.number + 1, number - 1);
+            self.faults.push(format!("records {first} to {last} are missing"));
+        } else if !self.chain.follows(&self.last, row) {
+            self.faults.push(format!(
+                "record {number} ({} of {}) was changed or put in another's place",
+                row.record.entry.action, row.record.entry.target
+            ));
+        }
+        // The seal does not cover the place, which lists go by. Whoever gives records new places (an import, a restored
+        // server) keeps them in the order of the chain, so it holds in every store.
+        if self.place.is_some_and(|before| row.place <= before) {
+            self.faults.push(format!("record {number} or the one before it was moved to another place"));
+        }
+        self.place = Some(row.place);
+        if let Some(noted) = &self.expected
+            && noted.number == number
+            && noted.seal != found
+        {
+            self.faults.push(format!("record {number} is not the one whose seal was noted"));
+        }
+        self.records += 1;
+        self.last = ChainHead { number, seal: found };
+    }
+
+    /// A head that was noted earlier is part of the chain, or it is said that this cannot be told any more.
+    fn compare_noted(&mut self, head: &ChainHead, floor: &Floor) {
+        let floor = &floor.head;
+        match &self.expected {
+            Some(noted) if noted.number > head.number => {
+                self.faults.push(format!(
+                    "the chain ends at {}, but a head at {} was noted",
+                    head.number, noted.number
+                ));
+            }
+            Some(noted) if noted.number == floor.number && noted.seal != floor.seal => {
+                self.faults.push(format!("record {} is not the one whose seal was noted", noted.number));
+            }
+            Some(noted) if noted.number < floor.number => {
+                self.faults.push(format!(
+                    "the noted head {} has left by age; the oldest that can be checked is {}",
+                    noted.number, floor.number
+                ));
+            }
+            _ => {}
+        }
+    }
+}

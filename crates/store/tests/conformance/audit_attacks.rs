@@ -1,0 +1,201 @@
+//! What somebody who can write to the database, but has no key, tries on the audit log: to have young records removed as if
+//! they were old, to have records sealed that nobody of us wrote, to change the order. None of it succeeds unseen.
+
+use std::time::Duration;
+
+use store::{By, Retention, Store};
+use uuid::Uuid;
+
+use crate::audit::{faults, listed, seal_all, sealed_log};
+use crate::fixture::{Note, eventually, written};
+use crate::raw::Raw;
+use crate::retention::keep_house;
+
+const RECORDS: usize = 12;
+
+async fn count(raw: &Raw) -> String {
+    raw.one("select count(*) from audit").await
+}
+
+async fn restore(raw: &Raw) {
+    raw.execute("delete from audit; insert into audit select * from audit_copy").await;
+}
+
+/// Seals until the newest entry of ours is in the chain.
+async fn seal_newest(store: &Store) {
+    let note = written(store, &Note::fresh()).await;
+    eventually("the entry of a note is sealed", async || {
+        store.seal_audit(Uuid::new_v4()).await.unwrap();
+        let rows = listed(store).await;
+        let ours = rows.iter().find(|it| it.record.entry.target == note.document.id).unwrap();
+        ours.record.number.map(drop)
+    })
+    .await;
+}
+
+/// An entry as somebody without the key writes it.
+fn forged(raw: &Raw, mac: &str) -> String {
+    let id = raw.uuid(Uuid::now_v7());
+    let place = match raw {
+        Raw::Sqlite(_) => ("seq", "(select max(seq) + 1 from audit)"),
+        Raw::Postgres { .. } => ("seq", "nextval('audit_seq')"),
+    };
+    format!(
+        "insert into audit ({}, id, at, actor, action, target, reason, mac)
+         values ({}, {id}, 5, 'somebody', 'cluster.delete', '/forged', 'because', {mac})",
+        place.0, place.1
+    )
+}
+
+on_both_engines! {
+    async fn records_that_were_made_to_look_old_are_not_cut_and_nothing_before_them_is(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        let noted = sealed_log(store, RECORDS).await;
+        raw.execute("create table audit_copy as select * from audit").await;
+        let attacks = [
+            "update audit set at = 0, sealed_at = 0 where number in (7, 8)",
+            "update audit set at = 0, sealed_at = null where number in (7, 8)",
+            "update audit set at = 0, sealed_at = 0",
+            "update audit set at = 0, sealed_at = null where number <= 8",
+            "update audit set at = 0, sealed_at = 0 where number = 1",
+        ];
+        for attack in attacks {
+            raw.execute(attack).await;
+            keep_house(store, &raw, Retention::default()).await;
+            assert_eq!(count(&raw).await, RECORDS.to_string(), "{attack}: records were cut");
+            assert!(!faults(store).await.is_empty(), "{attack} went unnoticed");
+            restore(&raw).await;
+        }
+        let verified = store.verify_audit(Some(noted)).await.unwrap();
+        assert_eq!((verified.faults, verified.records), (vec![], i64::try_from(RECORDS).unwrap()));
+    }
+}
+
+on_both_engines! {
+    async fn an_entry_that_is_made_to_look_old_before_it_is_sealed_is_kept_as_long_as_others(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        for _ in 0..4 {
+            store.audit_writer().put(vec![By::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
+        }
+        raw.execute("update audit set at = 0").await;
+        seal_all(store).await;
+        keep_house(store, &raw, Retention::default()).await;
+        assert_eq!(count(&raw).await, "4");
+    }
+}
+
+on_both_engines! {
+    async fn only_the_verified_part_before_a_changed_record_leaves_by_age(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        sealed_log(store, RECORDS).await;
+        raw.execute("create table audit_copy as select * from audit where number = 5").await;
+        raw.execute("update audit set reason = 'another' where number = 5").await;
+        let none = Retention { audit: Duration::ZERO, ..Retention::default() };
+        for _ in 0..2 {
+            keep_house(store, &raw, none).await;
+            assert_eq!(raw.one("select min(number) from audit").await, "5");
+        }
+        // What somebody puts in front of the beginning is not swept away with it.
+        raw.execute("update audit set number = 2 where number = 12").await;
+        assert!(faults(store).await.iter().any(|it| it == "records up to 4 should have left, but one is there"));
+        keep_house(store, &raw, none).await;
+        assert_eq!(raw.one("select count(*) from audit where number = 2").await, "1");
+        raw.execute("update audit set number = 12 where number = 2").await;
+        raw.execute("delete from audit where number = 5; insert into audit select * from audit_copy").await;
+        keep_house(store, &raw, none).await;
+        assert_eq!(raw.one("select min(number) from audit").await, "12");
+        assert_eq!(faults(store).await, Vec::<String>::new());
+    }
+}
+
+on_both_engines! {
+    async fn an_entry_that_nobody_of_us_wrote_is_not_sealed_and_is_reported(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        sealed_log(store, 3).await;
+        let mark = format!("'{}'", "0".repeat(64));
+        for mac in ["null", &mark, "(select max(mac) from audit)"] {
+            raw.execute(&forged(&raw, mac)).await;
+            let expected = "the record cluster.delete of /forged was not written by this store";
+            assert!(faults(store).await.iter().any(|it| it == expected), "{mac}: before sealing");
+            seal_newest(store).await;
+            assert_eq!(faults(store).await, [expected], "{mac}: behind it others are sealed");
+            assert_eq!(raw.one("select count(*) from audit where target = '/forged' and number is not null").await, "0");
+            let checked = store.check().await.unwrap();
+            let chain = checked.iter().find(|it| it.promise == "the audit chain is whole").unwrap();
+            assert_eq!(chain.faults, [expected]);
+            raw.execute("delete from audit where target = '/forged'").await;
+            assert_eq!(faults(store).await, Vec::<String>::new());
+        }
+    }
+}
+
+on_both_engines! {
+    async fn more_forged_entries_than_a_block_hold_up_no_other(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        sealed_log(store, 3).await;
+        let all: Vec<String> = (0..700).map(|_| forged(&raw, "null")).collect();
+        raw.execute(&all.join(";")).await;
+        seal_newest(store).await;
+        let found = faults(store).await;
+        assert_eq!((found.len(), found.last().unwrap().as_str()), (21, "680 more records do not belong into the log"));
+        raw.execute("delete from audit where target = '/forged'").await;
+        assert_eq!(faults(store).await, Vec::<String>::new());
+    }
+}
+
+on_both_engines! {
+    async fn a_copy_of_a_record_is_not_sealed_again(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        sealed_log(store, RECORDS).await;
+        let (place, behind) = match raw {
+            Raw::Sqlite(_) => ("seq", "(select max(seq) + 1 from audit)"),
+            Raw::Postgres { .. } => ("seq", "nextval('audit_seq')"),
+        };
+        let columns = "id, at, actor, action, target, reason, correlation, before, after, mac";
+        raw.execute(&format!("insert into audit ({place}, {columns}) select {behind}, {columns} from audit where number = 5")).await;
+        seal_newest(store).await;
+        let found = faults(store).await;
+        assert!(found.len() == 1 && found[0].contains("is kept out of the chain"), "{found:?}");
+        raw.execute("delete from audit where number is null").await;
+        assert_eq!(faults(store).await, Vec::<String>::new());
+    }
+}
+
+on_both_engines! {
+    async fn an_entry_of_ours_that_somebody_marks_as_refused_is_reported(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        sealed_log(store, 2).await;
+        store.audit_writer().put(vec![By::service("x").entry("thing.change", "/ours", None, None)]).await.unwrap();
+        let refused = match raw { Raw::Sqlite(_) => "1", Raw::Postgres { .. } => "true" };
+        raw.execute(&format!("update audit set refused = {refused} where target = '/ours'")).await;
+        let found = faults(store).await;
+        assert!(found.len() == 1 && found[0].contains("thing.change of /ours was written by this store"), "{found:?}");
+        raw.execute("update audit set refused = null").await;
+        seal_all(store).await;
+        assert_eq!(faults(store).await, Vec::<String>::new());
+    }
+}
+
+on_both_engines! {
+    async fn records_that_change_places_are_found_whatever_the_store_says_of_itself(bed: &Bed) {
+        let (store, raw) = (&bed.store, Raw::of(bed).await);
+        sealed_log(store, RECORDS).await;
+        let place = match raw { Raw::Sqlite(_) => "seq", Raw::Postgres { .. } => "tx" };
+        let before = raw.one("select value from meta where key = 'generation'").await;
+        let of = async |number: i32| raw.one(&format!("select {place} from audit where number = {number}")).await;
+        let (three, seven) = (of(3).await, of(7).await);
+        let swap = async |one: &str, two: &str| {
+            raw.execute(&format!(
+                "update audit set {place} = -1 where number = 3; update audit set {place} = {one} where number = 7;
+                 update audit set {place} = {two} where number = 3"
+            )).await;
+        };
+        raw.execute("update meta set value = '9' where key = 'generation'").await;
+        swap(&three, &seven).await;
+        let found = faults(store).await;
+        assert!(found.iter().any(|it| it.contains("was moved to another place")), "{found:?}");
+        swap(&seven, &three).await;
+        raw.execute(&format!("update meta set value = '{before}' where key = 'generation'")).await;
+        assert_eq!(faults(store).await, Vec::<String>::new());
+    }
+}
