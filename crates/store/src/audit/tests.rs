@@ -1,0 +1,208 @@
+//! The chain's key, stores of earlier builds, and copies of records that have left.
+
+use std::sync::Arc;
+
+use api::clock::SystemClock;
+
+use super::*;
+use crate::transaction::{Transaction, Write};
+use crate::{By, Keyring, Location, Options};
+
+/// The first key of the chain stays, whoever else made one at the same time.
+async fn the_first_key_is_kept(store: &Store) {
+    let second = store.seal(Uuid::nil(), CHAIN_KEY, b"made by another at the same time").unwrap();
+    // As if none had been made yet when the store was opened.
+    forget_chain(store).await;
+    let first = Chain::ensure(store).await.unwrap();
+    store.commit(Transaction::new().with(Write::EnsureSecret(second))).await.unwrap();
+    assert_eq!(Chain::ensure(store).await.unwrap().key, first.key);
+    // Many at once find one.
+    let chains = futures_util::future::join_all((0..8).map(|_| Chain::ensure(store))).await;
+    assert!(chains.into_iter().all(|chain| chain.unwrap().key == first.key));
+}
+
+/// As a store was when the chain began with its first record.
+async fn forget_chain(store: &Store) {
+    rotate::forget_chain(store).await.unwrap();
+    let key = Write::DropSecret { owner: Uuid::nil(), name: CHAIN_KEY.to_owned() };
+    store.commit(Transaction::new().with(key)).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_sqlite() {
+    let location = Location::Sqlite(":memory:".into());
+    let options = Options {
+        writing: crate::Writing::Inline,
+        ..Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock))
+    };
+    the_first_key_is_kept(&Store::open(options).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_postgresql() {
+    let Some(server) = testbed::postgres::shared() else {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    };
+    let database = server.database().unwrap();
+    let location = database.url().parse().unwrap();
+    let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+    let store = Store::open(options).await.unwrap();
+    the_first_key_is_kept(&store).await;
+    store.close().await;
+}
+
+/// The database itself, past the store.
+enum Raw {
+    Sqlite(std::path::PathBuf),
+    Postgres(
+        tokio_postgres::Client,
+        #[expect(dead_code, reason = "ends when dropped")] tokio::task::JoinSet<()>,
+    ),
+}
+
+impl Raw {
+    async fn execute(&self, sql: &str) {
+        match self {
+            Raw::Sqlite(path) => rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap(),
+            Raw::Postgres(client, _) => client.batch_execute(sql).await.unwrap(),
+        }
+    }
+}
+
+fn entry(target: &str) -> AuditEntry {
+    By::service("x").entry("thing.change", target, None, None)
+}
+
+/// Seals what is visible; on PostgreSQL a neighbour's open transaction may hide entries for a moment.
+async fn seal_all(store: &Store) {
+    while !store.engine.audit_unnumbered(1).await.unwrap().is_empty() {
+        store.seal_audit(Uuid::new_v4()).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A log as a build left it that neither marked entries nor said when it sealed: three sealed records, two entries that wait.
+async fn of_the_build_before(store: &Store, raw: &Raw) -> ChainHead {
+    for number in 0..5 {
+        store.audit_writer().put(vec![entry(&format!("/{number}"))]).await.unwrap();
+    }
+    let chain = Chain::find(store).await.unwrap().unwrap();
+    let mut head = ChainHead::start();
+    let mut sql = "update audit set mac = null;".to_owned();
+    for row in store.engine.audit_unnumbered(3).await.unwrap() {
+        let number = head.number + 1;
+        let seal = chain.seal(&head.seal, number, &row.record, None);
+        let target = &row.record.entry.target;
+        sql += &format!("update audit set number = {number}, seal = '{seal}' where target = '{target}';");
+        head = ChainHead { number, seal };
+    }
+    let signed = chain.signed_end(&End { head: head.clone(), marked: false });
+    sql += &format!("update meta set value = '{signed}' where key = 'audit_head'");
+    raw.execute(&sql).await;
+    head
+}
+
+/// What was there is sealed once more without marks; from then on nothing is.
+async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw) {
+    let noted = of_the_build_before(store, raw).await;
+    let verified = store.verify_audit(Some(noted.clone())).await.unwrap();
+    assert_eq!((verified.faults, verified.records, verified.unsealed), (vec![], 3, 2));
+    // As it is opened by this build.
+    while store.engine.audit_unsealed(9).await.unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    begin(store).await.unwrap();
+    let verified = store.verify_audit(Some(noted.clone())).await.unwrap();
+    assert_eq!((verified.faults, verified.records, verified.unsealed), (vec![], 5, 0));
+    store.audit_writer().put(vec![entry("/unmarked"), entry("/marked")]).await.unwrap();
+    raw.execute("update audit set mac = null where target = '/unmarked'").await;
+    while store.engine.audit_unsealed(9).await.unwrap().len() == 2
+        || store.seal_audit(Uuid::new_v4()).await.unwrap() > 0
+    {
+        store.seal_audit(Uuid::new_v4()).await.unwrap();
+    }
+    let verified = store.verify_audit(Some(noted)).await.unwrap();
+    assert_eq!(verified.faults, ["the record thing.change of /unmarked was not written by this store"]);
+    assert_eq!(verified.records, 6);
+    raw.execute("delete from audit where target = '/unmarked'").await;
+    // Old records leave by the time that they were written at, which their seals cover.
+    assert_eq!(store.trim_audit(Duration::ZERO).await.unwrap(), 5);
+    assert_eq!(store.verify_audit(None).await.unwrap().faults, Vec::<String>::new());
+    store.audit_writer().put(vec![entry("/more")]).await.unwrap();
+    seal_all(store).await;
+    assert_eq!(store.verify_audit(None).await.unwrap().faults, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let options =
+        Options::new(Location::Sqlite(path.clone()), Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+    let store = Store::open(options).await.unwrap();
+    old_entries_are_sealed_and_new_ones_need_marks(&store, &Raw::Sqlite(path)).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_postgresql() {
+    let Some(server) = testbed::postgres::shared() else {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    };
+    let database = server.database().unwrap();
+    let options =
+        Options::new(database.url().parse().unwrap(), Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+    let store = Store::open(options).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move {
+        let _ = connection.await;
+    });
+    old_entries_are_sealed_and_new_ones_need_marks(&store, &Raw::Postgres(client, tasks)).await;
+    store.close().await;
+}
+
+#[test]
+fn a_copy_of_a_record_that_left_long_ago_is_refused() {
+    let chain = Chain { key: vec![7; 32].into() };
+    let row = |ms: u64| {
+        let id = Uuid::new_v7(uuid::Timestamp::from_unix(
+            uuid::NoContext,
+            ms / 1000,
+            u32::try_from(ms % 1000).unwrap() * 1_000_000,
+        ));
+        let entry = entry("/thing");
+        AuditRow {
+            place: AuditPlace { tx: 0, seq: 9 },
+            mac: Some(chain.entry_key().mac(id, &entry)),
+            record: api::audit::AuditRecord {
+                id,
+                time: jiff::Timestamp::UNIX_EPOCH,
+                entry,
+                number: None,
+                seal: None,
+            },
+            sealed_at: None,
+            refused: false,
+        }
+    };
+    let newest = 1_800_000_000_000;
+    let mut gate = Gate {
+        key: chain.entry_key(),
+        marked: true,
+        known: HashSet::new(),
+        last: Some(AuditPlace { tx: 0, seq: 8 }),
+        newest_left: Some(newest),
+    };
+    let ms = u64::try_from(newest).unwrap();
+    let latest = u64::try_from(LATEST_MS).unwrap();
+    assert_eq!(gate.refusal(&row(ms - latest - 1)), Some("it repeats a record that has left by age"));
+    assert_eq!(gate.refusal(&row(ms - latest)), None, "it was under way when others left");
+    let fresh = row(ms + 1);
+    assert_eq!(gate.refusal(&fresh), None);
+    assert_eq!(gate.refusal(&fresh), Some("it repeats another record"));
+    gate.last = Some(AuditPlace { tx: 0, seq: 9 });
+    assert_eq!(gate.refusal(&row(ms + 2)), Some("it stands before records that are sealed"));
+    let other = AuditRow { mac: None, ..row(ms + 3) };
+    assert_eq!(gate.refusal(&other), Some("it was not written by this store"));
+}
