@@ -33,7 +33,12 @@ const LIVE: &str =
   created, started, null as finished, null as result, origin, budgets, coalesce(to_end, 0)";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
   created, started, finished, result, origin, budgets, 0";
-const LANE: &str = "lane, head_kind, head_at, parked_on, owner, lease_until, fence, running, preempt, cancel";
+/// A lane that has only what is set aside shows the first of that, and the budget that it waits for.
+const LANE: &str = "lane, coalesce(head_kind, (select 'manifest' from side_queues s where s.lane = lanes.lane and s.closed limit 1)),
+  coalesce(head_at, (select min(s.head_at) from side_queues s where s.lane = lanes.lane and s.closed)),
+  case when head_kind is null then (select s.key from side_queues s where s.lane = lanes.lane and s.closed
+    order by s.head_at, s.head_priority, s.key limit 1) else parked_on end,
+  owner, lease_until, fence, running, preempt, cancel";
 const AUDIT: &str =
     "seq, id, at, actor, action, target, reason, correlation, before, after, number, seal, mac, sealed_at,
   coalesce(refused, 0)";

@@ -41,6 +41,8 @@ on_both_engines! {
         assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[1, 3, 4]), "the others go on, in order");
         assert_eq!(store.until_due(MANIFEST).await.unwrap(), None, "what is set aside is not due");
         assert_eq!(parked(store, STOPPED).await, 1, "one lane waits for it");
+        let shown = store.lane(lane).await.unwrap().unwrap();
+        assert_eq!((shown.head_at, shown.parked_on.as_deref()), (Some(past(0)), Some(STOPPED)));
         let waiting: Vec<Uuid> = store.pending(lane, 9).await.unwrap().iter().map(|it| it.id).collect();
         assert_eq!(waiting, ids(&work, &[0, 2]));
         bed.assert_sound().await;
