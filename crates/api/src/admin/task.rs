@@ -34,6 +34,10 @@ pub struct TaskForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub time_limit: Option<DurationText>,
+    /// How long a run usually takes: what the plan expects until runs were observed. Derived from the steps when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub expected_duration: Option<DurationText>,
     /// The JSON schema of its parameters, an object; none when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]

@@ -235,6 +235,7 @@ impl Shown for TaskForm {
             ("Version", self.version.map(|version| version.to_string()).unwrap_or_default()),
             ("Disruptive", if self.disruptive { "yes" } else { "no" }.to_owned()),
             ("Time limit", self.time_limit.as_ref().map(ToString::to_string).unwrap_or_default()),
+            ("Expected", self.expected_duration.as_ref().map(ToString::to_string).unwrap_or_default()),
             ("Requires", requires(self)),
             ("Parameters", parameters(self)),
             ("Steps", steps.collect::<Vec<_>>().join("\n")),

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::TaskProblem;
 use super::builtin;
+use super::expected::{Expected, expected};
 use super::parameters::{Checker, checked};
 
 /// A task of a certain version. Cheap to clone.
@@ -132,6 +133,11 @@ impl Definition {
     /// How long one attempt may take.
     pub fn time_limit(&self) -> Duration {
         self.inner.form.time_limit.as_ref().map_or(PLAN_TIME, DurationText::duration)
+    }
+
+    /// How long a run usually takes, as far as the task itself says.
+    pub fn expected(&self) -> Expected {
+        expected(&self.inner.form)
     }
 
     /// What must be so before it begins.

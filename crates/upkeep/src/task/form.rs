@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::admin::{TaskForm, TaskSource};
+use api::duration::TimeSpan;
 use serde_json::Value;
 use steps::Names;
+use steps::engine::PLAN_TIME;
 use steps::kinds::{check_step, step_name};
 use uuid::Uuid;
 
@@ -135,6 +137,7 @@ pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
     if limit.is_some_and(|limit| limit.is_zero() || limit > TIME_LIMIT_MAX) {
         return Err(TaskProblem::at("timeLimit", "a task may take more than 0s and at most 7d"));
     }
+    check_expected(form)?;
     if let Some(schema) = &form.parameters {
         check_schema(schema)?;
     }
@@ -147,6 +150,19 @@ pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
     let form = TaskForm { steps: steps.collect(), ..form.clone() };
     let id = form.id.unwrap_or_else(Uuid::now_v7);
     Ok(Definition::new(id, 1, TaskSource::Data, form, Made::Written))
+}
+
+/// No run lasts longer than its limit, so that none can be expected to.
+fn check_expected(form: &TaskForm) -> Result<(), TaskProblem> {
+    let Some(expected) = form.expected_duration else { return Ok(()) };
+    let limit = form.time_limit.unwrap_or(TimeSpan::new(PLAN_TIME));
+    if expected.duration().is_zero() || expected > limit {
+        let message = format!(
+            "{expected} is not accepted: it must be more than 0s and at most the time limit, {limit}"
+        );
+        return Err(TaskProblem::at("expectedDuration", message));
+    }
+    Ok(())
 }
 
 fn check_steps(form: &TaskForm) -> Result<(), TaskProblem> {

@@ -8,12 +8,14 @@ pub mod builtin;
 mod catalogue;
 mod cost;
 mod definition;
+mod expected;
 mod form;
 mod parameters;
 mod requires;
 
 pub use catalogue::Catalogue;
 pub use definition::Definition;
+pub use expected::Expected;
 pub use form::{BODY_MAX, Format, STEPS_MAX, check, of_value, read};
 pub use parameters::check_parameters;
 pub use requires::requires_met;

@@ -17,6 +17,7 @@ pub(super) fn task() -> Definition {
             these labels, was applied by Shipshape and is not in the list is deleted.",
         disruptive: true,
         time_limit: TimeSpan::minutes(30),
+        expected_duration: TimeSpan::seconds(10),
         parameters: json!({
             "type": "object",
             "required": ["manifests"],

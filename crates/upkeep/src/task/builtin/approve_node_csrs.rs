@@ -27,6 +27,7 @@ pub(super) fn task() -> Definition {
             the nodes and the bootstrap identities that the parameters name.",
         disruptive: false,
         time_limit: TimeSpan::minutes(10),
+        expected_duration: TimeSpan::seconds(5),
         parameters: json!({
             "type": "object",
             "additionalProperties": false,

@@ -25,6 +25,7 @@ pub(super) fn task() -> Definition {
             that Shipshape made.",
         disruptive: false,
         time_limit: TimeSpan::minutes(10),
+        expected_duration: TimeSpan::seconds(5),
         parameters: json!({"type": "object", "additionalProperties": false, "properties": {}}),
     };
     coded(told, &STEPS, make)

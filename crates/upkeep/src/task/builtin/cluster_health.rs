@@ -32,6 +32,7 @@ pub(super) fn task() -> Definition {
             is wrong; changes nothing.",
         disruptive: false,
         time_limit: TimeSpan::minutes(10),
+        expected_duration: TimeSpan::seconds(5),
         parameters: json!({
             "type": "object",
             "additionalProperties": false,

@@ -40,6 +40,7 @@ pub(super) fn task() -> Definition {
             it cordoned.",
         disruptive: true,
         time_limit: TIME_LIMIT,
+        expected_duration: TimeSpan::minutes(30),
         parameters: json!({
             "type": "object",
             "additionalProperties": false,

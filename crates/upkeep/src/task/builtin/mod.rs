@@ -28,6 +28,8 @@ struct Told {
     description: &'static str,
     disruptive: bool,
     time_limit: TimeSpan,
+    /// Usual length of a run.
+    expected_duration: TimeSpan,
     parameters: Value,
 }
 
@@ -71,6 +73,7 @@ fn form(told: Told, steps: Vec<StepForm>) -> TaskForm {
         version: None,
         disruptive: told.disruptive,
         time_limit: Some(told.time_limit.into()),
+        expected_duration: Some(told.expected_duration.into()),
         parameters: Some(told.parameters),
         requires: None,
         steps,

@@ -25,6 +25,7 @@ pub(super) fn task() -> Definition {
             as a service principal. Only for clusters that Shipshape made.",
         disruptive: false,
         time_limit: TimeSpan::minutes(10),
+        expected_duration: TimeSpan::seconds(30),
         parameters: json!({"type": "object", "additionalProperties": false, "properties": {}}),
     };
     coded(told, &STEPS, make)

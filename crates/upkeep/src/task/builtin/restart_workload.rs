@@ -17,6 +17,7 @@ pub(super) fn task() -> Definition {
             and waits until the new ones are available.",
         disruptive: true,
         time_limit: TimeSpan::hours(1),
+        expected_duration: TimeSpan::minutes(2),
         parameters: json!({
             "type": "object",
             "required": ["kind", "namespace", "name"],

@@ -28,6 +28,7 @@ pub(super) fn task() -> Definition {
             own. Only for clusters that Shipshape made.",
         disruptive: false,
         time_limit: TimeSpan::minutes(60),
+        expected_duration: TimeSpan::seconds(30),
         parameters: json!({"type": "object", "additionalProperties": false, "properties": {}}),
     };
     coded(told, &STEPS, make)

@@ -56,6 +56,7 @@ pub(super) fn task() -> Definition {
             fingerprint is given. Then restarts the workloads that use it. Undone, the previous certificate is put back.",
         disruptive: true,
         time_limit: TimeSpan::hours(2),
+        expected_duration: TimeSpan::minutes(3),
         parameters: json!({
             "type": "object",
             "required": ["source", "target"],

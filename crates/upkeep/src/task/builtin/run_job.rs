@@ -17,6 +17,7 @@ pub(super) fn task() -> Definition {
             its log in the manifest's history. A Job that fails makes the manifest fail.",
         disruptive: false,
         time_limit: TimeSpan::hours(3),
+        expected_duration: TimeSpan::minutes(5),
         parameters: json!({
             "type": "object",
             "additionalProperties": false,

@@ -176,6 +176,16 @@ fn what_is_wrong_with_a_task_is_told_with_its_place() {
     check("title", json!(""), "title: a title is required");
     check("titel", json!(""), "titel: unknown field `titel`");
     check("timeLimit", json!("0s"), "timeLimit: a task may take");
+    check(
+        "expectedDuration",
+        json!("0s"),
+        "expectedDuration: 0s is not accepted: it must be more than 0s and",
+    );
+    check(
+        "expectedDuration",
+        json!("31m"),
+        "expectedDuration: 31m is not accepted: it must be more than 0s and at most the time limit, 30m",
+    );
     check("steps", json!([]), "steps: a task has at least one step");
     check("steps", json!({}), "steps: invalid type");
     check("parameters", json!({"type": "array"}), "parameters: the schema's type must be object");

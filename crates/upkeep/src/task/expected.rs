@@ -1,0 +1,85 @@
+//! How long a run of a task usually takes, before any was observed: what the task declares, or else a sum over its steps.
+
+use std::time::Duration;
+
+use api::admin::{StepForm, TaskForm};
+use api::duration::{DurationText, TimeSpan};
+use serde_json::Value;
+use steps::engine::PLAN_TIME;
+
+/// Usual length of a step that only asks or changes something.
+const CHANGE: Duration = Duration::from_secs(5);
+/// Usual length of a step that waits for workloads.
+const WAIT: Duration = Duration::from_secs(2 * 60);
+
+/// How long a run usually takes, as far as its task says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// The length.
+    pub duration: Duration,
+    /// Whether the task's author wrote it; else it was derived from the steps.
+    pub declared: bool,
+}
+
+pub(super) fn expected(form: &TaskForm) -> Expected {
+    let limit = form.time_limit.as_ref().map_or(PLAN_TIME, DurationText::duration);
+    match &form.expected_duration {
+        Some(declared) => Expected { duration: declared.duration().min(limit), declared: true },
+        None => {
+            let steps = form.steps.iter().map(|step| of_step(step, form.parameters.as_ref()));
+            let sum = steps.fold(Duration::ZERO, Duration::saturating_add);
+            Expected { duration: sum.min(limit), declared: false }
+        }
+    }
+}
+
+fn of_step(step: &StepForm, schema: Option<&Value>) -> Duration {
+    match step.uses.as_str() {
+        "pause" => paused(step, schema).unwrap_or(CHANGE),
+        "node/drain" | "kubernetes/wait" | "kubernetes/restart" | "kubernetes/job" => WAIT,
+        _ => CHANGE,
+    }
+}
+
+/// The length of a pause: as written, or the default of the parameter that it is taken from.
+fn paused(step: &StepForm, schema: Option<&Value>) -> Option<Duration> {
+    let text = step.with.get("duration")?.as_str()?;
+    let parameter = || {
+        let name = text.strip_prefix("${{")?.strip_suffix("}}")?.trim().strip_prefix("parameters.")?;
+        schema?.get("properties")?.get(name)?.get("default")?.as_str()
+    };
+    let written = text.parse().or_else(|error| parameter().map_or(Err(error), str::parse::<TimeSpan>));
+    written.ok().map(TimeSpan::duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(more: Value, seconds: u64, declared: bool) {
+        let mut whole = json!({"name": "t", "title": "t", "steps": [{"uses": "assert"}]});
+        whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let found = expected(&serde_json::from_value(whole).unwrap());
+        assert_eq!(found, Expected { duration: Duration::from_secs(seconds), declared }, "{more}");
+    }
+
+    #[test]
+    fn a_declared_duration_is_taken_and_an_absent_one_is_the_sum_of_the_steps() {
+        check(json!({"expectedDuration": "90s"}), 90, true);
+        check(json!({}), 5, false);
+        check(json!({"steps": [{"uses": "assert"}, {"uses": "node/drain"}]}), 125, false);
+        check(json!({"steps": [{"uses": "pause", "with": {"duration": "7m"}}]}), 420, false);
+    }
+
+    #[test]
+    fn a_pause_by_a_parameter_takes_its_default_and_nothing_exceeds_the_time_limit() {
+        let steps = json!([{"uses": "pause", "with": {"duration": "${{ parameters.rest }}"}}]);
+        let schema = json!({"properties": {"rest": {"type": "string", "default": "30s"}}});
+        check(json!({"steps": steps, "parameters": schema}), 30, false);
+        check(json!({"steps": steps}), 5, false);
+        check(json!({"steps": [{"uses": "pause", "with": {"duration": "7d"}}]}), 1800, false);
+        check(json!({"timeLimit": "1m", "steps": [{"uses": "node/drain"}]}), 60, false);
+    }
+}
