@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use api::admin::{BudgetRequest, ManifestRequest};
+use api::admin::{BudgetRequest, ManifestRequest, PlanGrouping};
 use axum::Router;
 use axum::extract::{Path, Query, RawQuery, Request};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -127,6 +127,11 @@ async fn each_route_is_asked_at_its_place() {
     check(
         client.plan(&query).await.map(drop),
         &format!("GET /admin/maintenanceplan?api-version=admin&cluster={escaped}"),
+    );
+    let query = PlanQuery { grouping: PlanGrouping::Run, ..PlanQuery::default() };
+    check(
+        client.plan_page(&query, 200, 100).await.map(drop),
+        "GET /admin/maintenanceplan?api-version=admin&groupBy=run&skip=200&limit=100",
     );
 }
 

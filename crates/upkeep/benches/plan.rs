@@ -5,10 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy};
+use api::admin::PlanGrouping;
+use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy, TaskStats};
 use jiff::Timestamp;
 use serde_json::{Map, json};
 use store::Budget;
+use tokio_util::sync::CancellationToken;
 use upkeep::plan::{Observed, Question, answer};
 use upkeep::schedule::{Member, Rule};
 use upkeep::task::Catalogue;
@@ -50,11 +52,20 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn measured(seen: &Observed, now: Timestamp) -> (Duration, u64) {
-    let question =
-        Question { horizon: HORIZON, cluster: None, schedule: None, task: None, skip: 0, limit: usize::MAX };
+    let question = Question {
+        horizon: HORIZON,
+        cluster: None,
+        schedule: None,
+        task: None,
+        outcome: None,
+        grouping: PlanGrouping::Schedule,
+        skip: 0,
+        limit: usize::MAX,
+    };
     let begun = Instant::now();
-    let (plan, _) = answer(seen, &Catalogue::builtin(), &question, now);
-    (begun.elapsed(), plan.entries.len() as u64)
+    let (plan, _) = answer(seen, &Catalogue::builtin(), &question, now, &CancellationToken::new())
+        .expect("nobody gives it up");
+    (begun.elapsed(), plan.runs)
 }
 
 fn fleet(clusters: usize, schedules: usize, now: Timestamp) -> anyhow::Result<Observed> {
@@ -85,7 +96,9 @@ fn fleet(clusters: usize, schedules: usize, now: Timestamp) -> anyhow::Result<Ob
         seen.clusters.push((Member::of(uuid, &cluster, None, None), id));
     }
     let task = Catalogue::builtin().list()[0].id();
-    seen.usual.insert(task, Duration::from_secs(120));
+    let mut stats = TaskStats::of(task);
+    stats.add([Duration::from_secs(120); 100]);
+    seen.stats.insert(task, stats);
     for number in 0..schedules {
         let day = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"][number % 7];
         let schedule = Schedule {

@@ -21,7 +21,9 @@ pub use fleet::{FleetForm, FleetLine, NextWork, RunningWork};
 pub use history::{Entry, EntryEvent};
 pub use manifest::{CancelRequest, ManifestForm, ManifestRequest, Phase, StepProgress};
 pub use operation::OperationForm;
-pub use plan::{DurationFrom, PlanEntry, PlanForm, PlanOutcome};
+pub use plan::{
+    Confidence, PlanDuration, PlanEntry, PlanForm, PlanGrouping, PlanOutcome, PlanRun, PlanTruncation,
+};
 pub use record::{AuditChainForm, AuditForm, TimelineForm, TimelineRun};
 pub use schedule::{PreviewCluster, PreviewForm, ScheduleForm, ScheduleStatus};
 pub use task::{RequiresForm, RetryForm, StepForm, TaskForm, TaskSource, UndoForm};

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::duration::TimeSpan;
+
 /// The maintenance of the coming time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -18,39 +20,159 @@ pub struct PlanForm {
     /// When it was computed.
     #[schema(value_type = String, format = DateTime)]
     pub generated_at: Timestamp,
-    /// How many will not begin in time.
+    /// Number of runs on all pages.
+    #[serde(default)]
+    pub runs: u64,
+    /// Number of runs on all pages that will not begin in time.
     pub misses: u64,
-    /// What runs, in the order of its start.
+    /// Number of entries on all pages.
+    #[serde(default)]
+    pub total: u64,
+    /// Set when the plan ends earlier than was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<PlanTruncation>,
+    /// What runs, in the order of the first start.
     pub entries: Vec<PlanEntry>,
     /// Where the next page is; empty at the end.
     #[serde(default)]
     pub next_link: String,
 }
 
-/// One run of a task on a cluster.
+/// Why a plan ends earlier than was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanTruncation {
+    /// The end that was asked for.
+    #[schema(value_type = String, format = DateTime)]
+    pub requested_to: Timestamp,
+    /// The most runs that a plan holds.
+    pub runs_max: u64,
+    /// In a sentence.
+    pub message: String,
+}
+
+/// How runs are put together into entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PlanGrouping {
+    /// The runs of one schedule are one entry. Other manifests have an entry each.
+    #[default]
+    Schedule,
+    /// The runs of one schedule on one cluster are one entry. Other manifests have an entry each.
+    Cluster,
+    /// Each run is an entry.
+    Run,
+}
+
+impl PlanGrouping {
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PlanGrouping::Schedule => "schedule",
+            PlanGrouping::Cluster => "cluster",
+            PlanGrouping::Run => "run",
+        }
+    }
+}
+
+/// A run of a task on a cluster, or all runs of one schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanEntry {
-    /// The cluster's resource id.
-    pub cluster: String,
+    /// The cluster's resource id; absent when the runs are on several clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Number of clusters.
+    #[serde(default = "one")]
+    pub clusters: u64,
     /// The schedule that wants it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// The task's id.
     pub task: Uuid,
+    /// The manifest, if it is one that is there already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Uuid>,
+    /// The first run begins not before, in Unix seconds.
+    pub run_after: i64,
+    /// Start of the first run.
+    #[schema(value_type = String, format = DateTime)]
+    pub start: Timestamp,
+    /// End of the last run.
+    #[schema(value_type = String, format = DateTime)]
+    pub end: Timestamp,
+    /// Number of runs.
+    #[serde(default = "one")]
+    pub runs: u64,
+    /// Number of runs that do not begin in time.
+    #[serde(default)]
+    pub misses: u64,
+    /// Time between two runs of the schedule on a cluster, where it is always the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub every: Option<TimeSpan>,
+    /// The schedule's calendars.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calendars: Vec<String>,
+    /// How long one run is expected to take.
+    pub duration: PlanDuration,
+    /// Whether all runs begin in time.
+    pub outcome: PlanOutcome,
+    /// Why most of the late runs do not begin in time, or begin late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The first of several runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<PlanRun>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl PlanEntry {
+    /// How often it runs, in words: `every 5 min, 288 runs`.
+    pub fn rhythm(&self) -> String {
+        let runs = match self.runs {
+            1 => "1 run".to_owned(),
+            runs => format!("{runs} runs"),
+        };
+        match (self.every, self.calendars.as_slice()) {
+            _ if self.schedule.is_none() => runs,
+            (Some(every), _) => format!("every {}, {runs}", spelled(every)),
+            (None, []) => runs,
+            (None, calendars) => format!("{}, {runs}", calendars.join(", ")),
+        }
+    }
+}
+
+/// A length in its largest whole unit: `5 min`, `1 h`, `7 days`.
+fn spelled(span: TimeSpan) -> String {
+    let seconds = span.duration().as_secs();
+    match seconds {
+        86_400 => "day".to_owned(),
+        _ if seconds > 0 && seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
+        _ if seconds > 0 && seconds % 3600 == 0 => format!("{} h", seconds / 3600),
+        _ if seconds > 0 && seconds % 60 == 0 => format!("{} min", seconds / 60),
+        _ => span.to_string(),
+    }
+}
+
+/// One run among several of an entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanRun {
+    /// The cluster's resource id.
+    pub cluster: String,
     /// The manifest, if it is there already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Uuid>,
-    /// Not before, in Unix seconds.
-    pub run_after: i64,
     /// When it will begin.
     #[schema(value_type = String, format = DateTime)]
     pub start: Timestamp,
     /// When it will end.
     #[schema(value_type = String, format = DateTime)]
     pub end: Timestamp,
-    /// Where the length is from.
-    pub duration_from: DurationFrom,
     /// Whether it begins in time.
     pub outcome: PlanOutcome,
     /// Why it does not, or begins late.
@@ -58,22 +180,98 @@ pub struct PlanEntry {
     pub reason: Option<String>,
 }
 
-/// Where the length of a planned run is from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+/// How long a run is expected to take, and how sure that is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum DurationFrom {
-    /// 95 of 100 past runs were not longer.
-    History,
-    /// The task's time limit.
-    Limit,
+pub struct PlanDuration {
+    /// Half of the runs take no longer.
+    #[schema(value_type = String)]
+    pub p50: TimeSpan,
+    /// 95 of 100 runs take no longer; the plan takes each run to last as long.
+    #[schema(value_type = String)]
+    pub p95: TimeSpan,
+    /// Number of runs that were observed.
+    pub runs: u64,
+    /// How sure that is, in a word.
+    pub confidence: Confidence,
 }
 
-/// Whether a planned run begins in time.
+impl PlanDuration {
+    /// In words: `1s..2s, measured in 40 runs`.
+    pub fn summary(&self) -> String {
+        let range = match self.p50 == self.p95 {
+            true => self.p50.to_string(),
+            false => format!("{}..{}", self.p50, self.p95),
+        };
+        match (self.confidence, self.runs) {
+            (Confidence::Measured, runs) => format!("{range}, measured in {runs} runs"),
+            (Confidence::FewRuns, runs) => format!("{range}, few runs ({runs})"),
+            (Confidence::Declared, _) => format!("{range}, declared"),
+            (Confidence::Assumed, _) => format!("{range}, assumed"),
+        }
+    }
+}
+
+/// How sure the length of a planned run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Confidence {
+    /// Enough runs were observed.
+    Measured,
+    /// A few runs were observed; what the task declares counts too.
+    FewRuns,
+    /// The task declares it, and no run was observed.
+    Declared,
+    /// Derived from the task's steps: it declares nothing, and no run was observed.
+    Assumed,
+}
+
+/// Whether planned runs begin in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PlanOutcome {
-    /// It does.
+    /// All do.
     Runs,
-    /// It does not.
+    /// At least one does not.
     Misses,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rhythm_is_told_in_words() {
+        let check = |more: serde_json::Value, expect: &str| {
+            let mut whole = json!({
+                "task": Uuid::nil(), "runAfter": 0, "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z",
+                "duration": {"p50": "1s", "p95": "2s", "runs": 40, "confidence": "measured"}, "outcome": "runs",
+            });
+            whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let entry: PlanEntry = serde_json::from_value(whole).unwrap();
+            assert_eq!(entry.rhythm(), expect);
+            assert_eq!(entry.duration.summary(), "1s..2s, measured in 40 runs");
+        };
+        check(json!({"schedule": "s", "every": "5m", "runs": 288}), "every 5 min, 288 runs");
+        check(json!({"schedule": "s", "every": "1d", "runs": 1}), "every day, 1 run");
+        check(json!({"schedule": "s", "every": "90m", "runs": 2}), "every 90 min, 2 runs");
+        check(
+            json!({"schedule": "s", "calendars": ["Mon,Thu *-*-* 03:00:00"], "runs": 2}),
+            "Mon,Thu *-*-* 03:00:00, 2 runs",
+        );
+        check(json!({}), "1 run");
+    }
+
+    #[test]
+    fn how_sure_a_duration_is_goes_with_it() {
+        let check = |p95: &str, runs: u64, confidence: Confidence, expect: &str| {
+            let (p50, p95) = (TimeSpan::seconds(5), p95.parse().unwrap());
+            assert_eq!(PlanDuration { p50, p95, runs, confidence }.summary(), expect);
+        };
+        check("5s", 0, Confidence::Declared, "5s, declared");
+        check("5s", 0, Confidence::Assumed, "5s, assumed");
+        check("8s", 3, Confidence::FewRuns, "5s..8s, few runs (3)");
+    }
 }

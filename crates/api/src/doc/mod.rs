@@ -28,7 +28,7 @@ pub use role_set::{OperatorRole, RoleSet};
 pub use schedule::{MissedPolicy, Schedule, ScheduleOutlook, ScheduleState, SpreadBy};
 pub use subscription::{Subscription, SubscriptionState};
 pub use task::Task;
-pub use task_stats::TaskStats;
+pub use task_stats::{RUNS_MAX as TASK_RUNS_MAX, TaskStats};
 pub use version::Version;
 
 use serde::Serialize;

@@ -8,9 +8,7 @@ use uuid::Uuid;
 use super::Document;
 
 /// So many past runs are remembered.
-const RUNS_MAX: usize = 100;
-/// Fewer runs than this say nothing yet.
-const RUNS_MIN: usize = 5;
+pub const RUNS_MAX: usize = 100;
 
 /// The lengths of a task's last runs that came to a good end, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,30 +19,43 @@ pub struct TaskStats {
     /// In milliseconds.
     #[serde(default)]
     pub durations_ms: Vec<u64>,
+    /// How many runs were ever observed; 0 in documents of releases that did not count them.
+    #[serde(default)]
+    runs: u64,
 }
 
 impl TaskStats {
     /// Nothing is known yet.
     pub fn of(task: Uuid) -> TaskStats {
-        TaskStats { task, durations_ms: Vec::new() }
+        TaskStats { task, durations_ms: Vec::new(), runs: 0 }
     }
 
     /// Remembers further runs; the oldest ones are forgotten.
     pub fn add(&mut self, durations: impl IntoIterator<Item = Duration>) {
+        self.runs = self.runs();
+        let before = self.durations_ms.len();
         let millis = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
         self.durations_ms.extend(durations.into_iter().map(millis));
+        self.runs = self.runs.saturating_add((self.durations_ms.len() - before) as u64);
         let surplus = self.durations_ms.len().saturating_sub(RUNS_MAX);
         self.durations_ms.drain(..surplus);
     }
 
-    /// 95 of 100 runs were not longer; none while too few are known.
-    pub fn usual(&self) -> Option<Duration> {
-        if self.durations_ms.len() < RUNS_MIN {
-            return None;
-        }
+    /// Counts runs whose lengths were not kept, because later ones have taken their place.
+    pub fn add_forgotten(&mut self, runs: u64) {
+        self.runs = self.runs().saturating_add(runs);
+    }
+
+    /// How many runs were ever observed.
+    pub fn runs(&self) -> u64 {
+        self.runs.max(self.durations_ms.len() as u64)
+    }
+
+    /// So many of 100 remembered runs were not longer; none while no run is known.
+    pub fn percentile(&self, percent: usize) -> Option<Duration> {
         let mut sorted = self.durations_ms.clone();
         sorted.sort_unstable();
-        let place = (sorted.len() * 95).div_ceil(100) - 1;
+        let place = (sorted.len() * percent.min(100)).div_ceil(100).saturating_sub(1);
         sorted.get(place).map(|millis| Duration::from_millis(*millis))
     }
 }
@@ -72,14 +83,26 @@ mod tests {
     }
 
     #[test]
-    fn nineteen_of_twenty_runs_are_not_longer_than_the_usual_length() {
-        assert_eq!(of(1..=20).usual(), Some(Duration::from_secs(19)));
-        assert_eq!(of([7; 5]).usual(), Some(Duration::from_secs(7)));
+    fn nineteen_of_twenty_runs_are_not_longer_than_the_95th_percentile() {
+        assert_eq!(of(1..=20).percentile(95), Some(Duration::from_secs(19)));
+        assert_eq!(of(1..=20).percentile(50), Some(Duration::from_secs(10)));
     }
 
     #[test]
-    fn few_runs_say_nothing_and_old_ones_are_forgotten() {
-        assert_eq!(of([9; 4]).usual(), None);
-        assert_eq!(of([1000; 50].into_iter().chain([1; 100])).usual(), Some(Duration::from_secs(1)));
+    fn the_first_run_counts_and_old_ones_are_forgotten_but_counted() {
+        assert_eq!(of([]).percentile(95), None);
+        assert_eq!(of([9]).percentile(95), Some(Duration::from_secs(9)));
+        let many = of([1000; 50].into_iter().chain([1; 100]));
+        assert_eq!((many.percentile(100), many.runs()), (Some(Duration::from_secs(1)), 150));
+    }
+
+    #[test]
+    fn runs_of_a_document_that_did_not_count_them_are_those_that_it_remembers() {
+        let stored = serde_json::json!({"task": Uuid::nil(), "durationsMs": [1, 2, 3]});
+        let mut stats: TaskStats = serde_json::from_value(stored).unwrap();
+        assert_eq!(stats.runs(), 3);
+        stats.add([Duration::from_secs(1)]);
+        stats.add_forgotten(6);
+        assert_eq!(stats.runs(), 10);
     }
 }

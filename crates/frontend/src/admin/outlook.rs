@@ -1,11 +1,14 @@
 //! What will run, and why something does not yet: by the same decisions that the services make.
 
-use api::admin::{PlanForm, WhyForm};
+use api::admin::{PlanForm, PlanGrouping, PlanOutcome, WhyForm};
 use api::duration::TimeSpan;
 use axum::extract::State;
 use jiff::Timestamp;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use upkeep::plan::Question;
 use upkeep::task::Catalogue;
 use uuid::Uuid;
@@ -18,9 +21,9 @@ use crate::wire::{Answer, Ask, PageAsk, Refusal, ResourceId};
 const HORIZON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const HORIZON_MAX: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// Every page is computed anew, so that pages are long.
+/// Every page is computed anew, so that pages are long; and each is a few megabytes at most.
 const ENTRIES: usize = 10_000;
-const ENTRIES_MAX: usize = 100_000;
+const ENTRIES_MAX: usize = 20_000;
 
 /// Explains why a manifest waits: everything that stands in its way.
 #[utoipa::path(
@@ -45,34 +48,90 @@ pub(super) async fn why(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
         ("cluster" = Option<String>, Query, description = "Only this cluster, by its resource id."),
         ("schedule" = Option<String>, Query, description = "Only this schedule."),
         ("task" = Option<String>, Query, description = "Only this task, by id or name."),
-        ("limit" = Option<i64>, Query, description = "At most so many entries; 10000 when absent, 100000 at most.", minimum = 1, maximum = 4_294_967_295_i64),
+        ("outcome" = Option<PlanOutcome>, Query, description = "Only runs that begin in time (`runs`), or only those that do not (`misses`)."),
+        ("groupBy" = Option<PlanGrouping>, Query, description = "What is one entry: all runs of a schedule, its runs on one cluster, or each run; `schedule` when absent."),
+        ("skip" = Option<i64>, Query, description = "So many entries are passed over.", minimum = 0, maximum = 4_294_967_295_i64),
+        ("limit" = Option<i64>, Query, description = "At most so many entries; 10000 when absent, 20000 at most.", minimum = 1, maximum = 4_294_967_295_i64),
         ("$skipToken" = Option<String>, Query, description = "Where to go on: from the `nextLink` of the page before."),
     ),
     responses((status = 200, description = "The plan.", body = PlanForm))
 )]
 pub(super) async fn plan(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
     let PageAsk { limit, from } = ask.page_within::<Place>(ENTRIES, ENTRIES_MAX)?;
-    let place = from.unwrap_or_else(|| Place::first(desk.clock.now()));
+    let place = match from {
+        Some(place) => place,
+        None => Place { skip: skip(&ask)?, ..Place::first(desk.clock.now()) },
+    };
     let catalogue = desk.catalogue().await?;
     let question = Question {
         horizon: horizon(&ask)?,
         cluster: ask.query.one("cluster")?.map(cluster).transpose()?,
         schedule: ask.query.one("schedule")?.map(str::to_lowercase),
         task: ask.query.one("task")?.map(|text| task(text, &catalogue)).transpose()?,
+        outcome: outcome(&ask)?,
+        grouping: grouping(&ask)?,
         skip: place.skip,
         limit,
     };
-    // The plan of a large fleet keeps a core busy for seconds; one that computes must not hold up those who only ask.
-    let _turn = desk.planning.acquire().await.map_err(Refusal::internal)?;
-    let (reader, runtime) = (desk.store.reader(), tokio::runtime::Handle::current());
-    let computed = tokio::task::spawn_blocking(move || {
-        runtime.block_on(upkeep::plan::plan(&reader, &catalogue, &question, place.now))
-    });
-    let (mut plan, next) = computed.await.map_err(Refusal::internal)??;
+    let (mut plan, next) = computed(&desk, catalogue, question, place.now).await?;
     if let Some(skip) = next {
         plan.next_link = ask.next_link(&Place { skip, ..place }.to_string());
     }
     Ok(Answer::ok(&plan))
+}
+
+/// Computes a plan, as long as somebody waits for it.
+async fn computed(
+    desk: &Desk,
+    catalogue: Arc<Catalogue>,
+    question: Question,
+    now: Timestamp,
+) -> Result<upkeep::plan::Page, Refusal> {
+    let (reader, runtime) = (desk.store.reader(), tokio::runtime::Handle::current());
+    let work = move |stop: &CancellationToken| {
+        runtime.block_on(upkeep::plan::plan(&reader, &catalogue, &question, now, stop))
+    };
+    let page = while_awaited(desk.planning.clone(), work).await??;
+    page.ok_or_else(|| Refusal::internal("a plan was given up though somebody waits for it"))
+}
+
+/// Runs work that keeps a core busy for seconds: away from those who only ask, few at a time. Whoever drops this future stops the
+/// work by its token. The permit is given back when the work has ended, not when nobody waits for it any more.
+async fn while_awaited<T: Send + 'static>(
+    permits: Arc<Semaphore>,
+    work: impl FnOnce(&CancellationToken) -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let permit = permits.acquire_owned().await.map_err(Refusal::internal)?;
+    let stop = CancellationToken::new();
+    let _stops_with_us = stop.clone().drop_guard();
+    let working = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        work(&stop)
+    });
+    working.await.map_err(Refusal::internal)
+}
+
+fn outcome(ask: &Ask) -> Result<Option<PlanOutcome>, Refusal> {
+    match ask.query.one("outcome")? {
+        None => Ok(None),
+        Some("runs") => Ok(Some(PlanOutcome::Runs)),
+        Some("misses") => Ok(Some(PlanOutcome::Misses)),
+        Some(_) => Err(Refusal::parameter("outcome", "The outcome must be runs or misses.")),
+    }
+}
+
+fn grouping(ask: &Ask) -> Result<PlanGrouping, Refusal> {
+    let all = [PlanGrouping::Schedule, PlanGrouping::Cluster, PlanGrouping::Run];
+    let Some(text) = ask.query.one("groupBy")? else { return Ok(PlanGrouping::default()) };
+    all.into_iter()
+        .find(|it| it.as_str() == text)
+        .ok_or_else(|| Refusal::parameter("groupBy", "The grouping must be schedule, cluster or run."))
+}
+
+fn skip(ask: &Ask) -> Result<usize, Refusal> {
+    let Some(text) = ask.query.one("skip")? else { return Ok(0) };
+    let skip = text.parse::<u32>().ok().and_then(|skip| usize::try_from(skip).ok());
+    skip.ok_or_else(|| Refusal::parameter("skip", "The number of entries to skip must be 0 to 4294967295."))
 }
 
 /// Where the next page begins: behind so many entries of the plan as it was made at that time.
@@ -136,5 +195,33 @@ mod tests {
         for nonsense in ["", "7", "-1-5", "7-", "x-1", "7-99999999999999999999", "7-9223372036854775807"] {
             assert_eq!(nonsense.parse::<Place>(), Err(()), "{nonsense}");
         }
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_is_stopped_and_keeps_its_permit_until_it_has_ended() {
+        let permits = Arc::new(Semaphore::new(1));
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (end, may_end) = std::sync::mpsc::channel::<()>();
+        let (stopped, was_stopped) = tokio::sync::oneshot::channel();
+        let work = move |stop: &CancellationToken| {
+            begun.send(()).unwrap();
+            may_end.recv().unwrap();
+            stopped.send(stop.is_cancelled()).unwrap();
+        };
+        let asked = tokio::spawn(while_awaited(permits.clone(), work));
+        has_begun.await.unwrap();
+        asked.abort();
+        assert!(asked.await.is_err_and(|error| error.is_cancelled()));
+        assert_eq!(permits.available_permits(), 0, "it still computes");
+        end.send(()).unwrap();
+        assert!(was_stopped.await.unwrap(), "it was told to stop");
+        drop(permits.acquire().await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn work_that_somebody_waits_for_is_not_stopped() {
+        let permits = Arc::new(Semaphore::new(1));
+        let stopped = while_awaited(permits, CancellationToken::is_cancelled).await.unwrap();
+        assert!(!stopped);
     }
 }

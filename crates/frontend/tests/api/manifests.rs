@@ -314,7 +314,23 @@ async fn the_plan_and_the_reasons_tell_of_what_waits() {
     let named =
         house.get(&format!("{path}&task=wait-a-moment&cluster={}", rid("ONE"))).await.expect(200).json();
     assert_eq!(named["entries"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (named["runs"].as_u64(), named["total"].as_u64(), named["misses"].as_u64()),
+        (Some(2), Some(2), Some(0))
+    );
+    let duration = &named["entries"][0]["duration"];
+    assert_eq!(
+        (duration["runs"].as_u64(), duration["confidence"].as_str()),
+        (Some(0), Some("assumed")),
+        "{named:#}"
+    );
+    let second_only = house.get(&format!("{path}&skip=1&groupBy=run")).await.expect(200).json();
+    assert_eq!(second_only["entries"][0]["manifest"], second.to_string());
+    assert_eq!(house.get(&format!("{path}&outcome=misses")).await.expect(200).json()["entries"], json!([]));
     for (query, target) in [
+        ("groupBy=colour", "groupBy"),
+        ("outcome=late", "outcome"),
+        ("skip=-1", "skip"),
         ("horizon=0s", "horizon"),
         ("horizon=soon", "horizon"),
         ("horizon=100000d", "horizon"),

@@ -133,7 +133,7 @@ fn code_of(completion: &Completion) -> String {
 async fn after_end<T: Tasks>(crew: &Crew<T>, facts: &Brief, ending: Ending, code: &str, took: Duration) {
     let Some(manifest) = &facts.manifest else { return };
     match ending {
-        Ending::Completed => crew.durations.note(manifest.task_id, [took]),
+        Ending::Completed => crew.durations.note(manifest.task_id, took),
         Ending::Failed if code == "Panic" => Box::pin(crew.broken(manifest.task_id)).await,
         Ending::Failed | Ending::RetriesExceeded | Ending::Cancelled => {}
     }

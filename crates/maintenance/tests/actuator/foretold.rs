@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::admin::PlanOutcome;
+use api::admin::{PlanGrouping, PlanOutcome};
 use api::clock::SharedClock;
 use api::doc::{Manifest, MissedPolicy, Schedule, ScheduleState, SpreadBy, TaskStats};
 use api::work::{Ending, WorkKind, WorkState};
@@ -314,9 +314,19 @@ async fn compare(fleet: Fleet) -> Result<(), TestCaseError> {
     let start: Timestamp = "2026-03-02T00:00:07Z".parse().unwrap();
     let clock: SharedClock = Arc::new(VirtualClock::from(start));
     let store = found(&fleet, &clock).await;
-    let question =
-        Question { horizon: HORIZON, cluster: None, schedule: None, task: None, skip: 0, limit: 10_000 };
-    let (foretold, _) = plan(&store, &Catalogue::builtin(), &question, clock.now()).await.unwrap();
+    let question = Question {
+        horizon: HORIZON,
+        cluster: None,
+        schedule: None,
+        task: None,
+        outcome: None,
+        grouping: PlanGrouping::Run,
+        skip: 0,
+        limit: 10_000,
+    };
+    let stop = CancellationToken::new();
+    let planned = plan(&store, &Catalogue::builtin(), &question, clock.now(), &stop).await.unwrap();
+    let (foretold, _) = planned.unwrap();
     let at_work: Vec<Uuid> =
         store.running(WorkKind::Manifest, 100).await.unwrap().iter().map(|it| it.id).collect();
     let mut happened = run_for_real(&store, &clock).await;
@@ -327,7 +337,7 @@ async fn compare(fleet: Fleet) -> Result<(), TestCaseError> {
     for entry in &foretold.entries {
         let named = entry.schedule.clone().or(entry.manifest.map(|it| it.to_string())).unwrap_or_default();
         let due = if entry.schedule.is_some() { entry.run_after } else { 0 };
-        let key = (ids[&entry.cluster].clone(), named, due);
+        let key = (ids[entry.cluster.as_ref().unwrap()].clone(), named, due);
         let Some(work) = happened.remove(&key) else {
             return Err(TestCaseError::fail(format!("{entry:?} never was")));
         };

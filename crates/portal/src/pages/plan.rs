@@ -1,8 +1,7 @@
 //! What will run where and when, with what will not begin in time marked.
 
-use api::admin::{PlanEntry, PlanOutcome};
+use api::admin::{Confidence, PlanEntry, PlanForm, PlanGrouping, PlanOutcome, PlanRun};
 use client::PlanQuery;
-use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::{Desk, choice};
@@ -13,54 +12,53 @@ use crate::view::{
     pager,
 };
 
-/// So many runs are on a page.
+/// So many entries are on a page.
 const LINES: usize = 200;
 
+/// The plan's page. Runs of one schedule are one row that opens; `each=run` shows every run in a row of its own.
 pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
     let query = desk.query;
     let horizon = query.one("for").unwrap_or("30d");
+    let grouping = if query.text("each") == "run" { PlanGrouping::Run } else { PlanGrouping::Schedule };
     let asked = PlanQuery {
         horizon: horizon.parse().ok(),
         cluster: query.one("cluster").map(str::to_owned),
         schedule: query.one("schedule").map(str::to_owned),
         task: query.one("task").map(str::to_owned),
+        only_misses: query.text("only") == "misses",
+        grouping,
     };
-    let (plan, tasks) = tokio::join!(desk.admin.plan(&asked), desk.admin.tasks().all());
+    let skip: usize = query.one("skip").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let (plan, tasks) = tokio::join!(desk.admin.plan_page(&asked, skip, LINES), desk.admin.tasks().all());
     let (plan, tasks) = (plan?, tasks.unwrap_or_default());
     let name = |id: uuid::Uuid| {
         let found = tasks.iter().find(|task| task.id == Some(id));
         found.map_or_else(|| id.to_string(), |task| task.name.clone())
     };
-    let only_misses = query.text("only") == "misses";
-    let entries: Vec<&PlanEntry> =
-        plan.entries.iter().filter(|entry| !only_misses || entry.outcome == PlanOutcome::Misses).collect();
-    let skip: usize = query.one("skip").and_then(|text| text.parse().ok()).unwrap_or(0).min(entries.len());
-    let shown = &entries[skip..(skip + LINES).min(entries.len())];
     let names: Vec<(String, String)> =
         tasks.iter().map(|task| (task.name.clone(), task.name.clone())).collect();
     let body = html! {
-        div class="lead" {
-            span { strong class="figure" { (plan.entries.len()) } " runs until " (moment(plan.to)) }
-            @if plan.misses > 0 { a href="/plan?only=misses" { (badge(Tone::Bad, &format!("{} will not begin in time", plan.misses))) } }
-            @else { (badge(Tone::Good, "all begin in time")) }
-        }
-        @if entries.is_empty() {
+        (lead(&plan, query))
+        @if plan.total == 0 {
             (nothing("Nothing is planned", &html! { p { "Make a " a href="/schedules/new" { "schedule" } " or run a " a href="/tasks" { "task" } " later." } }))
         } @else {
-            (table(shown, name))
-            (pager("/plan", query, skip as u64, shown.len() as u64, entries.len() as u64, LINES as u64))
+            (table(&plan.entries, query, name))
+            (pager("/plan", query, skip as u64, plan.entries.len() as u64, plan.total, LINES as u64))
         }
     };
     let json = Fields::default()
         .with("horizon", horizon)
         .with("schedule", query.text("schedule"))
-        .with("task", query.text("task"));
+        .with("task", query.text("task"))
+        .with("groupBy", grouping.as_str());
+    let mut words = vec!["shipshape", "plan", "--for", horizon];
+    words.extend((grouping == PlanGrouping::Run).then_some("--all"));
     Ok(View {
         title: "Plan".to_owned(),
         section: Section::Plan,
         above: Vec::new(),
         json: format!("/admin/maintenanceplan{}", json.query()),
-        command: shell::line(["shipshape", "plan", "--for", horizon]),
+        command: shell::line(words),
         listens: Listens::Kinds(&["schedule", "cluster"]),
         panels: vec![Panel::still("filter", filter(query, &names)), Panel::live("plan", body)],
     })
@@ -69,58 +67,100 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
 fn filter(query: &Fields, tasks: &[(String, String)]) -> Markup {
     let spans = [("24h", "a day"), ("7d", "a week"), ("30d", "30 days"), ("90d", "90 days")];
     let misses = [("misses".to_owned(), "only what begins too late".to_owned())];
+    let each = [("run".to_owned(), "each run".to_owned())];
     html! {
         form class="filter" method="get" action="/plan" aria-label="The plan" {
             label { span { "How far" } select name="for" { @for (value, text) in spans { option value=(value) selected[query.one("for").unwrap_or("30d") == value] { (text) } } } }
             (choice("task", "Task", "any", tasks, query.text("task")))
             label { span { "Schedule" } input type="text" name="schedule" value=(query.text("schedule")) autocomplete="off" placeholder="any"; }
             (choice("only", "Show", "everything", &misses, query.text("only")))
+            (choice("each", "Rows", "one for each schedule", &each, query.text("each")))
             div class="buttons" { button type="submit" class="primary" { "Show" } a class="button" href="/plan" { "Clear" } }
         }
     }
 }
 
-fn table(entries: &[&PlanEntry], name: impl Fn(uuid::Uuid) -> String) -> Markup {
-    let day = |at: Timestamp| at.strftime("%A, %Y-%m-%d").to_string();
-    let mut days: Vec<(String, Vec<&PlanEntry>)> = Vec::new();
-    for entry in entries {
-        let of_day = day(entry.start);
-        match days.last_mut() {
-            Some((last, of_last)) if *last == of_day => of_last.push(entry),
-            _ => days.push((of_day, vec![entry])),
-        }
-    }
+fn lead(plan: &PlanForm, query: &Fields) -> Markup {
     html! {
-        @for (day, entries) in &days {
-            h2 { (day) " " span class="quiet figure" { (entries.len()) } }
-            div class="table" {
-                table class="cards" {
-                    caption class="unseen" { "Runs of " (day) }
-                    thead { tr { th scope="col" { "Begins" } th scope="col" { "Ends" } th scope="col" { "Task" } th scope="col" { "Cluster" } th scope="col" { "Schedule" } th scope="col" { "In time?" } } }
-                    tbody {
-                        @for entry in entries {
-                            tr {
-                                td data-label="Begins" { (moment(entry.start)) }
-                                td data-label="Ends" { (moment(entry.end)) }
-                                th scope="row" data-label="Task" {
-                                    @let task = name(entry.task);
-                                    @match entry.manifest { Some(id) => { (manifest_link(id, &task)) }, None => { (task) } }
-                                }
-                                td data-label="Cluster" { (cluster_link(&entry.cluster)) }
-                                td data-label="Schedule" { @match &entry.schedule { Some(schedule) => { a href={ "/schedule/" (crate::fields::escaped(schedule)) } { bdi { (schedule) } } }, None => { span class="quiet" { "–" } } } }
-                                td data-label="In time?" {
-                                    @match entry.outcome {
-                                        PlanOutcome::Runs => { (badge(Tone::Good, "yes")) },
-                                        PlanOutcome::Misses => { (badge(Tone::Bad, "no")) },
-                                    }
-                                    @if let Some(reason) = &entry.reason { div class="quiet small" { (reason) } }
-                                    @if entry.outcome == PlanOutcome::Misses { @if let Some(id) = entry.manifest { (command(&shell::line(["shipshape", "why", &crate::view::short_id(id)]))) } }
-                                }
-                            }
-                        }
-                    }
-                }
+        div class="lead" {
+            span { strong class="figure" { (plan.runs) } @if plan.runs == 1 { " run until " } @else { " runs until " } (moment(plan.to)) }
+            @match plan.misses {
+                0 => { (badge(Tone::Good, "all begin in time")) },
+                1 => { a href="/plan?only=misses" { (badge(Tone::Bad, "1 begins too late")) } },
+                many => { a href="/plan?only=misses" { (badge(Tone::Bad, &format!("{many} begin too late"))) } },
+            }
+            @if query.text("each") == "run" { a href={ "/plan" (query.with("each", "").with("skip", "").query()) } { "One row for each schedule" } }
+        }
+        @if let Some(truncated) = &plan.truncated { p class="said" { (truncated.message) } }
+    }
+}
+
+fn table(entries: &[PlanEntry], query: &Fields, name: impl Fn(uuid::Uuid) -> String) -> Markup {
+    html! {
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "What will run, by its first start" }
+                thead { tr { th scope="col" { "Begins" } th scope="col" { "Task" } th scope="col" { "Clusters" } th scope="col" { "Schedule" } th scope="col" { "Runs" } th scope="col" { "Takes" } th scope="col" { "In time?" } } }
+                tbody { @for entry in entries { (row(entry, query, &name(entry.task))) } }
             }
         }
+    }
+}
+
+fn row(entry: &PlanEntry, query: &Fields, task: &str) -> Markup {
+    html! {
+        tr {
+            td data-label="Begins" { (moment(entry.start)) @if entry.runs == 1 { div class="quiet small" { "ends " (moment(entry.end)) } } }
+            th scope="row" data-label="Task" { @match entry.manifest { Some(id) => { (manifest_link(id, task)) }, None => { (task) } } }
+            td data-label="Clusters" { @match &entry.cluster { Some(cluster) => { (cluster_link(cluster)) }, None => { span class="figure" { (entry.clusters) } " clusters" } } }
+            td data-label="Schedule" { @match &entry.schedule { Some(schedule) => { a href={ "/schedule/" (crate::fields::escaped(schedule)) } { bdi { (schedule) } } }, None => { span class="quiet" { "–" } } } }
+            td data-label="Runs" { @if entry.runs == 1 { (entry.rhythm()) } @else { (runs(entry, query)) } }
+            td data-label="Takes" { (takes(entry)) }
+            td data-label="In time?" {
+                @match (entry.misses, entry.runs) {
+                    (0, _) => { (badge(Tone::Good, "yes")) },
+                    (1, 1) => { (badge(Tone::Bad, "no")) },
+                    (misses, runs) => { (badge(Tone::Bad, &format!("{misses} of {runs} too late"))) },
+                }
+                @if let Some(reason) = &entry.reason { div class="quiet small" { (reason) } }
+                @if entry.outcome == PlanOutcome::Misses { @if let Some(id) = entry.manifest { (command(&shell::line(["shipshape", "why", &crate::view::short_id(id)]))) } }
+            }
+        }
+    }
+}
+
+/// The runs of one schedule: a line that opens to the first of them, with a link to all.
+fn runs(entry: &PlanEntry, query: &Fields) -> Markup {
+    let schedule = entry.schedule.as_deref().unwrap_or_default();
+    let each = query.with("each", "run").with("schedule", schedule).with("skip", "");
+    html! {
+        details {
+            summary { (entry.rhythm()) }
+            ol class="small" { @for run in &entry.first { li { (first(run)) } } }
+            @if entry.runs > entry.first.len() as u64 { a href={ "/plan" (each.query()) } { "All " (entry.runs) " runs" } }
+        }
+    }
+}
+
+fn first(run: &PlanRun) -> Markup {
+    html! {
+        (moment(run.start)) " on " (cluster_link(&run.cluster))
+        @if run.outcome == PlanOutcome::Misses { " " (badge(Tone::Bad, "too late")) }
+        @if let Some(reason) = &run.reason { " " span class="quiet" { (reason) } }
+    }
+}
+
+/// How long a run takes, and how sure that is.
+fn takes(entry: &PlanEntry) -> Markup {
+    let duration = &entry.duration;
+    let word = match duration.confidence {
+        Confidence::Measured => format!("measured in {} runs", duration.runs),
+        Confidence::FewRuns => format!("few runs ({})", duration.runs),
+        Confidence::Declared => "declared by the task".to_owned(),
+        Confidence::Assumed => "assumed from its steps".to_owned(),
+    };
+    html! {
+        span class="figure" { (duration.p50) @if duration.p50 != duration.p95 { "–" (duration.p95) } }
+        div class="quiet small" { (word) }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use api::admin::{PlanForm, PlanOutcome, TimelineForm};
+use api::admin::{PlanEntry, PlanForm, PlanGrouping, PlanOutcome, TimelineForm};
 use api::work::WorkState;
 use client::{ClientError, PlanQuery};
 use jiff::{SignedDuration, Timestamp};
@@ -30,6 +30,8 @@ const SPANS: [(&str, &str, i64, i64); 5] = [
 /// So many rows are drawn, and so many runs are asked for.
 const ROWS: usize = 60;
 const RUNS: u32 = 2_000;
+/// So many planned bars are asked for; runs of one schedule on one cluster are one bar.
+const PLANNED: usize = 2_000;
 
 /// The measures of the drawing.
 const WIDTH: f64 = 1000.0;
@@ -49,6 +51,10 @@ struct Bar {
     schedule: Option<String>,
     manifest: Option<Uuid>,
     is_planned: bool,
+    /// Of several runs of one schedule: how often it runs.
+    rhythm: Option<String>,
+    /// Number of clusters.
+    clusters: u64,
 }
 
 /// The part of time that is shown.
@@ -85,19 +91,21 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
     let to = from.checked_add(length).unwrap_or(now);
     let window = Window { from, to, now, mark_hours };
     let ahead = u64::try_from(to.duration_since(now).as_secs()).unwrap_or(0);
+    let by_schedule = query.text("rows") == "schedules";
     let asked = PlanQuery {
         horizon: format!("{}s", ahead.max(1)).parse().ok(),
+        cluster: query.one("cluster").map(str::to_owned),
         schedule: query.one("schedule").map(str::to_owned),
+        grouping: if by_schedule { PlanGrouping::Schedule } else { PlanGrouping::Cluster },
         ..PlanQuery::default()
     };
     let (past, plan, tasks) = tokio::join!(
         async { if from < now { Some(desk.admin.timeline(from, to.min(now), RUNS).await) } else { None } },
-        async { if ahead > 0 { Some(desk.admin.plan(&asked).await) } else { None } },
+        async { if ahead > 0 { Some(desk.admin.plan_page(&asked, 0, PLANNED).await) } else { None } },
         desk.admin.tasks().all(),
     );
     let names: BTreeMap<Uuid, String> =
         tasks.unwrap_or_default().into_iter().filter_map(|task| Some((task.id?, task.name))).collect();
-    let by_schedule = query.text("rows") == "schedules";
     let (bars, troubles) = gather(past, plan, &names, window, query);
     let body = drawing(&bars, window, by_schedule, query);
     let filter =
@@ -197,6 +205,8 @@ fn gather(
                     schedule: run.schedule,
                     manifest: Some(run.manifest),
                     is_planned: false,
+                    rhythm: None,
+                    clusters: 1,
                 });
             }
         }
@@ -205,23 +215,18 @@ fn gather(
         None => {}
         Some(Err(error)) => troubles.push(trouble("What is planned cannot be told now", &error)),
         Some(Ok(plan)) => {
-            for entry in plan.entries {
-                let (class, word) = match entry.outcome {
-                    PlanOutcome::Runs => ("planned", "planned"),
-                    PlanOutcome::Misses => ("planned bad", "planned, begins too late"),
-                };
-                bars.push(Bar {
-                    start: entry.start,
-                    end: entry.end,
-                    class,
-                    word,
-                    task: names.get(&entry.task).cloned().unwrap_or_else(|| entry.task.to_string()),
-                    cluster: entry.cluster,
-                    schedule: entry.schedule,
-                    manifest: entry.manifest,
-                    is_planned: true,
-                });
+            if plan.total > plan.entries.len() as u64 {
+                let message = format!(
+                    "Only the first {} of {} planned rows are drawn.",
+                    plan.entries.len(),
+                    plan.total
+                );
+                troubles.push(html! { p class="said" { (message) } });
             }
+            if let Some(truncated) = &plan.truncated {
+                troubles.push(html! { p class="said" { (truncated.message) } });
+            }
+            bars.extend(plan.entries.into_iter().map(|entry| planned(entry, names)));
         }
     }
     let (cluster, schedule) = (query.text("cluster"), query.text("schedule"));
@@ -236,6 +241,30 @@ fn gather(
         bars.iter().filter(|bar| !bar.is_planned).filter_map(|bar| bar.manifest).collect();
     bars.retain(|bar| !bar.is_planned || bar.manifest.is_none_or(|id| !running.contains(&id)));
     (bars, html! { @for trouble in troubles { (trouble) } })
+}
+
+/// The bar of a run, or of all runs of a schedule.
+fn planned(entry: PlanEntry, names: &BTreeMap<Uuid, String>) -> Bar {
+    let is_series = entry.runs > 1;
+    let (class, word) = match (entry.outcome, is_series) {
+        (PlanOutcome::Runs, false) => ("planned", "planned"),
+        (PlanOutcome::Runs, true) => ("planned series", "planned"),
+        (PlanOutcome::Misses, false) => ("planned bad", "planned, begins too late"),
+        (PlanOutcome::Misses, true) => ("planned bad series", "planned, some begin too late"),
+    };
+    Bar {
+        start: entry.start,
+        end: entry.end,
+        class,
+        word,
+        task: names.get(&entry.task).cloned().unwrap_or_else(|| entry.task.to_string()),
+        rhythm: is_series.then(|| entry.rhythm()),
+        clusters: entry.clusters,
+        cluster: entry.cluster.unwrap_or_default(),
+        schedule: entry.schedule,
+        manifest: entry.manifest,
+        is_planned: true,
+    }
 }
 
 fn drawing(bars: &[Bar], window: Window, by_schedule: bool, query: &Fields) -> Markup {
@@ -271,7 +300,11 @@ fn drawing(bars: &[Bar], window: Window, by_schedule: bool, query: &Fields) -> M
                     @if index % 2 == 0 { rect class="ground" x="0" y=(n(y)) width=(WIDTH) height=(ROW) {} }
                     @let href = if by_schedule { format!("/schedule/{}", crate::fields::escaped(name)) } else { cluster_path(name) };
                     a href=(href) { text class="name" x="4" y=(n(y + 16.0)) { (shortened(if by_schedule { name } else { short_name(name) })) title { (if by_schedule { name } else { short_name(name) }) } } }
-                    @for bar in *bars { (one(bar, window, y)) }
+                    // Series share the height, or one of them would hide the others; single runs are drawn over them.
+                    @let series: Vec<&&Bar> = bars.iter().filter(|bar| bar.rhythm.is_some()).collect();
+                    @let share = (ROW - 8.0) / series.len().max(1) as f64;
+                    @for (nth, bar) in series.iter().enumerate() { (one(bar, window, y + 4.0 + share * nth as f64, share)) }
+                    @for bar in bars.iter().filter(|bar| bar.rhythm.is_none()) { (one(bar, window, y + 4.0, ROW - 8.0)) }
                 }
                 @if window.now >= window.from && window.now <= window.to {
                     line class="now" x1=(n(window.x(window.now))) x2=(n(window.x(window.now))) y1="16" y2=(n(height)) {}
@@ -287,20 +320,43 @@ fn drawing(bars: &[Bar], window: Window, by_schedule: bool, query: &Fields) -> M
     }
 }
 
-fn one(bar: &Bar, window: Window, y: f64) -> Markup {
+fn one(bar: &Bar, window: Window, y: f64, height: f64) -> Markup {
     let (from, to) = (window.x(bar.start), window.x(bar.end));
+    let until = if bar.rhythm.is_some() { "%Y-%m-%d %H:%M:%S UTC" } else { "%H:%M:%S UTC" };
+    let rhythm = bar.rhythm.as_ref().map(|it| format!(", {it}")).unwrap_or_default();
     let said = format!(
-        "{} on {}, {}, {} to {}",
+        "{} on {}, {}{rhythm}, {} to {}",
         bar.task,
-        short_name(&bar.cluster),
+        place(bar),
         bar.word,
         bar.start.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        bar.end.strftime("%H:%M:%S UTC"),
+        bar.end.strftime(until),
     );
     let rect = html! {
-        rect class={ "bar " (bar.class) } x=(n(from)) y=(n(y + 4.0)) width=(n((to - from).max(4.0))) height=(n(ROW - 8.0)) rx="2" { title { (said) } }
+        rect class={ "bar " (bar.class) } x=(n(from)) y=(n(y)) width=(n((to - from).max(4.0))) height=(n(height)) rx="2" { title { (said) } }
     };
-    html! { @match bar.manifest { Some(id) => { a href={ "/manifest/" (id) } aria-label=(said) { (rect) } }, None => { (rect) } } }
+    let href = match (bar.manifest, &bar.rhythm) {
+        (Some(id), _) => Some(format!("/manifest/{id}")),
+        (None, Some(_)) => Some(each_run(bar)),
+        (None, None) => None,
+    };
+    html! { @match href { Some(href) => { a href=(href) aria-label=(said) { (rect) } }, None => { (rect) } } }
+}
+
+/// Where each run of a bar is shown.
+fn each_run(bar: &Bar) -> String {
+    let query = Fields::default()
+        .with("each", "run")
+        .with("schedule", bar.schedule.as_deref().unwrap_or_default())
+        .with("cluster", &bar.cluster);
+    format!("/plan{}", query.query())
+}
+
+fn place(bar: &Bar) -> String {
+    match bar.cluster.as_str() {
+        "" => format!("{} clusters", bar.clusters),
+        cluster => short_name(cluster).to_owned(),
+    }
 }
 
 /// A number with as many digits as a screen can show.
@@ -346,8 +402,8 @@ fn table(rows: &[(&String, &Vec<&Bar>)]) -> Markup {
                             td data-label="Begins" { (maybe_moment(Some(bar.start))) }
                             td data-label="Ends" { (maybe_moment(Some(bar.end))) }
                             th scope="row" data-label="Task" { @match bar.manifest { Some(id) => { (manifest_link(id, &bar.task)) }, None => { (bar.task) } } }
-                            td data-label="Cluster" { a href=(cluster_path(&bar.cluster)) { bdi { (short_name(&bar.cluster)) } } }
-                            td data-label="Schedule" { (bar.schedule.as_deref().unwrap_or("–")) }
+                            td data-label="Cluster" { @if bar.cluster.is_empty() { (place(bar)) } @else { a href=(cluster_path(&bar.cluster)) { bdi { (short_name(&bar.cluster)) } } } }
+                            td data-label="Schedule" { (bar.schedule.as_deref().unwrap_or("–")) @if let Some(rhythm) = &bar.rhythm { div class="small" { a href=(each_run(bar)) { (rhythm) } } } }
                             td data-label="State" { (badge(tone(bar), bar.word)) }
                         }
                     }
@@ -361,9 +417,9 @@ fn tone(bar: &Bar) -> Tone {
     match bar.class {
         "good" => Tone::Good,
         "busy" => Tone::Busy,
-        "bad" | "planned bad" => Tone::Bad,
+        "bad" | "planned bad" | "planned bad series" => Tone::Bad,
         "odd" => Tone::Odd,
-        "planned" => Tone::Waiting,
+        "planned" | "planned series" => Tone::Waiting,
         _ => Tone::Quiet,
     }
 }

@@ -226,3 +226,36 @@ async fn a_manifest_tells_its_steps_its_history_and_why_it_waits() {
         .shows("Pending");
     guest.get("/timeline").await.expect(200).shows("bar good");
 }
+
+#[tokio::test]
+async fn the_runs_of_a_schedule_are_one_row_that_opens_without_a_script() {
+    let site = Site::open().await;
+    for name in ["harbour", "quay"] {
+        site.import(name, &[("env", "test")]).await;
+    }
+    site.task().await;
+    let schedule = serde_json::json!({
+        "id": "often", "state": "Enabled", "maintenanceTaskID": super::fixture::TASK, "schedule": "*-*-* *:00/5",
+        "scheduleAcross": "0s", "selectors": [{"key": "label.env", "operator": "eq", "value": "test"}],
+        "parameters": {"node": "worker-1"},
+    });
+    site.admin.put_schedule(&schedule, None).await.unwrap();
+    let guest = site.guest("jo", Role::Operator).await;
+    let page = guest.get("/plan?for=24h").await.expect(200);
+    page.shows("<summary>every 5 min, 576 runs</summary>")
+        .shows("2</span> clusters")
+        .shows("all begin in time");
+    page.shows("declared by the task").shows("each=run").shows("1–1 of 1");
+    let each = guest.get("/plan?for=24h&each=run&schedule=often").await.expect(200);
+    each.shows("1–200 of 576").shows("rel=\"next\"").shows("--all");
+    assert!(!each.text.contains("<summary>every 5 min"));
+    guest.get("/plan?for=24h&each=run&skip=400").await.expect(200).shows("401–576 of 576");
+    guest.get("/plan?only=misses").await.expect(200).shows("Nothing is planned");
+    let timeline = guest.get("/timeline?span=24h").await.expect(200);
+    timeline.shows("planned series").shows("every 5 min, ").shows("/plan?each=run&amp;schedule=often");
+    guest
+        .get("/timeline?span=24h&rows=schedules")
+        .await
+        .expect(200)
+        .shows("on 2 clusters, planned, every 5 min");
+}

@@ -2,27 +2,38 @@
 //!
 //! [`plan`] reads the fleet, its schedules and the live work; [`answer`] makes a world of it, plays it through
 //! ([`simulate()`]) and tells the part that was asked for. What a schedule will want is said by the function by which the
-//! scheduler makes it, and the order in which work runs is that of the queue.
+//! scheduler makes it, and the order in which work runs is that of the queue. Whoever asked may give up: the computation looks
+//! at a token all the time and ends with it.
 
+mod estimate;
+mod group;
 mod observe;
+mod reach;
 pub mod simulate;
 mod world;
 
+#[cfg(test)]
+mod answer_tests;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use api::admin::{DurationFrom, PlanEntry, PlanForm, PlanOutcome};
+use api::admin::{PlanForm, PlanGrouping, PlanOutcome, PlanTruncation};
 use jiff::{SignedDuration, Timestamp};
 use store::{Reader, StoreError};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub use estimate::{MEASURED_FROM, blend, estimate};
 pub use observe::Observed;
+pub use reach::RUNS_MAX;
 
 use crate::task::Catalogue;
-use simulate::{Held, Placed, simulate};
-use world::{Board, Source};
+use group::groups;
+use reach::reach;
+use simulate::{Held, Placed, simulate_unless};
+use world::Board;
 
 /// What is asked of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,75 +46,121 @@ pub struct Question {
     pub schedule: Option<String>,
     /// Only this task.
     pub task: Option<Uuid>,
+    /// Only runs that begin in time, or only those that do not.
+    pub outcome: Option<PlanOutcome>,
+    /// How runs are put together into entries.
+    pub grouping: PlanGrouping,
     /// So many entries are passed over.
     pub skip: usize,
     /// So many entries are told.
     pub limit: usize,
 }
 
-/// The plan, and where its next page begins.
+/// A page of the plan, and where the next one begins.
+pub type Page = (PlanForm, Option<usize>);
+
+/// The plan; none when `stop` was cancelled before it was computed.
 pub async fn plan(
     reader: &Reader,
     catalogue: &Catalogue,
     question: &Question,
     now: Timestamp,
-) -> Result<(PlanForm, Option<usize>), StoreError> {
-    let to = end(now, question.horizon);
-    let mut seen = Observed::gather(reader).await?;
-    // A slot that is not among the live work was never made, or is at its end: a run that was cancelled or is over is not
-    // planned once more.
-    let doubtful = Board::new(&seen, catalogue, now, to).doubtful;
-    seen.settle(reader, doubtful).await?;
-    Ok(answer(&seen, catalogue, question, now))
+    stop: &CancellationToken,
+) -> Result<Option<Page>, StoreError> {
+    let observed = async {
+        let mut seen = Observed::gather(reader).await?;
+        // A slot that is not among the live work was never made, or is at its end: a run that was cancelled or is over is
+        // not planned once more.
+        let doubtful = world::doubtful(&seen, now, end(now, question.horizon));
+        seen.settle(reader, doubtful).await?;
+        Ok::<_, StoreError>(seen)
+    };
+    match stop.run_until_cancelled(observed).await {
+        Some(seen) => Ok(answer(&seen?, catalogue, question, now, stop)),
+        None => Ok(None),
+    }
 }
 
-/// The plan that follows from what was seen.
+/// The plan that follows from what was seen; none when `stop` was cancelled before it was computed.
 pub fn answer(
     seen: &Observed,
     catalogue: &Catalogue,
     question: &Question,
     now: Timestamp,
-) -> (PlanForm, Option<usize>) {
-    let to = end(now, question.horizon);
-    let board = Board::new(seen, catalogue, now, to);
-    let placed = simulate(board.world.clone(), now.as_microsecond(), to.as_microsecond());
+    stop: &CancellationToken,
+) -> Option<Page> {
+    answer_within(seen, catalogue, question, now, stop, RUNS_MAX)
+}
+
+fn answer_within(
+    seen: &Observed,
+    catalogue: &Catalogue,
+    question: &Question,
+    now: Timestamp,
+    stop: &CancellationToken,
+    runs_max: u64,
+) -> Option<Page> {
+    let requested_to = end(now, question.horizon);
+    let to = reach(seen, now, requested_to, runs_max, stop);
+    let mut board = Board::new(seen, catalogue, now, to, stop);
+    let world = std::mem::take(&mut board.world);
+    let placed = simulate_unless(world, now.as_microsecond(), to.as_microsecond(), || stop.is_cancelled())?;
     let wanted = question.cluster.as_ref().map(|it| it.to_lowercase());
+    let lanes: Vec<bool> = match &wanted {
+        None => vec![true; board.clusters.len()],
+        Some(wanted) => board.clusters.iter().map(|it| *wanted == it.to_lowercase()).collect(),
+    };
     let asked_for = |it: &&Placed| {
-        let source = &board.sources[it.piece.tag as usize];
-        let cluster = &board.clusters[it.lane as usize];
+        let source = board.source(it);
         !source.is_operation
-            && wanted.as_ref().is_none_or(|wanted| *wanted == cluster.to_lowercase())
+            && lanes[it.lane as usize]
             && question.schedule.as_ref().is_none_or(|it| source.schedule.as_ref() == Some(it))
             && question.task.is_none_or(|it| source.task == it)
+            && question.outcome.is_none_or(|outcome| (outcome == PlanOutcome::Runs) == it.runs)
     };
-    let told: Vec<&Placed> = placed.iter().filter(asked_for).collect();
-    let misses = told.iter().filter(|it| !it.runs).count() as u64;
-    let last = question.skip.saturating_add(question.limit);
-    let entries = told.iter().skip(question.skip).take(question.limit).map(|it| entry(&board, it)).collect();
-    let next = (told.len() > last).then_some(last);
-    (PlanForm { from: now, to, generated_at: now, misses, entries, next_link: String::new() }, next)
-}
-
-fn entry(board: &Board, placed: &Placed) -> PlanEntry {
-    let piece = &placed.piece;
-    let source: &Source = &board.sources[piece.tag as usize];
-    PlanEntry {
-        cluster: board.clusters[placed.lane as usize].clone(),
-        schedule: source.schedule.clone(),
-        task: source.task,
-        manifest: source.is_there.then_some(piece.id),
-        run_after: piece.due.div_euclid(1_000_000),
-        start: time(placed.start),
-        end: time(placed.end),
-        duration_from: if source.from_history { DurationFrom::History } else { DurationFrom::Limit },
-        outcome: if placed.runs { PlanOutcome::Runs } else { PlanOutcome::Misses },
-        reason: reason(board, placed),
+    let (mut runs, mut misses) = (0, 0);
+    for one in placed.iter().filter(asked_for) {
+        runs += 1;
+        misses += u64::from(!one.runs);
     }
+    let last = question.skip.saturating_add(question.limit);
+    let (entries, total) = match question.grouping {
+        // A group for each run would take more memory than the runs themselves.
+        PlanGrouping::Run => {
+            let page = placed.iter().filter(asked_for).skip(question.skip).take(question.limit);
+            let alone = groups(&board, page, PlanGrouping::Run);
+            (alone.iter().filter_map(|it| it.entry(&board)).collect(), runs)
+        }
+        grouping => {
+            let all = groups(&board, placed.iter().filter(asked_for), grouping);
+            let page = all.iter().skip(question.skip).take(question.limit);
+            (page.filter_map(|it| it.entry(&board)).collect(), all.len() as u64)
+        }
+    };
+    let form = PlanForm {
+        from: now,
+        to,
+        generated_at: now,
+        runs,
+        misses,
+        total,
+        truncated: (to < requested_to).then(|| truncation(to, requested_to, runs_max)),
+        entries,
+        next_link: String::new(),
+    };
+    (!stop.is_cancelled()).then_some((form, (total > last as u64).then_some(last)))
 }
 
-/// Why it begins late, or not at all.
-fn reason(board: &Board, placed: &Placed) -> Option<String> {
-    let held = match placed.held {
+fn truncation(to: Timestamp, requested_to: Timestamp, runs_max: u64) -> PlanTruncation {
+    let message = format!(
+        "The plan ends at {to} instead of {requested_to}: it holds at most {runs_max} runs of schedules."
+    );
+    PlanTruncation { requested_to, runs_max, message }
+}
+
+/// Why a run begins late, or not at all.
+fn reason(board: &Board, runs: bool, held: Held) -> Option<String> {
+    let held = match held {
         Held::Nothing => None,
         Held::Lane => Some("other work of the cluster goes first".to_owned()),
         Held::Budget(key) => {
@@ -112,7 +169,7 @@ fn reason(board: &Board, placed: &Placed) -> Option<String> {
         }
         Held::Slots => Some("all slots of the actuators are taken".to_owned()),
     };
-    match placed.runs {
+    match runs {
         true => held,
         false => held.or(Some("its window closes before it can begin".to_owned())),
     }

@@ -1,7 +1,6 @@
 //! What a plan is made from.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use api::doc::{Cluster, Document, Schedule, Subscription, TaskStats};
 use api::work::WorkKind;
@@ -26,7 +25,7 @@ pub struct Observed {
     /// The limits.
     pub budgets: Vec<Budget>,
     /// How long tasks took lately.
-    pub usual: HashMap<Uuid, Duration>,
+    pub stats: HashMap<Uuid, TaskStats>,
     /// Slots whose manifests are at their end.
     pub settled: HashSet<Uuid>,
     /// How many actuators there are.
@@ -65,7 +64,7 @@ impl Observed {
             rules: rules.filter(|rule| rule.enabled).collect(),
             live,
             budgets: reader.budgets().await?,
-            usual: stats.filter_map(|it| Some((it.document.task, it.document.usual()?))).collect(),
+            stats: stats.map(|it| (it.document.task, it.document)).collect(),
             settled: HashSet::new(),
             actuators: reader.leases("actuator/").await?.len(),
         })

@@ -214,10 +214,23 @@ struct SideQueue {
 
 /// Plays the world from `now` to `until`; what would begin later is not told. In the order of the starts.
 pub fn simulate(world: World, now: Micros, until: Micros) -> Vec<Placed> {
+    simulate_unless(world, now, until, || false).unwrap_or_default()
+}
+
+/// The same, given up as soon as `is_stopped` says so: then there is no plan.
+pub fn simulate_unless(
+    world: World,
+    now: Micros,
+    until: Micros,
+    is_stopped: impl Fn() -> bool,
+) -> Option<Vec<Placed>> {
     let mut state = State::new(world, now, until);
     while let Some(time) = state.next_event() {
         if time > until {
             break;
+        }
+        if is_stopped() {
+            return None;
         }
         state.now = state.now.max(time);
         state.end_what_is_over();
@@ -226,7 +239,7 @@ pub fn simulate(world: World, now: Micros, until: Micros) -> Vec<Placed> {
     state.miss_the_rest();
     let mut placed = state.placed;
     placed.sort_by_key(|it| (it.start, it.lane, it.piece.due, it.piece.id));
-    placed
+    Some(placed)
 }
 
 impl State {

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::simulate::{Held, Keys, Lane, Micros, Piece, Placed, Rank, Running, World, simulate};
+use super::simulate::{
+    Held, Keys, Lane, Micros, Piece, Placed, Rank, Running, World, simulate, simulate_unless,
+};
 
 const HOUR: Micros = 3600;
 
@@ -252,4 +254,22 @@ proptest! {
             prop_assert_eq!(placed.len(), all);
         }
     }
+}
+
+#[test]
+fn a_simulation_is_given_up_in_the_middle() {
+    use std::cell::Cell;
+
+    let queue = |lane: u128| {
+        (0_u8..100).map(move |number| piece(lane * 1000 + u128::from(number), i64::from(number) * 10, 5))
+    };
+    let world =
+        World { lanes: (1..4).map(|id| lane(id, queue(id).collect())).collect(), budgets: vec![], slots: 9 };
+    let looks = Cell::new(0);
+    let stopped = simulate_unless(world.clone(), 0, 10_000, || {
+        looks.set(looks.get() + 1);
+        looks.get() > 10
+    });
+    assert_eq!((stopped, looks.get()), (None, 11));
+    assert_eq!(simulate_unless(world.clone(), 0, 10_000, || false), Some(simulate(world, 0, 10_000)));
 }

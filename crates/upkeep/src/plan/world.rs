@@ -3,22 +3,23 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use api::admin::PlanDuration;
 use api::doc::MissedPolicy;
 use api::work::{WorkKind, WorkState};
 use jiff::Timestamp;
 use steps::engine::Journal;
 use store::WorkView;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::Observed;
-use super::simulate::{Keys, Lane, Micros, Piece, Rank, Running, World};
+use super::group::{Rhythm, interval};
+use super::simulate::{Keys, Lane, Micros, Piece, Placed, Rank, Running, World};
+use super::{Observed, estimate};
 use crate::schedule::{Horizon, Made, Period, Rule};
 use crate::task::Catalogue;
 
 /// How long a customer's operation is taken to last; nobody can know.
 const OPERATION_TIME: Duration = Duration::from_secs(30 * 60);
-/// A task that nobody knows any more is taken to last as long as one that says nothing.
-const UNKNOWN_TIME: Duration = Duration::from_secs(30 * 60);
 /// What an actuator runs at once, unless it is told otherwise.
 const SLOTS: usize = 20;
 
@@ -32,8 +33,8 @@ pub(super) struct Board {
     pub(super) budgets: Vec<(String, u32)>,
     /// What the pieces' tags stand for.
     pub(super) sources: Vec<Source>,
-    /// Wanted slots that would be there if they were not at their end.
-    pub(super) doubtful: Vec<Uuid>,
+    /// How often each schedule fires.
+    pub(super) rhythms: HashMap<String, Rhythm>,
 }
 
 /// What pieces are made from.
@@ -44,23 +45,57 @@ pub(super) struct Source {
     /// Whether the manifest is there already.
     pub(super) is_there: bool,
     pub(super) is_operation: bool,
-    pub(super) duration: Micros,
-    /// Whether the duration is from past runs.
-    pub(super) from_history: bool,
+    /// How long one of them takes.
+    pub(super) duration: PlanDuration,
+}
+
+impl Source {
+    /// How long the simulation takes one of them to last.
+    fn length(&self) -> Micros {
+        let length = if self.is_operation { OPERATION_TIME } else { self.duration.p95.duration() };
+        Micros::try_from(length.as_micros()).unwrap_or(Micros::MAX)
+    }
 }
 
 impl Board {
-    pub(super) fn new(seen: &Observed, catalogue: &Catalogue, now: Timestamp, to: Timestamp) -> Board {
+    /// The source of a run.
+    pub(super) fn source(&self, placed: &Placed) -> &Source {
+        &self.sources[placed.piece.tag as usize]
+    }
+
+    /// The world from `now` to `to`; of no use to anybody when `stop` is cancelled.
+    pub(super) fn new(
+        seen: &Observed,
+        catalogue: &Catalogue,
+        now: Timestamp,
+        to: Timestamp,
+        stop: &CancellationToken,
+    ) -> Board {
         let mut builder = Builder::new(seen, catalogue);
         let live: HashSet<Uuid> = seen.live.iter().map(|it| it.id).collect();
         for work in &seen.live {
             builder.add_work(work, now);
         }
         for rule in &seen.rules {
-            builder.add_rule(rule, &live, now, to);
+            builder.add_rule(rule, &live, now, to, stop);
         }
         builder.board
     }
+}
+
+/// Wanted slots that would be there if they were not at their end: those of the periods whose manifests are made already.
+pub(super) fn doubtful(seen: &Observed, now: Timestamp, to: Timestamp) -> Vec<Uuid> {
+    let live: HashSet<Uuid> = seen.live.iter().map(|it| it.id).collect();
+    let mut found = Vec::new();
+    for rule in &seen.rules {
+        let mut near = rule.horizon(now);
+        near.periods.retain(|it| it.at <= to);
+        for (member, _) in &seen.clusters {
+            let slots = rule.wanted(&near, member).into_iter();
+            found.extend(slots.filter(|it| it.made && !live.contains(&it.id)).map(|it| it.id));
+        }
+    }
+    found
 }
 
 struct Builder<'a> {
@@ -96,7 +131,7 @@ impl<'a> Builder<'a> {
                 clusters: seen.clusters.iter().map(|(_, id)| id.clone()).collect(),
                 budgets: seen.budgets.iter().map(|it| (it.key.clone(), it.limit)).collect(),
                 sources: Vec::new(),
-                doubtful: Vec::new(),
+                rhythms: HashMap::new(),
             },
         }
     }
@@ -108,7 +143,7 @@ impl<'a> Builder<'a> {
         // The budgets of a manifest name its task.
         let task = work.budgets.iter().find_map(|key| key.strip_prefix("task/")?.parse().ok());
         let tag = self.tag(work.origin.clone(), task.unwrap_or_default(), true, is_operation);
-        let duration = self.board.sources[tag as usize].duration;
+        let duration = self.board.sources[tag as usize].length();
         let keys = self.keys_of(work.budgets.iter().map(String::as_str));
         let lane = &mut self.board.world.lanes[place];
         if work.state == WorkState::InProgress {
@@ -136,14 +171,29 @@ impl<'a> Builder<'a> {
     }
 
     /// What a rule will want, as far as it is not there.
-    fn add_rule(&mut self, rule: &'a Rule, live: &HashSet<Uuid>, now: Timestamp, to: Timestamp) {
-        let near = rule.horizon(now);
-        let near_until = near.periods.last().map_or(now, |it| it.at);
-        let horizon = up_to(rule, near, to);
-        let tag = self.tag(Some(rule.id.clone()), rule.task, false, false);
-        let duration = self.board.sources[tag as usize].duration;
+    fn add_rule(
+        &mut self,
+        rule: &'a Rule,
+        live: &HashSet<Uuid>,
+        now: Timestamp,
+        to: Timestamp,
+        stop: &CancellationToken,
+    ) {
         let seen = self.seen;
+        // The periods of a calendar that selects nothing may be without number.
+        if !seen.clusters.iter().any(|(member, _)| rule.selects(member)) {
+            return;
+        }
+        let horizon = up_to(rule, rule.horizon(now), to);
+        let calendars = rule.calendars.iter().map(ToString::to_string).collect();
+        let every = interval(horizon.periods.iter().map(|it| it.at.as_second()));
+        self.board.rhythms.insert(rule.id.clone(), Rhythm { every, calendars });
+        let tag = self.tag(Some(rule.id.clone()), rule.task, false, false);
+        let duration = self.board.sources[tag as usize].length();
         for (place, (member, _)) in seen.clusters.iter().enumerate() {
+            if stop.is_cancelled() {
+                return;
+            }
             let slots = rule.wanted(&horizon, member);
             if slots.is_empty() {
                 continue;
@@ -151,11 +201,9 @@ impl<'a> Builder<'a> {
             let budgets = member.budgets(rule.task);
             let keys = self.keys_of(budgets.iter().map(String::as_str));
             for slot in slots {
-                if !slot.made || live.contains(&slot.id) || seen.settled.contains(&slot.id) {
+                let is_there = live.contains(&slot.id) || seen.settled.contains(&slot.id);
+                if !slot.made || is_there || slot.run_after > to {
                     continue;
-                }
-                if slot.period <= near_until {
-                    self.board.doubtful.push(slot.id);
                 }
                 self.board.world.lanes[place].queue.push(Piece {
                     id: slot.id,
@@ -184,17 +232,9 @@ impl<'a> Builder<'a> {
         if let Some(tag) = self.tags.get(&key) {
             return *tag;
         }
-        let usual = self.seen.usual.get(&task).copied();
-        let limit = self.catalogue.get(task).map_or(UNKNOWN_TIME, crate::task::Definition::time_limit);
-        let duration = if is_operation { OPERATION_TIME } else { usual.unwrap_or(limit) };
-        let source = Source {
-            schedule: key.0.clone(),
-            task,
-            is_there,
-            is_operation,
-            duration: Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX),
-            from_history: usual.is_some() && !is_operation,
-        };
+        let expected = self.catalogue.get(task).map(crate::task::Definition::expected);
+        let duration = estimate(self.seen.stats.get(&task), expected);
+        let source = Source { schedule: key.0.clone(), task, is_there, is_operation, duration };
         let tag = u32::try_from(self.board.sources.len()).unwrap_or(u32::MAX);
         self.board.sources.push(source);
         self.tags.insert(key, tag);

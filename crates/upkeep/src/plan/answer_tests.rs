@@ -1,0 +1,188 @@
+//! What is answered of a plan: entries for schedules, how sure it is, its bounds, and its end when nobody waits.
+
+use std::time::Duration;
+
+use api::admin::{Confidence, PlanForm, PlanGrouping, PlanOutcome};
+use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy, TaskStats};
+use jiff::Timestamp;
+use serde_json::{Map, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{Observed, Question, answer, answer_within};
+use crate::schedule::{Member, Rule};
+use crate::task::Catalogue;
+
+fn now() -> Timestamp {
+    "2026-03-02T00:00:07Z".parse().unwrap()
+}
+
+fn question(hours: u64, grouping: PlanGrouping) -> Question {
+    Question {
+        horizon: Duration::from_secs(hours * 3600),
+        cluster: None,
+        schedule: None,
+        task: None,
+        outcome: None,
+        grouping,
+        skip: 0,
+        limit: 1000,
+    }
+}
+
+/// A task that is built in, and declares how long it takes.
+fn task() -> Uuid {
+    Catalogue::builtin().find("cluster-health").unwrap().id()
+}
+
+fn fleet(clusters: usize, calendars: &[&str]) -> Observed {
+    let mut seen = Observed { actuators: 1, ..Observed::default() };
+    for number in 0..clusters {
+        let id = format!("/subscriptions/s/resourcegroups/g/providers/p/openshiftclusters/c{number}");
+        let cluster = Cluster {
+            subscription_id: "s".to_owned(),
+            name: format!("c{number}"),
+            location: "west".to_owned(),
+            labels: [].into(),
+            provisioning_state: ProvisioningState::Succeeded,
+            last_provisioning_state: None,
+            failed_provisioning_state: None,
+            operation: None,
+            credential: None,
+            managed_resource_group: None,
+            imported: false,
+            provisioned: None,
+            created_at: "2026-01-01T00:00:00Z".parse().unwrap(),
+            id: id.clone(),
+        };
+        seen.clusters.push((Member::of(Uuid::from_u128(1 + number as u128), &cluster, None, None), id));
+    }
+    for (number, calendar) in calendars.iter().enumerate() {
+        let schedule = Schedule {
+            id: format!("schedule-{number}"),
+            state: ScheduleState::Enabled,
+            task_id: task(),
+            calendars: vec![(*calendar).to_owned()],
+            time_zone: "UTC".to_owned(),
+            look_forward_count: 1,
+            schedule_across: "0s".to_owned(),
+            spread_by: SpreadBy::Cluster,
+            start_within: None,
+            missed_policy: MissedPolicy::Skip,
+            priority: 0,
+            selectors: vec![json!({"key": "provisioningState", "operator": "eq", "value": "Succeeded"})],
+            parameters: Map::new(),
+        };
+        seen.rules.push(Rule::read(&schedule, now()).unwrap());
+    }
+    seen
+}
+
+fn plan(seen: &Observed, question: &Question) -> PlanForm {
+    answer(seen, &Catalogue::builtin(), question, now(), &CancellationToken::new()).unwrap().0
+}
+
+#[test]
+fn runs_of_one_schedule_are_one_entry_and_nothing_is_late_before_any_run_was_observed() {
+    let seen = fleet(3, &["*-*-* *:00/5"]);
+    let found = plan(&seen, &question(24, PlanGrouping::Schedule));
+    assert_eq!((found.runs, found.misses, found.total, found.entries.len()), (3 * 288, 0, 1, 1));
+    let entry = &found.entries[0];
+    assert_eq!((entry.rhythm().as_str(), entry.clusters), ("every 5 min, 864 runs", 3));
+    assert_eq!((entry.outcome, entry.cluster.as_ref(), entry.first.len()), (PlanOutcome::Runs, None, 5));
+    assert_eq!((entry.duration.confidence, entry.duration.runs), (Confidence::Declared, 0));
+
+    let by_cluster = plan(&seen, &question(24, PlanGrouping::Cluster));
+    assert_eq!(by_cluster.entries.len(), 3);
+    assert!(by_cluster.entries.iter().all(|it| it.runs == 288 && it.cluster.is_some()));
+    let by_run = plan(&seen, &question(24, PlanGrouping::Run));
+    assert_eq!((by_run.total, by_run.entries.len()), (864, 864));
+    assert!(by_run.entries.iter().all(|it| it.runs == 1 && it.first.is_empty()));
+}
+
+#[test]
+fn the_first_observed_run_changes_the_plan() {
+    let mut seen = fleet(1, &["*-*-* *:00/5"]);
+    let declared = plan(&seen, &question(1, PlanGrouping::Schedule)).entries.remove(0).duration;
+    let mut stats = TaskStats::of(task());
+    stats.add([Duration::from_secs(300)]);
+    seen.stats.insert(task(), stats.clone());
+    let once = plan(&seen, &question(1, PlanGrouping::Schedule)).entries.remove(0).duration;
+    assert!(once.p95 > declared.p95, "{declared:?} {once:?}");
+    assert_eq!((once.confidence, once.runs), (Confidence::FewRuns, 1));
+    stats.add([Duration::from_secs(300); 200]);
+    seen.stats.insert(task(), stats);
+    let often = plan(&seen, &question(1, PlanGrouping::Schedule)).entries.remove(0).duration;
+    assert!(often.p95 > once.p95 && often.confidence == Confidence::Measured, "{often:?}");
+}
+
+#[test]
+fn an_entry_says_why_most_of_its_runs_do_not_begin() {
+    let mut seen = fleet(2, &["*-*-* *:00"]);
+    seen.budgets.push(store::Budget { key: "fleet".to_owned(), limit: 0, used: 0, parked: 0 });
+    let entry = plan(&seen, &question(24, PlanGrouping::Schedule)).entries.remove(0);
+    assert_eq!((entry.outcome, entry.misses), (PlanOutcome::Misses, 2 * 23));
+    assert_eq!(entry.reason.as_deref(), Some("budget fleet lets 0 run at once"));
+    let only = |outcome: PlanOutcome| {
+        plan(&seen, &Question { outcome: Some(outcome), ..question(24, PlanGrouping::Run) }).runs
+    };
+    assert_eq!((only(PlanOutcome::Misses), only(PlanOutcome::Runs)), (2 * 23, 0));
+}
+
+#[test]
+fn a_page_goes_on_where_the_last_one_ended() {
+    let seen = fleet(2, &["*-*-* *:00", "*-*-* *:30"]);
+    let asked = Question { limit: 3, ..question(3, PlanGrouping::Cluster) };
+    let stop = CancellationToken::new();
+    let (first, next) = answer(&seen, &Catalogue::builtin(), &asked, now(), &stop).unwrap();
+    assert_eq!((first.entries.len(), first.total, next), (3, 4, Some(3)));
+    let (rest, next) =
+        answer(&seen, &Catalogue::builtin(), &Question { skip: 3, ..asked }, now(), &stop).unwrap();
+    assert_eq!((rest.entries.len(), next), (1, None));
+}
+
+#[test]
+fn a_plan_of_too_many_runs_ends_earlier_and_says_so() {
+    let seen = fleet(4, &["*-*-* *:00", "*-*-* *:00/10"]);
+    let within = |runs_max: u64| {
+        let stop = CancellationToken::new();
+        let asked = question(24, PlanGrouping::Run);
+        answer_within(&seen, &Catalogue::builtin(), &asked, now(), &stop, runs_max).unwrap().0
+    };
+    let whole = within(10_000);
+    assert_eq!((whole.runs, whole.truncated), (4 * (24 + 144), None));
+    let cut = within(100);
+    assert!(cut.runs <= 100 && cut.runs >= 80, "{}", cut.runs);
+    let told = cut.truncated.unwrap();
+    assert_eq!((told.requested_to, told.runs_max), (whole.to, 100));
+    assert!(cut.to < whole.to && told.message.contains("at most 100 runs"), "{told:?}");
+    // What it still holds is what the whole one begins with.
+    assert_eq!(cut.entries, whole.entries[..cut.entries.len()]);
+    // A second's calendar over a year is no more than that.
+    let every_second =
+        Question { horizon: Duration::from_secs(400 * 86_400), ..question(1, PlanGrouping::Schedule) };
+    let seconds = fleet(4, &["*-*-* *:*:*"]);
+    let stop = CancellationToken::new();
+    let cut = answer_within(&seconds, &Catalogue::builtin(), &every_second, now(), &stop, 1000).unwrap().0;
+    assert!(cut.runs <= 1000 && cut.truncated.is_some());
+}
+
+#[test]
+fn a_calendar_that_selects_no_cluster_costs_nothing() {
+    let seen = fleet(0, &["*-*-* *:*:*"]);
+    let asked =
+        Question { horizon: Duration::from_secs(400 * 86_400), ..question(1, PlanGrouping::Schedule) };
+    let found = plan(&seen, &asked);
+    assert_eq!((found.runs, found.truncated), (0, None));
+}
+
+#[test]
+fn a_plan_that_nobody_waits_for_is_given_up() {
+    let seen = fleet(4, &["*-*-* *:00/5"]);
+    let stop = CancellationToken::new();
+    stop.cancel();
+    assert_eq!(
+        answer(&seen, &Catalogue::builtin(), &question(24, PlanGrouping::Schedule), now(), &stop),
+        None
+    );
+}
