@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use api::clock::SharedClock;
 use jiff::Timestamp;
 
+use crate::drain::Blocker;
+
 /// One sentence about one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
@@ -16,6 +18,10 @@ pub struct Note {
     pub sentence: String,
     /// Since when this has been so.
     pub since: Timestamp,
+    /// What is waited for, when it is nothing but that.
+    pub waiting_for: Option<String>,
+    /// What holds up a drain.
+    pub blockers: Vec<Blocker>,
 }
 
 type Sink = dyn Fn(&Note) + Send + Sync;
@@ -41,7 +47,21 @@ impl Progress {
 
     /// Says what is so for `about` now.
     pub(crate) fn say(&self, about: impl Into<String>, sentence: impl Into<String>) {
-        let note = Note { about: about.into(), sentence: sentence.into(), since: self.clock.now() };
+        self.tell(about.into(), sentence.into(), None, Vec::new());
+    }
+
+    /// Says what is waited for.
+    pub(crate) fn wait(&self, about: impl Into<String>, what: &str) {
+        self.tell(about.into(), format!("waits for {what}"), Some(what.to_owned()), Vec::new());
+    }
+
+    /// Says what holds up a drain.
+    pub(crate) fn hold(&self, about: impl Into<String>, sentence: impl Into<String>, blockers: Vec<Blocker>) {
+        self.tell(about.into(), sentence.into(), None, blockers);
+    }
+
+    fn tell(&self, about: String, sentence: String, waiting_for: Option<String>, blockers: Vec<Blocker>) {
+        let note = Note { about, sentence, since: self.clock.now(), waiting_for, blockers };
         {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
             if latest.get(&note.about) == Some(&note.sentence) {

@@ -93,7 +93,7 @@ where
             Verdict::Done(value) => return Ok(value),
             Verdict::Hopeless(why) => return Err(link.error("wait for", target, Failure::Refusal { why })),
             Verdict::Waiting(what) => {
-                progress.say(target, format!("waits for {what}"));
+                progress.wait(target, &what);
                 waiting_for = what;
             }
         }

@@ -117,8 +117,9 @@ impl ClusterContext {
     /// Carries what a verb says to whoever watches the step.
     pub fn progress(&self, step: &StepContext) -> Progress {
         let teller = step.teller.clone();
-        Progress::new(self.clock.clone(), move |note| {
-            teller.say(format!("{}: {}", note.about, note.sentence));
+        Progress::new(self.clock.clone(), move |note| match &note.waiting_for {
+            Some(what) => teller.report(crate::kinds::waiting(&note.about, what)),
+            None => teller.say(format!("{}: {}", note.about, note.sentence)),
         })
     }
 }

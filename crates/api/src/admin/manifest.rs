@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::Owner;
 use crate::work::WorkState;
 
 /// A manifest: MIMO's members first, ours after them.
@@ -93,6 +94,7 @@ pub enum Phase {
 
 /// The step that a manifest is in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct StepProgress {
     /// Its name.
     pub name: String,
@@ -106,6 +108,27 @@ pub struct StepProgress {
     /// What is being done or waited for.
     #[serde(default)]
     pub message: String,
+    /// When its time is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub deadline: Option<Timestamp>,
+    /// The things that it waits for, as far as it names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<WaitingFor>,
+}
+
+/// A thing that a step waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WaitingFor {
+    /// Its kind and name: `PodDisruptionBudget shop/web`.
+    pub what: String,
+    /// What is missing: `allows no disruption`.
+    pub message: String,
+    /// Who can do something about it.
+    pub owner: Owner,
+    /// Since when the step waits for it.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
 }
 
 /// A wish for a manifest. Members that only we set (`id`, `state`, …) are accepted and passed over, as MIMO does.

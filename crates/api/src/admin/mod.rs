@@ -19,7 +19,7 @@ pub use budget::{BudgetForm, BudgetRequest};
 pub use cluster::{AdminCluster, AdminClusterProperties, ImportRequest, Reachability};
 pub use fleet::{FleetForm, FleetLine, NextWork, RunningWork};
 pub use history::{Entry, EntryEvent};
-pub use manifest::{CancelRequest, ManifestForm, ManifestRequest, Phase, StepProgress};
+pub use manifest::{CancelRequest, ManifestForm, ManifestRequest, Phase, StepProgress, WaitingFor};
 pub use operation::OperationForm;
 pub use plan::{
     Confidence, PlanDuration, PlanEntry, PlanForm, PlanGrouping, PlanOutcome, PlanRun, PlanTruncation,

@@ -1,13 +1,14 @@
-//! Why a manifest waits.
+//! Why a manifest waits, or what its step waits for while it runs.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::StepProgress;
 use crate::work::WorkState;
 
-/// All that stands between a manifest and its start.
+/// All that stands between a manifest and its start, or between its step and the next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyForm {
@@ -21,7 +22,13 @@ pub struct WhyForm {
     /// The latest `until` of the blockers where all are known; null otherwise.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub earliest_start: Option<Timestamp>,
-    /// Every one of them, not the first.
+    /// The step that it is in, or was in last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepProgress>,
+    /// Whether what was done is being undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undoing: bool,
+    /// Every one of them, not the first. Of running work: what its step waits for, as far as the step names it.
     pub blockers: Vec<Blocker>,
 }
 
@@ -77,6 +84,8 @@ pub enum BlockerCode {
     Precondition,
     /// Nobody is there to do it.
     NoActuator,
+    /// The step that it is in waits for something.
+    StepWaiting,
 }
 
 /// Who can do something about a blocker.

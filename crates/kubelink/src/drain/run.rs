@@ -336,14 +336,16 @@ impl<'a> Run<'a> {
     }
 
     fn report(&self, remaining: &[String]) {
-        let held = self.blockers().into_iter().filter(|blocker| !blocker.budgets.is_empty());
+        let blockers = self.blockers();
+        let held = blockers.iter().filter(|blocker| !blocker.budgets.is_empty());
         let held: Vec<String> = held.map(|blocker| blocker.to_string()).collect();
         let pods =
             if remaining.len() == 1 { "1 pod".to_owned() } else { format!("{} pods", remaining.len()) };
-        match held.as_slice() {
-            [] => self.say(format!("waits for {pods} to end")),
-            held => self.say(format!("waits for {pods} to end; {}", held.join("; "))),
-        }
+        let sentence = match held.as_slice() {
+            [] => format!("waits for {pods} to end"),
+            held => format!("waits for {pods} to end; {}", held.join("; ")),
+        };
+        self.progress.hold(format!("node {}", self.node), sentence, blockers);
     }
 
     fn say(&self, sentence: impl Into<String>) {

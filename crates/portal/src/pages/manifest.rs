@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use api::admin::{Entry, EntryEvent, ManifestForm, Phase, TaskForm, Verdict, WhyForm};
+use api::admin::{Blocker, Entry, EntryEvent, ManifestForm, Phase, TaskForm, Verdict, WhyForm};
 use api::work::WorkState;
 use client::ClientError;
 use maud::{Markup, html};
@@ -174,10 +174,10 @@ fn why_panel(form: &ManifestForm, why: &Result<WhyForm, ClientError>) -> Markup 
         Err(error) => return trouble("Why it waits cannot be told now", error),
     };
     html! {
-        h2 { @if why.verdict == Verdict::Blocked { "Why it waits" } @else { "Does something stand in its way?" } }
+        h2 { @match why.verdict { Verdict::Blocked => "Why it waits", Verdict::Running => "What it waits for", _ => "Does something stand in its way?" } }
         @match why.verdict {
             Verdict::Ready => { p { "Nothing stands in its way: it begins at the next look." } },
-            Verdict::Running => { p { "Nothing: it is at work." } },
+            Verdict::Running => { (running(why)) },
             Verdict::Finished => { p { "Nothing: it has ended." } },
             Verdict::Blocked => {
                 p {
@@ -186,26 +186,49 @@ fn why_panel(form: &ManifestForm, why: &Result<WhyForm, ClientError>) -> Markup 
                         None => { "When it can begin is not known." },
                     }
                 }
-                div class="table" {
-                    table class="cards" {
-                        caption class="unseen" { "Everything that stands in its way" }
-                        thead { tr { th scope="col" { "What" } th scope="col" { "In words" } th scope="col" { "Whose it is" } th scope="col" { "Since" } th scope="col" { "Until" } } }
-                        tbody {
-                            @for blocker in &why.blockers {
-                                tr {
-                                    th scope="row" data-label="What" { (badge(Tone::Waiting, &format!("{:?}", blocker.code))) }
-                                    td data-label="In words" { (blocker.message) }
-                                    td data-label="Whose it is" { (format!("{:?}", blocker.owner)) }
-                                    td data-label="Since" { (maybe_moment(blocker.since)) }
-                                    td data-label="Until" { (maybe_moment(blocker.until)) }
-                                }
-                            }
-                        }
-                    }
+            },
+        }
+        @if !why.blockers.is_empty() { (blockers(&why.blockers)) }
+        (command(&shell::line(["shipshape", "why", &short_id(form.id)])))
+    }
+}
+
+/// The step that running work is in, what it last reported, and until when it may take.
+fn running(why: &WhyForm) -> Markup {
+    html! {
+        @match &why.step {
+            None => { p { "It is at work; its first step has not reported yet." } },
+            Some(step) => {
+                p { @if why.undoing { "Undoing step " } @else { "It is at work in step " } strong { (step.name) } ", " (step.index) " of " (step.of) "." }
+                @if !step.message.is_empty() { p class="said" { (step.message) } }
+                dl class="facts" {
+                    dt { "Since" } dd { (moment(step.since)) }
+                    dt { "May take until" } dd { (maybe_moment(step.deadline)) }
                 }
             },
         }
-        (command(&shell::line(["shipshape", "why", &short_id(form.id)])))
+    }
+}
+
+fn blockers(blockers: &[Blocker]) -> Markup {
+    html! {
+        div class="table" {
+            table class="cards" {
+                caption class="unseen" { "Everything that stands in its way" }
+                thead { tr { th scope="col" { "What" } th scope="col" { "In words" } th scope="col" { "Whose it is" } th scope="col" { "Since" } th scope="col" { "Until" } } }
+                tbody {
+                    @for blocker in blockers {
+                        tr {
+                            th scope="row" data-label="What" { (badge(Tone::Waiting, &format!("{:?}", blocker.code))) }
+                            td data-label="In words" { (blocker.message) }
+                            td data-label="Whose it is" { (format!("{:?}", blocker.owner)) }
+                            td data-label="Since" { (maybe_moment(blocker.since)) }
+                            td data-label="Until" { (maybe_moment(blocker.until)) }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -210,8 +210,24 @@ async fn a_manifest_tells_its_steps_its_history_and_why_it_waits() {
         .shows("at work")
         .shows("the node &lt;i&gt;rests&lt;/i&gt;")
         .shows("Stop it and undo");
+    page.shows("What it waits for").shows("It is at work in step <strong>set-aside</strong>");
+    let held = serde_json::json!({"step": {
+        "name": "let-go", "index": 2, "of": 2, "since": "2026-01-01T00:00:00Z", "deadline": "2026-01-01T01:00:00Z",
+        "message": "Waiting for 2 pods on node a; PodDisruptionBudget shop/web allows no disruption",
+        "waitingFor": [{
+            "what": "PodDisruptionBudget shop/web", "message": "allows no disruption of shop/web-1",
+            "owner": "customer", "since": "2026-01-01T00:10:00Z",
+        }],
+    }});
+    site.store.checkpoint(claimed.hold, "let-go", held).await.unwrap();
+    let page = guest.get(&format!("/manifest/{now}")).await.expect(200);
+    page.shows("Waiting for 2 pods on node a; PodDisruptionBudget shop/web allows no disruption")
+        .shows("PodDisruptionBudget shop/web allows no disruption of shop/web-1")
+        .shows("Customer")
+        .shows("May take until")
+        .shows("2026-01-01 01:00");
     guest.get("/work").await.expect(200).shows("Running now").shows("Waiting").shows(&later.to_string());
-    guest.get("/fleet").await.expect(200).shows("set-aside");
+    guest.get("/fleet").await.expect(200).shows("let-go");
     guest.get("/timeline?span=1h").await.expect(200).shows("bar busy").shows(&format!("/manifest/{now}"));
     guest.get("/timeline?rows=schedules").await.expect(200).shows("asked for by hand");
     site.complete(&claimed).await;

@@ -241,7 +241,7 @@ fn a_real_cluster_is_imported_worked_on_and_left_as_it_was_after_a_cancel() {
     until_in_step(&home, manifest, "rest");
     assert!(is_cordoned());
     let why = done(&home, &["why", manifest]);
-    assert!(why.contains("it is at work"), "{why}");
+    assert!(why.contains("is InProgress: in step rest (3 of 4)") && why.contains("may take until"), "{why}");
     let cancelled =
         home.run(&["manifest", "cancel", manifest, "--yes", "--wait", "--reason", "enough rested"]);
     assert_eq!(cancelled.code, Some(0), "{cancelled:?}");

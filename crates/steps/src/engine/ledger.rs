@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use api::admin::{Entry, EntryEvent, StepProgress};
+use api::admin::{Entry, EntryEvent, StepProgress, WaitingFor};
 use api::clock::SharedClock;
 use api::error::{Class, Classify as _};
 use api::work::{Ending, WorkState};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 use store::{Claimed, Committed, Completion, Hold, Store, StoreError, Transaction, Yielding};
 
-use super::{Control, Journal, Outcome, StepError, Waiting, WaitingCode};
+use super::{Control, Journal, Obstacle, Outcome, Report, StepError, Waiting, WaitingCode};
 
 /// So many entries are made of one row of parkings, whatever their reasons say; further ones are only counted.
 const PARKED_TOLD_MAX: u32 = 20;
 /// The longest text of one entry: a log is cut to this from its end.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// So many things that a step waits for are shown; it says in a sentence how many there are.
+const OBSTACLES_MAX: usize = 20;
 /// The first pause before a refused write is said again; it doubles.
 const WRITE_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before a refused write is said again.
@@ -118,13 +120,26 @@ impl<'a> Ledger<'a> {
             of: count(of),
             since: self.clock.now(),
             message: sayable(message.to_owned()),
+            deadline: None,
+            waiting_for: Vec::new(),
         });
         self.journal.customer = None;
+    }
+
+    /// Remembers that the step in hand has so much time from now on.
+    pub(super) fn ends_within(&mut self, span: Duration) {
+        let deadline =
+            SignedDuration::try_from(span).ok().and_then(|span| self.clock.now().checked_add(span).ok());
+        if let Some(step) = &mut self.journal.step {
+            step.deadline = deadline;
+        }
     }
 
     /// Remembers what the step in hand says.
     pub(super) fn say(&mut self, saying: Saying) {
         if let Some(step) = &mut self.journal.step {
+            let before = std::mem::take(&mut step.waiting_for);
+            step.waiting_for = waiting_for(saying.obstacles, &before, self.clock.now());
             step.message = sayable(saying.message);
             self.journal.customer = saying.customer.map(sayable);
         }
@@ -273,19 +288,36 @@ impl<'a> Ledger<'a> {
 pub(super) struct Saying {
     message: String,
     customer: Option<String>,
+    obstacles: Vec<Obstacle>,
 }
 
 impl From<String> for Saying {
     fn from(message: String) -> Saying {
-        Saying { message, customer: None }
+        Report::from(message).into()
+    }
+}
+
+impl From<Report> for Saying {
+    fn from(report: Report) -> Saying {
+        Saying { message: report.message, customer: None, obstacles: report.obstacles }
     }
 }
 
 impl From<&StepError> for Saying {
     fn from(error: &StepError) -> Saying {
         let customer = error.customer().map_or(TRIED_AGAIN, |told| &told.message);
-        Saying { message: error.whole(), customer: Some(customer.to_owned()) }
+        Saying { message: error.whole(), customer: Some(customer.to_owned()), obstacles: Vec::new() }
     }
+}
+
+/// What is waited for now; what was waited for before is waited for since then.
+fn waiting_for(obstacles: Vec<Obstacle>, before: &[WaitingFor], now: Timestamp) -> Vec<WaitingFor> {
+    let all = obstacles.into_iter().take(OBSTACLES_MAX).map(|it| {
+        let what = sayable(it.what);
+        let since = before.iter().find(|known| known.what == what).map_or(now, |known| known.since);
+        WaitingFor { what, message: sayable(it.message), owner: it.owner, since }
+    });
+    all.collect()
 }
 
 /// Whether a refused write may be said again; a lost lease and a refusal of the write itself may not.

@@ -20,8 +20,8 @@ pub use decide::{ATTEMPTS_MAX, Verdict, back_off, next_try, park, verdict};
 pub use error::{StepError, StepErrorKind};
 pub use journal::{Done, Journal, Undoing, Waiting, WaitingCode};
 pub use plan::{
-    ActionBody, Body, LOOK_EVERY, Look, LookBody, Outcome, PLAN_TIME, Plan, Retry, STEP_TIME, Step,
-    StepContext, Teller, Undo, UndoBody,
+    ActionBody, Body, LOOK_EVERY, Look, LookBody, Obstacle, Outcome, PLAN_TIME, Plan, Report, Retry,
+    STEP_TIME, Step, StepContext, Teller, Undo, UndoBody,
 };
 pub use progress::{Progress, progress};
 pub use run::{Ended, Order, Refusal, refuse, run};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::admin::Owner;
 use api::clock::SharedClock;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -119,6 +120,45 @@ pub enum Look {
     Done(Outcome),
     /// Not yet; what is waited for, in a sentence.
     Waiting(String),
+    /// Not yet; what is waited for, with names.
+    Held(Report),
+}
+
+impl Look {
+    /// What is waited for; the outcome when it is done.
+    pub fn waiting(self) -> Result<Outcome, Report> {
+        match self {
+            Look::Done(outcome) => Ok(outcome),
+            Look::Waiting(message) => Err(message.into()),
+            Look::Held(report) => Err(report),
+        }
+    }
+}
+
+/// What a step reports while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What is being done or waited for, in a sentence.
+    pub message: String,
+    /// What is waited for, one by one.
+    pub obstacles: Vec<Obstacle>,
+}
+
+impl From<String> for Report {
+    fn from(message: String) -> Report {
+        Report { message, obstacles: Vec::new() }
+    }
+}
+
+/// One thing that a step waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// Its kind and name: `PodDisruptionBudget shop/web`.
+    pub what: String,
+    /// What is missing: `allows no disruption`.
+    pub message: String,
+    /// Who can do something about it.
+    pub owner: Owner,
 }
 
 /// What every step is given beside the context of its plan.
@@ -143,13 +183,13 @@ pub struct StepContext {
     pub stop: CancellationToken,
 }
 
-/// Takes the sentences in which a step says what it does or waits for. The latest is shown; it need not be stored at once.
+/// Takes what a step reports of what it does or waits for. The latest is shown; it need not be stored at once.
 #[derive(Clone)]
-pub struct Teller(Arc<dyn Fn(String) + Send + Sync>);
+pub struct Teller(Arc<dyn Fn(Report) + Send + Sync>);
 
 impl Teller {
-    /// Hands each sentence to `sink`, which must not block.
-    pub fn new(sink: impl Fn(String) + Send + Sync + 'static) -> Teller {
+    /// Hands each report to `sink`, which must not block.
+    pub fn new(sink: impl Fn(Report) + Send + Sync + 'static) -> Teller {
         Teller(Arc::new(sink))
     }
 
@@ -160,7 +200,12 @@ impl Teller {
 
     /// Says what is so now.
     pub fn say(&self, sentence: impl Into<String>) {
-        (self.0)(sentence.into());
+        self.report(sentence.into().into());
+    }
+
+    /// Reports what is so now, with what is waited for.
+    pub fn report(&self, report: Report) {
+        (self.0)(report);
     }
 }
 

@@ -17,9 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::decide::next_try;
 use super::ledger::{Ledger, Lost, Saying, account, complaint, millis, worth_repeating};
-use super::{
-    Body, Done, Look, Outcome, Plan, Step, StepContext, StepError, StepErrorKind, Teller, WaitingCode,
-};
+use super::{Body, Done, Outcome, Plan, Step, StepContext, StepError, StepErrorKind, Teller, WaitingCode};
 
 /// A step that takes longer than this shows that it runs.
 pub(super) const SHOW_AFTER: Duration = Duration::from_millis(250);
@@ -75,7 +73,9 @@ pub(super) async fn carry_out<C: Send + Sync + 'static>(
     attempt_ends: Instant,
 ) -> Result<StepEnd, Lost> {
     let step = &plan.steps[index];
+    let left = step.timeout.min(attempt_ends.saturating_duration_since(Instant::now()));
     ledger.enter(&step.name, index, plan.steps.len(), "");
+    ledger.ends_within(left);
     ledger.tell(ledger.of_step(EntryEvent::StepStarted, &step.name, None));
     let board = Arc::new(Board::default());
     let stop = CancellationToken::new();
@@ -128,7 +128,7 @@ pub(super) fn step_context<C>(
         theirs: ledger.theirs,
         step: step.name.clone(),
         memory: Arc::new(ledger.journal.memories()),
-        teller: Teller::new(move |sentence| board.say(sentence.into())),
+        teller: Teller::new(move |report| board.say(report.into())),
         clock: ledger.clock.clone(),
         stop: stop.clone(),
     }
@@ -254,14 +254,16 @@ async fn tries<C: Send + Sync + 'static>(
                 Err(error) => error,
             },
             Body::Wait { every, look } => match caught(step, || look(context.clone(), cx.clone())).await {
-                Ok(Look::Done(outcome)) => return Ok(outcome),
-                Ok(Look::Waiting(sentence)) => {
-                    // A good look ends a row of failed ones.
-                    tried = 0;
-                    cx.teller.say(sentence);
-                    pause(*every, cx).await?;
-                    continue;
-                }
+                Ok(look) => match look.waiting() {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(report) => {
+                        // A good look ends a row of failed ones.
+                        tried = 0;
+                        cx.teller.report(report);
+                        pause(*every, cx).await?;
+                        continue;
+                    }
+                },
                 Err(error) if error.is_waited_out() => {
                     tried = 0;
                     board.say(Saying::from(&error));

@@ -46,6 +46,7 @@ pub(super) async fn take_back<C: Send + Sync + 'static>(
         let step = &plan.steps[*index];
         let Some(undo) = &step.undo else { continue };
         ledger.enter(&step.name, *index, plan.steps.len(), "undoing");
+        ledger.ends_within(undo.timeout);
         let begun = Instant::now();
         let Some(undone) = undone(&mut ledger, step, undo, context).await? else { return Ok(leave(ledger)) };
         settle(&mut ledger, &step.name, undone, millis(begun.elapsed()));

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use kubelink::drain::{DrainError, DrainOptions, Drained, EmptyDir, Unmanaged, Until, drain};
+use api::admin::Owner;
+use kubelink::drain::{Blocker, DrainError, DrainOptions, Drained, EmptyDir, Unmanaged, Until, drain};
 use kubelink::{Progress, Target};
 use serde_json::{Value, json};
 
@@ -16,11 +17,14 @@ use super::Turn;
 use super::nodes::Nodes;
 use super::with::With;
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::engine::{Look, Obstacle, Outcome, Report, StepContext, StepError};
 use crate::problem::Problem;
 
 /// For so long a drain waits for pods before it says what holds them and looks anew.
 const SLICE: Duration = Duration::from_secs(30);
+
+/// At most this many names in a sentence; the rest is a number.
+const NAMED_MAX: usize = 10;
 
 /// How to drain.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +73,7 @@ impl Drain {
         };
         if let Some(node) = next {
             match empty_node(cx, step, &node, &self.ways, turn.limit).await? {
-                Emptied::Not(what) => return Ok(Look::Waiting(what)),
+                Emptied::Not(report) => return Ok(Look::Held(report)),
                 Emptied::Yes(drained) => step.teller.say(told(&node, &drained)),
             }
             self.empty.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
@@ -104,7 +108,7 @@ pub enum Emptied {
     /// It is empty.
     Yes(Drained),
     /// Pods are left; which, and what holds them.
-    Not(String),
+    Not(Report),
 }
 
 /// Drains one node for at most `limit` or a slice of time, whichever ends first. The node stays cordoned by this run.
@@ -129,10 +133,7 @@ pub async fn empty_node(
     };
     match drain(&cx.link, node, &options, &notes(cx, step), &step.stop).await {
         Ok(drained) => Ok(Emptied::Yes(drained)),
-        Err(DrainError::Stalled { blockers, .. }) => {
-            let held: Vec<String> = blockers.iter().map(ToString::to_string).collect();
-            Ok(Emptied::Not(format!("node {node}: waits for {}", held.join("; "))))
-        }
+        Err(DrainError::Stalled { blockers, .. }) => Ok(Emptied::Not(held(node, &blockers))),
         Err(error) => Err(error.into()),
     }
 }
@@ -141,13 +142,88 @@ pub async fn empty_node(
 fn notes(cx: &ClusterContext, step: &StepContext) -> Progress {
     let teller = step.teller.clone();
     Progress::new(cx.clock.clone(), move |note| {
-        if note.about.starts_with("node ") {
-            teller.say(format!("{}: {}", note.about, note.sentence));
+        let Some(node) = note.about.strip_prefix("node ") else { return };
+        match note.blockers.as_slice() {
+            [] => teller.say(format!("{}: {}", note.about, note.sentence)),
+            blockers => teller.report(held(node, blockers)),
         }
     })
+}
+
+/// What a drain waits for. The pods and their budgets are the customer's.
+fn held(node: &str, blockers: &[Blocker]) -> Report {
+    let count: usize = blockers.iter().map(|it| it.pods.len()).sum();
+    let mut message = match count {
+        1 => format!("Waiting for 1 pod on node {node}"),
+        count => format!("Waiting for {count} pods on node {node}"),
+    };
+    let mut obstacles = Vec::new();
+    for blocker in blockers {
+        let pods = names(&blocker.pods);
+        let (what, missing) = match blocker.budgets.as_slice() {
+            [] => (format!("Pod {pods}"), blocker.because.clone()),
+            [budget] => {
+                let what = format!("PodDisruptionBudget {budget}");
+                message += &format!("; {what} allows no disruption");
+                (what, format!("allows no disruption of {pods} ({})", blocker.because))
+            }
+            budgets => {
+                let what = format!("PodDisruptionBudgets {}", names(budgets));
+                message += &format!("; {what} select the same pods");
+                (what, format!("hold {pods} ({})", blocker.because))
+            }
+        };
+        obstacles.push(Obstacle { what, message: missing, owner: Owner::Customer });
+    }
+    Report { message, obstacles }
+}
+
+/// Names in a sentence; of very many only the first.
+fn names(all: &[String]) -> String {
+    match all.len() {
+        count if count <= NAMED_MAX => all.join(", "),
+        count => format!("{} and {} more", all[..NAMED_MAX].join(", "), count - NAMED_MAX),
+    }
 }
 
 fn told(node: &str, drained: &Drained) -> String {
     let (evicted, left) = (drained.evicted.len(), drained.left.len());
     format!("node {node} is drained: {evicted} pods evicted, {left} of DaemonSets and the kubelet stay")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocker(budgets: &[&str], pods: &[&str], because: &str) -> Blocker {
+        let owned = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+        Blocker { budgets: owned(budgets), pods: owned(pods), because: because.to_owned() }
+    }
+
+    #[test]
+    fn a_held_up_drain_names_the_budget_and_its_pods() {
+        let found = held(
+            "worker-1",
+            &[blocker(&["shop/web"], &["shop/web-1", "shop/web-2"], "needs 2 healthy pods")],
+        );
+        assert_eq!(
+            found.message,
+            "Waiting for 2 pods on node worker-1; PodDisruptionBudget shop/web allows no disruption"
+        );
+        let expect = Obstacle {
+            what: "PodDisruptionBudget shop/web".to_owned(),
+            message: "allows no disruption of shop/web-1, shop/web-2 (needs 2 healthy pods)".to_owned(),
+            owner: Owner::Customer,
+        };
+        assert_eq!(found.obstacles, [expect]);
+    }
+
+    #[test]
+    fn pods_that_end_by_themselves_are_named_without_a_budget() {
+        let found = held("a", &[blocker(&[], &["shop/web-1"], "its grace period has not ended")]);
+        assert_eq!(found.message, "Waiting for 1 pod on node a");
+        assert_eq!(found.obstacles[0].what, "Pod shop/web-1");
+        let many: Vec<String> = (0..30).map(|number| format!("p{number}")).collect();
+        assert!(names(&many).ends_with("p9 and 20 more"));
+    }
 }

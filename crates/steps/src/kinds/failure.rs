@@ -1,11 +1,12 @@
 //! What went wrong on a cluster, as the engine understands it.
 
+use api::admin::Owner;
 use api::error::{Class, Classify};
 use kubelink::apply::ApplyError;
 use kubelink::drain::DrainError;
 use kubelink::{Failure, LinkError};
 
-use crate::engine::{StepError, StepErrorKind};
+use crate::engine::{Look, Obstacle, Report, StepError, StepErrorKind};
 
 impl From<LinkError> for StepError {
     fn from(error: LinkError) -> StepError {
@@ -78,9 +79,16 @@ fn code(failure: &Failure) -> &'static str {
 }
 
 /// What a verb waited for when its time was over; any other failure stays one.
-pub fn still_waiting(error: LinkError) -> Result<String, StepError> {
+pub fn still_waiting(error: LinkError) -> Result<Look, StepError> {
     match &error.failure {
-        Failure::TimeLimit { waiting_for, .. } => Ok(format!("{}: waits for {waiting_for}", error.target)),
+        Failure::TimeLimit { waiting_for, .. } => Ok(Look::Held(waiting(&error.target, waiting_for))),
         _ => Err(error.into()),
     }
+}
+
+/// The report of a wait for something of an object in the cluster.
+pub(crate) fn waiting(object: &str, what: &str) -> Report {
+    let obstacle =
+        Obstacle { what: object.to_owned(), message: format!("waiting for {what}"), owner: Owner::Customer };
+    Report { message: format!("Waiting for {object}: {what}"), obstacles: vec![obstacle] }
 }

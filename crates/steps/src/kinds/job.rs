@@ -90,7 +90,7 @@ impl Job {
         let request = self.request(cx, step);
         let ended = match run_job(&cx.link, &request, limit, &cx.progress(step)).await {
             Ok(ended) => ended,
-            Err(error) => return still_waiting(error).map(Look::Waiting),
+            Err(error) => return still_waiting(error),
         };
         let job = format!("Job {}/{}", self.namespace, ended.name);
         let (log, missing) = match ended.log {

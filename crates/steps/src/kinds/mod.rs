@@ -35,6 +35,7 @@ mod with;
 
 pub use drain::{DrainWays, Emptied, empty_node};
 pub use failure::still_waiting;
+pub(crate) use failure::waiting;
 pub use labels::check_selector;
 pub use step::{UNDO_MAX, build_step, check_step, step_name};
 

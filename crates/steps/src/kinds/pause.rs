@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Turn;
 use super::with::With;
-use crate::engine::{Look, Outcome, StepError};
+use crate::engine::{Look, Obstacle, Outcome, Report, StepError};
 use crate::problem::Problem;
 
 /// The longest pause; whoever wants to wait for longer wants a schedule.
@@ -36,6 +36,11 @@ impl Pause {
             return Ok(Look::Done(Outcome::said(format!("paused for {lasted}"))));
         }
         let left = api::duration::TimeSpan::new(Duration::from_secs(left.as_secs() + 1));
-        Ok(Look::Waiting(format!("pauses for {left} more")))
+        let obstacle = Obstacle {
+            what: "pause".to_owned(),
+            message: format!("ends in {left}"),
+            owner: api::admin::Owner::System,
+        };
+        Ok(Look::Held(Report { message: format!("pauses for {left} more"), obstacles: vec![obstacle] }))
     }
 }

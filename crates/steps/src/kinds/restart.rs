@@ -43,7 +43,7 @@ impl Restart {
         restart(&cx.link, *workload, namespace, name, &cx.run(step)).await?;
         match rollout(&cx.link, *workload, namespace, name, limit, &cx.progress(step)).await {
             Ok(words) => Ok(Look::Done(Outcome::said(words))),
-            Err(error) => still_waiting(error).map(Look::Waiting),
+            Err(error) => still_waiting(error),
         }
     }
 }

@@ -237,9 +237,9 @@ async fn to_the_end(
 ) -> Result<Outcome, StepError> {
     let clock = Stopwatch { timeout, began: Mutex::new(None) };
     loop {
-        match clock.look(kind, cx, step, timeout).await? {
-            Look::Done(outcome) => return Ok(outcome),
-            Look::Waiting(what) => step.teller.say(what),
+        match clock.look(kind, cx, step, timeout).await?.waiting() {
+            Ok(outcome) => return Ok(outcome),
+            Err(report) => step.teller.report(report),
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
@@ -294,16 +294,21 @@ impl Stopwatch {
         let deadline = began + within(self.timeout);
         let left = deadline.saturating_duration_since(Instant::now());
         let turn = Turn { began, limit: slice.min(left) };
-        match kind.look(cx, step, turn).await {
-            Ok(Look::Waiting(what)) if Instant::now() < deadline => Ok(Look::Waiting(what)),
-            Ok(Look::Waiting(what)) => {
+        match kind.look(cx, step, turn).await.map(Look::waiting) {
+            Ok(Err(report)) if Instant::now() < deadline => Ok(Look::Held(report)),
+            Ok(Err(report)) => {
                 self.began().take();
                 let timeout = TimeSpan::new(self.timeout);
-                Err(StepError::transient("TimeLimit", format!("it did not end within {timeout}: {what}")))
+                let message = format!("it did not end within {timeout}: {}", report.message);
+                Err(StepError::transient("TimeLimit", message))
             }
-            end => {
+            Ok(Ok(outcome)) => {
                 self.began().take();
-                end
+                Ok(Look::Done(outcome))
+            }
+            Err(error) => {
+                self.began().take();
+                Err(error)
             }
         }
     }

@@ -52,7 +52,7 @@ impl Wait {
                 let what = if count == 1 { told } else { format!("{count} of {told}") };
                 Ok(Look::Done(Outcome::said(format!("{what}: it holds that {}", self.until.text()))))
             }
-            Err(error) => still_waiting(error).map(Look::Waiting),
+            Err(error) => still_waiting(error),
         }
     }
 

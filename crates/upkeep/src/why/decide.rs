@@ -74,16 +74,43 @@ pub fn decide(seen: &Observed, now: Timestamp) -> WhyForm {
         | WorkState::TimedOut
         | WorkState::Cancelled => Some(Verdict::Finished),
     };
+    let journal = Journal::read(seen.work.checkpoint.as_ref());
     let blockers = match verdict {
         None => blockers(seen, now),
+        Some(Verdict::Running) => obstacles(seen, &journal, now),
         Some(_) => Vec::new(),
     };
-    let verdict = verdict.unwrap_or(if blockers.is_empty() { Verdict::Ready } else { Verdict::Blocked });
     let earliest_start = match blockers.iter().map(|it| it.until).collect::<Option<Vec<_>>>() {
-        Some(untils) => untils.into_iter().max(),
-        None => None,
+        Some(untils) if verdict.is_none() => untils.into_iter().max(),
+        _ => None,
     };
-    WhyForm { manifest: seen.manifest.id, state: seen.work.state, verdict, earliest_start, blockers }
+    let verdict = verdict.unwrap_or(if blockers.is_empty() { Verdict::Ready } else { Verdict::Blocked });
+    WhyForm {
+        manifest: seen.manifest.id,
+        state: seen.work.state,
+        verdict,
+        earliest_start,
+        undoing: verdict != Verdict::Finished && journal.is_undoing(),
+        step: journal.step.filter(|it| verdict != Verdict::Finished && !it.name.is_empty()),
+        blockers,
+    }
+}
+
+/// What running work waits for, as it last reported; and the operation that it will let go first.
+fn obstacles(seen: &Observed, journal: &Journal, now: Timestamp) -> Vec<Blocker> {
+    let reported = journal.step.iter().flat_map(|step| &step.waiting_for).map(|it| Blocker {
+        code: BlockerCode::StepWaiting,
+        message: format!("{} {}", it.what, it.message),
+        owner: it.owner,
+        since: Some(it.since),
+        until: None,
+    });
+    let mut all: Vec<Blocker> = reported.collect();
+    all.extend(operation(seen, now).map(|blocker| Blocker {
+        message: format!("{}, at the next safe point", blocker.message),
+        ..blocker
+    }));
+    all
 }
 
 fn blockers(seen: &Observed, now: Timestamp) -> Vec<Blocker> {

@@ -215,7 +215,7 @@ fn a_schedule_owns_the_time_of_what_it_made() {
 }
 
 #[test]
-fn what_runs_and_what_has_ended_has_no_blockers() {
+fn of_what_would_hold_up_a_start_running_work_only_knows_the_customers_operation_and_ended_work_nothing() {
     let mut seen = ready();
     for (_, change) in causes() {
         change(&mut seen);
@@ -229,8 +229,46 @@ fn what_runs_and_what_has_ended_has_no_blockers() {
             _ => Verdict::Finished,
         };
         assert_eq!(answer.verdict, verdict);
-        assert_eq!(answer.blockers.is_empty(), state != WorkState::Pending);
+        let codes: Vec<BlockerCode> = answer.blockers.iter().map(|it| it.code).collect();
+        match state {
+            WorkState::Pending => assert_eq!(codes.len(), causes().len()),
+            WorkState::InProgress => assert_eq!(codes, [BlockerCode::OperationPending]),
+            _ => assert!(codes.is_empty()),
+        }
     }
+}
+
+#[test]
+fn running_work_names_its_step_what_that_waits_for_and_whose_it_is() {
+    let mut seen = ready();
+    seen.work.state = WorkState::InProgress;
+    seen.work.checkpoint = Some(json!({
+        "done": [{"name": "cordon"}],
+        "step": {
+            "name": "drain", "index": 2, "of": 5, "since": at(-240), "deadline": at(3360),
+            "message": "Waiting for 2 pods on node worker-1; PodDisruptionBudget shop/web allows no disruption",
+            "waitingFor": [{
+                "what": "PodDisruptionBudget shop/web", "message": "allows no disruption of shop/web-1, shop/web-2",
+                "owner": "customer", "since": at(-200),
+            }],
+        },
+    }));
+    let answer = decide(&seen, at(0));
+    assert_eq!((answer.verdict, answer.earliest_start, answer.undoing), (Verdict::Running, None, false));
+    let step = answer.step.unwrap();
+    assert_eq!((step.name.as_str(), step.since, step.deadline), ("drain", at(-240), Some(at(3360))));
+    assert!(step.message.starts_with("Waiting for 2 pods on node worker-1; PodDisruptionBudget shop/web"));
+    let blocker = &answer.blockers[0];
+    assert_eq!((blocker.code, blocker.owner), (BlockerCode::StepWaiting, Owner::Customer));
+    assert_eq!(blocker.since, Some(at(-200)));
+    assert_eq!(
+        blocker.message,
+        "PodDisruptionBudget shop/web allows no disruption of shop/web-1, shop/web-2"
+    );
+    // At its end nothing of it is left to be waited for.
+    seen.work.state = WorkState::Completed;
+    let answer = decide(&seen, at(0));
+    assert_eq!((answer.step, answer.blockers.len()), (None, 0));
 }
 
 #[test]

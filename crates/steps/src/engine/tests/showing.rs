@@ -2,11 +2,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use api::admin::Owner;
 use api::doc::OperationError;
 use api::work::Ending;
 
 use super::bed::{Bed, World, endless, failing, finished, handed_back, mark, plan};
-use crate::engine::{Look, Outcome, Retry, Step, StepError, StepErrorKind};
+use crate::engine::{Look, Obstacle, Outcome, Report, Retry, Step, StepError, StepErrorKind};
 
 async fn feed_rows(bed: &Bed) -> usize {
     let start = "1-0-0".parse().unwrap();
@@ -164,4 +165,42 @@ async fn attempts_that_failed_for_something_of_the_customers_are_counted_until_a
     attempt(vec![step("a", Some("you may not"))]).await;
     attempt(vec![mark("a"), step("b", None)]).await;
     assert_eq!(*counts.lock().unwrap(), [0, 0, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_step_waits_for_is_kept_with_its_owner_since_when_and_its_deadline() {
+    let bed = Bed::new().await;
+    let claimed = bed.claim().await;
+    let looks = Arc::new(AtomicU32::new(0));
+    let wait = Step::wait("drain", Duration::from_secs(600), move |_: Arc<World>, _| {
+        let look = looks.fetch_add(1, Ordering::SeqCst);
+        async move {
+            let obstacle = |what: &str| Obstacle {
+                what: what.to_owned(),
+                message: format!("look {look}"),
+                owner: Owner::Customer,
+            };
+            let mut obstacles = vec![obstacle("PodDisruptionBudget shop/web")];
+            obstacles.extend((look > 0).then(|| obstacle("Pod shop/web-1")));
+            Ok(Look::Held(Report { message: "Waiting for pods".to_owned(), obstacles }))
+        }
+    });
+    let steps = plan([wait]);
+    tokio::select! {
+        ended = bed.walk(&claimed, &steps) => panic!("{ended:?}"),
+        () = async {
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            let step = bed.journal().await.step.unwrap();
+            assert_eq!(step.message, "Waiting for pods");
+            assert_eq!(step.deadline.unwrap().duration_since(step.since).as_secs(), 600);
+            let seen: Vec<_> = step
+                .waiting_for
+                .iter()
+                .map(|it| (it.what.as_str(), it.message.as_str(), it.since.duration_since(step.since).as_secs()))
+                .collect();
+            // The words are those of the last look; the time is that of the first.
+            let expect = [("PodDisruptionBudget shop/web", "look 1", 0), ("Pod shop/web-1", "look 1", 10)];
+            assert_eq!(seen, expect);
+        } => {}
+    }
 }

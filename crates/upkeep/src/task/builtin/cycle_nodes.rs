@@ -180,11 +180,14 @@ impl Cycle {
         };
         let since = self.since(&node);
         match empty_node(cx, step, &node, &self.ways, self.node_timeout).await? {
-            Emptied::Not(what) if since.elapsed() < self.node_timeout => return Ok(Look::Waiting(what)),
-            Emptied::Not(what) => {
+            Emptied::Not(report) if since.elapsed() < self.node_timeout => return Ok(Look::Held(report)),
+            Emptied::Not(report) => {
                 self.in_hand.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let limit = TimeSpan::new(self.node_timeout);
-                return Err(StepError::transient("DrainStalled", format!("after {limit}, {what}")));
+                return Err(StepError::transient(
+                    "DrainStalled",
+                    format!("after {limit}: {}", report.message),
+                ));
             }
             Emptied::Yes(_) => {}
         }

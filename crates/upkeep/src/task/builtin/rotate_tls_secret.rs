@@ -300,7 +300,7 @@ impl Rotation {
             restart(&cx.link, *workload, namespace, name, &cx.run(step)).await?;
             if let Err(error) = rollout(&cx.link, *workload, namespace, name, LOOK, &cx.progress(step)).await
             {
-                return still_waiting(error).map(Look::Waiting);
+                return still_waiting(error);
             }
         }
         Ok(Look::Done(Outcome::said(format!("{} workloads restarted", self.restart.len()))))
