@@ -261,7 +261,7 @@ async fn the_runs_of_a_schedule_are_one_row_that_opens_without_a_script() {
     page.shows("<summary>every 5 min, 576 runs</summary>")
         .shows("2</span> clusters")
         .shows("all begin in time");
-    page.shows("declared by the task").shows("each=run").shows("1–1 of 1");
+    page.shows("assumed from its steps").shows("each=run").shows("1–1 of 1");
     let each = guest.get("/plan?for=24h&each=run&schedule=often").await.expect(200);
     each.shows("1–200 of 576").shows("rel=\"next\"").shows("--all");
     assert!(!each.text.contains("<summary>every 5 min"));
