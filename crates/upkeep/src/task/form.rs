@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::admin::{TaskForm, TaskSource};
-use api::duration::TimeSpan;
+use api::duration::{DurationText, TimeSpan};
 use serde_json::Value;
 use steps::Names;
 use steps::engine::PLAN_TIME;
@@ -133,7 +133,7 @@ pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
         return Err(TaskProblem::at("title", "a title is required"));
     }
     check_text("description", &form.description, DESCRIPTION_MAX)?;
-    let limit = form.time_limit.as_ref().map(api::duration::DurationText::duration);
+    let limit = form.time_limit.as_ref().map(DurationText::duration);
     if limit.is_some_and(|limit| limit.is_zero() || limit > TIME_LIMIT_MAX) {
         return Err(TaskProblem::at("timeLimit", "a task may take more than 0s and at most 7d"));
     }
@@ -154,9 +154,9 @@ pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
 
 /// No run lasts longer than its limit, so that none can be expected to.
 fn check_expected(form: &TaskForm) -> Result<(), TaskProblem> {
-    let Some(expected) = form.expected_duration else { return Ok(()) };
-    let limit = form.time_limit.unwrap_or(TimeSpan::new(PLAN_TIME));
-    if expected.duration().is_zero() || expected > limit {
+    let Some(expected) = &form.expected_duration else { return Ok(()) };
+    let limit = form.time_limit.clone().unwrap_or_else(|| TimeSpan::new(PLAN_TIME).into());
+    if expected.duration().is_zero() || expected.duration() > limit.duration() {
         let message = format!(
             "{expected} is not accepted: it must be more than 0s and at most the time limit, {limit}"
         );
