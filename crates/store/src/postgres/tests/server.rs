@@ -36,10 +36,10 @@ async fn what_does_not_fit_is_refused_in_one_sentence() {
     assert!(
         refusal(never)
             .await
-            .ends_with("its schema is 0, this release needs 5; run `shipshape store migrate`")
+            .ends_with("its schema is 0, this release needs 7; run `shipshape store migrate`")
     );
     let schema = Postgres::schema(&options(database.url())).await.unwrap();
-    assert_eq!((schema.found, schema.known), (0, 5));
+    assert_eq!((schema.found, schema.known), (0, 7));
     database.psql("create table theirs (x int)").unwrap();
     assert!(refusal(options(database.url())).await.contains("not Shipshape's"));
     database.psql("drop table theirs").unwrap();
