@@ -134,11 +134,10 @@ impl PlanEntry {
     /// How often it runs, in words: `every 5 min, 288 runs`.
     pub fn rhythm(&self) -> String {
         let runs = match self.runs {
-            1 => "1 run".to_owned(),
+            1 => return "1 run".to_owned(),
             runs => format!("{runs} runs"),
         };
         match (self.every, self.calendars.as_slice()) {
-            _ if self.schedule.is_none() => runs,
             (Some(every), _) => format!("every {}, {runs}", spelled(every)),
             (None, []) => runs,
             (None, calendars) => format!("{}, {runs}", calendars.join(", ")),
@@ -151,9 +150,9 @@ fn spelled(span: TimeSpan) -> String {
     let seconds = span.duration().as_secs();
     match seconds {
         86_400 => "day".to_owned(),
-        _ if seconds > 0 && seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
-        _ if seconds > 0 && seconds % 3600 == 0 => format!("{} h", seconds / 3600),
-        _ if seconds > 0 && seconds % 60 == 0 => format!("{} min", seconds / 60),
+        _ if seconds > 0 && seconds.is_multiple_of(86_400) => format!("{} days", seconds / 86_400),
+        _ if seconds > 0 && seconds.is_multiple_of(3600) => format!("{} h", seconds / 3600),
+        _ if seconds > 0 && seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
         _ => span.to_string(),
     }
 }
@@ -255,7 +254,8 @@ mod tests {
             assert_eq!(entry.duration.summary(), "1s..2s, measured in 40 runs");
         };
         check(json!({"schedule": "s", "every": "5m", "runs": 288}), "every 5 min, 288 runs");
-        check(json!({"schedule": "s", "every": "1d", "runs": 1}), "every day, 1 run");
+        check(json!({"schedule": "s", "every": "1d", "runs": 7}), "every day, 7 runs");
+        check(json!({"schedule": "s", "every": "1d", "runs": 1}), "1 run");
         check(json!({"schedule": "s", "every": "90m", "runs": 2}), "every 90 min, 2 runs");
         check(
             json!({"schedule": "s", "calendars": ["Mon,Thu *-*-* 03:00:00"], "runs": 2}),

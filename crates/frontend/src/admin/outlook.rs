@@ -208,10 +208,11 @@ mod tests {
             may_end.recv().unwrap();
             stopped.send(stop.is_cancelled()).unwrap();
         };
-        let asked = tokio::spawn(while_awaited(permits.clone(), work));
+        let mut asked = tokio::task::JoinSet::new();
+        asked.spawn(while_awaited(permits.clone(), work));
         has_begun.await.unwrap();
-        asked.abort();
-        assert!(asked.await.is_err_and(|error| error.is_cancelled()));
+        asked.abort_all();
+        assert!(asked.join_next().await.unwrap().is_err_and(|error| error.is_cancelled()));
         assert_eq!(permits.available_permits(), 0, "it still computes");
         end.send(()).unwrap();
         assert!(was_stopped.await.unwrap(), "it was told to stop");

@@ -338,7 +338,7 @@ impl<'a> Run<'a> {
     fn report(&self, remaining: &[String]) {
         let blockers = self.blockers();
         let held = blockers.iter().filter(|blocker| !blocker.budgets.is_empty());
-        let held: Vec<String> = held.map(|blocker| blocker.to_string()).collect();
+        let held: Vec<String> = held.map(ToString::to_string).collect();
         let pods =
             if remaining.len() == 1 { "1 pod".to_owned() } else { format!("{} pods", remaining.len()) };
         let sentence = match held.as_slice() {

@@ -117,16 +117,14 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// What most of those wait for that do not begin; where all begin, what most of those wait for that do.
+    /// What most of those waited for that do not begin in time. Where all do, what at least half of them wait for.
     fn reason(&self, board: &Board) -> Option<String> {
-        let of_outcome = |runs: bool| {
-            let held = self
-                .held
-                .iter()
-                .filter(move |((it, held), _)| *it == runs && (!runs || *held != Held::Nothing));
+        let most = |runs: bool| {
+            let held = self.held.iter().filter(move |((it, _), _)| *it == runs);
             held.max_by_key(|(_, count)| *count)
         };
-        let ((runs, held), _) = of_outcome(false).or_else(|| of_outcome(true))?;
+        let late = most(false);
+        let ((runs, held), _) = late.or_else(|| most(true).filter(|(_, count)| count * 2 >= self.runs))?;
         reason(board, *runs, *held)
     }
 }
