@@ -137,6 +137,16 @@ fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice()
         (drain["step"]["name"] == "drain" && message.contains("shop/web")).then_some(())
     })
     .unwrap();
+    let drain = trouble("capstan", "hands-on-node", "InProgress").unwrap();
+    let why = done(&home, &["why", drain["id"].as_str().unwrap()]);
+    for word in ["in step drain (3 of 6)", "PodDisruptionBudget shop/web allows no disruption", "customer"] {
+        assert!(why.contains(word), "{word}: {why}");
+    }
+    // What the schedules want takes seconds, whatever its time limit is, and nothing is late.
+    let plan = json(&home, &["plan", "--for", "7d"]);
+    assert!(plan["runs"].as_u64().unwrap() > 1000 && plan["misses"] == 0, "{:#}", plan["entries"][0]);
+    let plan = done(&home, &["plan", "--for", "7d"]);
+    assert!(plan.contains("every 5 min, ") && plan.contains("all begin in time"), "{plan}");
     wait_until("the work on davit waits until somebody answers", PATIENCE, || {
         // Now and then it is tried, and is at work for a moment.
         (trouble("davit", "cluster-health", "Pending")?["reason"] == "Unreachable").then_some(())
