@@ -164,8 +164,10 @@ async fn daemon_and_mirror_pods_stay_and_finished_ones_go() {
     }
     let node = world.node("a").await;
     let nodes: Api<Node> = Api::all(world.client());
-    let labels = json!({"metadata": {"labels": {"name": node}}});
-    nodes.patch(&node, &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
+    // The scheduler of the shared cluster would put pods of other tests on a node that has room.
+    let taints = json!([{"key": "tests/own-node", "effect": "NoSchedule"}]);
+    let own = json!({"metadata": {"labels": {"name": node}}, "spec": {"taints": taints}});
+    nodes.patch(&node, &PatchParams::default(), &Patch::Merge(own)).await.unwrap();
     let room = json!({"pods": "10", "cpu": "1", "memory": "1Gi"});
     let status = json!({"status": {"capacity": room, "allocatable": room}});
     nodes.patch_status(&node, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();

@@ -116,12 +116,18 @@ async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw
     assert_eq!((verified.faults, verified.records, verified.unsealed), (vec![], 5, 0));
     store.audit_writer().put(vec![entry("/unmarked"), entry("/marked")]).await.unwrap();
     raw.execute("update audit set mac = null where target = '/unmarked'").await;
-    while store.engine.audit_unsealed(9).await.unwrap().len() == 2
-        || store.seal_audit(Uuid::new_v4()).await.unwrap() > 0
-    {
-        store.seal_audit(Uuid::new_v4()).await.unwrap();
-    }
-    let verified = store.verify_audit(Some(noted)).await.unwrap();
+    // On PostgreSQL a row can be sealed once no older transaction of the whole server is still under way.
+    let sealed = async {
+        loop {
+            store.seal_audit(Uuid::new_v4()).await.unwrap();
+            let verified = store.verify_audit(Some(noted.clone())).await.unwrap();
+            if verified.records == 6 && verified.unsealed == 0 {
+                return verified;
+            }
+        }
+    };
+    let verified =
+        tokio::time::timeout(Duration::from_secs(30), sealed).await.expect("the marked entry is sealed");
     assert_eq!(verified.faults, ["the record thing.change of /unmarked was not written by this store"]);
     assert_eq!(verified.records, 6);
     raw.execute("delete from audit where target = '/unmarked'").await;

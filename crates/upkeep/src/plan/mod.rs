@@ -1,7 +1,7 @@
 //! What will run where and when over the coming time, by the rules that will run it.
 //!
 //! [`plan`] reads the fleet, its schedules and the live work; [`answer`] makes a world of it, plays it through
-//! ([`simulate()`]) and tells the part that was asked for. What a schedule will want is said by the function by which the
+//! ([`mod@simulate`]) and tells the part that was asked for. What a schedule will want is said by the function by which the
 //! scheduler makes it, and the order in which work runs is that of the queue. Whoever asked may give up: the computation looks
 //! at a token all the time and ends with it.
 
