@@ -488,6 +488,9 @@ async fn what_tasks_take_and_how_they_end_is_counted() {
     let stats = bed.store.documents::<TaskStats>().find(&path).await.unwrap().unwrap().document;
     assert_eq!(stats.durations_ms.len(), 6);
     assert!(stats.percentile(95).unwrap() >= Duration::from_secs(3));
+    let listing = store::AuditListing { target: Some(path), limit: 100, ..Default::default() };
+    let audited = bed.store.audit_list(listing).await.unwrap();
+    assert_eq!(audited.len(), 1, "what is written all day is not in the audit log: {audited:?}");
     let mut registry = Registry::with_prefix("shipshape_actuator");
     bed.metrics.register(&mut registry);
     let mut text = String::new();
