@@ -500,6 +500,13 @@ impl Engine {
         waited!(self, it => it.audit_unnumbered(limit))
     }
 
+    /// Whether the sealer has still to come to an entry, also to one that is committed but behind a transaction that is
+    /// still open; with `unmarked`, to one that carries no mark. A place that nothing can have been written at yet is
+    /// somebody's invention, and nobody waits for it.
+    pub(crate) async fn audit_waits(&self, unmarked: bool) -> Result<bool, StoreError> {
+        waited!(self, it => it.audit_waits(unmarked))
+    }
+
     /// Which of these ids are in the chain.
     pub(crate) async fn audit_known(&self, ids: Vec<Uuid>) -> Result<HashSet<Uuid>, StoreError> {
         waited!(self, it => it.audit_known(ids))

@@ -221,7 +221,7 @@ impl Store {
     /// Writes everything that moves with the store as lines of JSON. Nobody may write meanwhile; on SQLite the open
     /// store is the proof of that.
     pub async fn export(&self, out: &mut (dyn Write + Send)) -> Result<Counts, StoreError> {
-        self.seal_everything().await?;
+        self.seal_everything(SEALING_TRIES).await?;
         let mut meta = Map::new();
         for key in MOVED_META {
             if let Some(value) = self.engine.meta(key).await? {
@@ -254,18 +254,21 @@ impl Store {
         Ok(counts)
     }
 
-    /// Only what is sealed moves. A sealer that was killed a moment ago still holds its lease; that is soon over.
-    async fn seal_everything(&self) -> Result<(), StoreError> {
+    /// Only what is sealed moves. A sealer that was killed a moment ago still holds its lease, and a transaction that is
+    /// open on the server hides what was committed behind its beginning; that is soon over.
+    pub(crate) async fn seal_everything(&self, tries: usize) -> Result<(), StoreError> {
         let owner = ::uuid::Uuid::new_v4();
-        for _ in 0..SEALING_TRIES {
+        for _ in 0..tries {
             self.seal_audit(owner).await?;
-            if self.engine.audit_unsealed(1).await?.is_empty() {
+            if !self.engine.audit_waits(false).await? {
                 return Ok(());
             }
             tokio::time::sleep(SEALING_PAUSE).await;
         }
         Err(StoreError::invalid(
-            "export: audit records are not sealed, because another process is at it or holds a transaction open".to_owned(),
+            "export: audit records are not sealed, because another process is at it or a transaction is open on the database \
+             server; end it and export again"
+                .to_owned(),
         ))
     }
 

@@ -224,14 +224,16 @@ impl Store {
             if !refused.is_empty() {
                 self.engine.refuse_audit(refused).await?;
             }
-            let marks_begin = !marked && is_last;
+            // Not before all of the build before is sealed: what it wrote may be committed and still hidden from us by an
+            // open transaction of somebody else. Then the next sealing tries again.
+            let marks_begin = !marked && rows.is_empty() && !self.engine.audit_waits(true).await?;
             if !sealings.is_empty() || marks_begin {
                 sealed += sealings.len();
                 let end = End { head, marked: marked || marks_begin };
                 let meta = vec![(HEAD.to_owned(), chain.signed_end(&end))];
                 self.engine.seal_audit(SEALER, fence, sealings, meta).await?;
             }
-            if is_last {
+            if is_last && (marked || rows.is_empty()) {
                 return Ok(sealed);
             }
         }

@@ -61,6 +61,16 @@ enum Raw {
 }
 
 impl Raw {
+    async fn postgres(database: &testbed::postgres::Database) -> Raw {
+        let (client, connection) =
+            tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(async move {
+            let _ = connection.await;
+        });
+        Raw::Postgres(client, tasks)
+    }
+
     async fn execute(&self, sql: &str) {
         match self {
             Raw::Sqlite(path) => rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap(),
@@ -152,19 +162,89 @@ async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_sqlite() {
 
 #[tokio::test]
 async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_postgresql() {
-    let Some(server) = testbed::postgres::shared() else {
+    let Some((_database, store, raw, _)) = on_postgresql().await else {
         return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
     };
+    old_entries_are_sealed_and_new_ones_need_marks(&store, &raw).await;
+    store.close().await;
+}
+
+/// A store on the server for tests, and two connections past it; none without a server.
+async fn on_postgresql() -> Option<(testbed::postgres::Database, Store, Raw, Raw)> {
+    let server = testbed::postgres::shared()?;
     let database = server.database().unwrap();
     let options =
         Options::new(database.url().parse().unwrap(), Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
     let store = Store::open(options).await.unwrap();
-    let (client, connection) = tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
-    let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(async move {
-        let _ = connection.await;
-    });
-    old_entries_are_sealed_and_new_ones_need_marks(&store, &Raw::Postgres(client, tasks)).await;
+    let (one, other) = (Raw::postgres(&database).await, Raw::postgres(&database).await);
+    Some((database, store, one, other))
+}
+
+/// A transaction that writes, from now until the connection rolls it back: what others write is not sealed meanwhile.
+const OPEN_TRANSACTION: &str = "begin; select pg_current_xact_id()";
+
+#[tokio::test]
+async fn entries_of_the_build_before_that_an_open_transaction_hides_are_sealed_when_it_ends() {
+    let Some((_database, store, raw, neighbour)) = on_postgresql().await else {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    };
+    neighbour.execute(OPEN_TRANSACTION).await;
+    let noted = of_the_build_before(&store, &raw).await;
+    // Nothing can have been written there: nobody waits for it.
+    raw.execute(
+        "insert into audit (tx, id, at, actor, action, target, reason)
+         values (9000000000000000000, gen_random_uuid(), 1, 'me', 'thing.change', '/invented', '')",
+    )
+    .await;
+    begin(&store).await.unwrap();
+    let chain = Chain::find(&store).await.unwrap().unwrap();
+    assert!(!chain.end(&store, &mut Vec::new()).await.unwrap().marked, "entries wait that have no marks");
+    store.audit_writer().put(vec![entry("/marked")]).await.unwrap();
+    neighbour.execute("rollback").await;
+    let sealed = async {
+        loop {
+            store.seal_audit(Uuid::new_v4()).await.unwrap();
+            let verified = store.verify_audit(Some(noted.clone())).await.unwrap();
+            if verified.records == 6 {
+                return verified;
+            }
+        }
+    };
+    let verified = tokio::time::timeout(Duration::from_secs(30), sealed).await.expect("all is sealed");
+    assert_eq!(verified.faults, ["the record thing.change of /invented was not written by this store"]);
+    assert!(chain.end(&store, &mut Vec::new()).await.unwrap().marked);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_somebody_writes_does_not_end_the_marks_of_a_store() {
+    let Some((_database, store, raw, neighbour)) = on_postgresql().await else {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    };
+    neighbour.execute(OPEN_TRANSACTION).await;
+    store.audit_writer().put(vec![entry("/unmarked")]).await.unwrap();
+    raw.execute("update audit set mac = null").await;
+    begin(&store).await.unwrap();
+    store.seal_audit(Uuid::new_v4()).await.unwrap();
+    let chain = Chain::find(&store).await.unwrap().unwrap();
+    assert!(chain.end(&store, &mut Vec::new()).await.unwrap().marked);
+    neighbour.execute("rollback").await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_export_waits_for_entries_that_an_open_transaction_hides() {
+    let Some((_database, store, _, neighbour)) = on_postgresql().await else {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    };
+    neighbour.execute(OPEN_TRANSACTION).await;
+    store.audit_writer().put(vec![entry("/hidden")]).await.unwrap();
+    let refusal = store.seal_everything(1).await.unwrap_err().to_string();
+    assert!(refusal.contains("a transaction is open on the database server"), "{refusal}");
+    neighbour.execute("rollback").await;
+    let mut out = Vec::new();
+    store.export(&mut out).await.unwrap();
+    assert!(String::from_utf8(out).unwrap().contains("/hidden"));
     store.close().await;
 }
 

@@ -59,6 +59,12 @@ impl Postgres {
         self.rows("read the audit log", &sql, &[&count(limit)]).await?.iter().map(record).collect()
     }
 
+    pub(crate) async fn audit_waits(&self, unmarked: bool) -> Result<bool, StoreError> {
+        let sql = "select exists (select from audit where number is null and refused is null and (mac is null or not $1)
+            and tx < pg_snapshot_xmax(pg_current_snapshot())::text::bigint)";
+        get(&self.row("read the audit log", sql, &[&unmarked]).await?, 0)
+    }
+
     pub(crate) async fn audit_known(&self, ids: Vec<Uuid>) -> Result<HashSet<Uuid>, StoreError> {
         let sql = "select id from audit where id = any ($1) and number is not null";
         self.rows("read the audit log", sql, &[&ids]).await?.iter().map(|row| get(row, 0)).collect()

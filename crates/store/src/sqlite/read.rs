@@ -440,6 +440,16 @@ impl Sqlite {
         .await
     }
 
+    pub(crate) async fn audit_waits(&self, unmarked: bool) -> Result<bool, StoreError> {
+        self.read(move |connection| {
+            let sql = format!(
+                "select 1 from audit where number is null and refused is null and (mac is null or not ?1) and seq > {LAST_SEALED}"
+            );
+            Ok(connection.prepare_cached(&sql)?.exists([unmarked])?)
+        })
+        .await
+    }
+
     pub(crate) async fn audit_known(&self, ids: Vec<Uuid>) -> Result<HashSet<Uuid>, StoreError> {
         self.read(move |connection| {
             let sql = "select id from audit where id = ?1 and number is not null";
