@@ -75,7 +75,8 @@ pub(super) struct End {
 #[derive(Debug, Clone)]
 pub(super) struct Floor {
     pub(super) head: ChainHead,
-    /// The newest time in the ids of the records that left, in milliseconds; none when only earlier builds removed any.
+    /// The newest time in the ids of the records that left, none later than its sealing, in milliseconds; none when only
+    /// earlier builds removed any.
     pub(super) newest: Option<i64>,
 }
 

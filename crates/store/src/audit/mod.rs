@@ -145,6 +145,8 @@ struct Gate {
     last: Option<AuditPlace>,
     /// The newest time in the ids of those that have left.
     newest_left: Option<i64>,
+    /// In milliseconds, by the later clock: who turns the database's back does not let copies in.
+    now: i64,
 }
 
 impl Gate {
@@ -159,8 +161,10 @@ impl Gate {
         if !self.known.insert(row.record.id) {
             return Some("it repeats another record");
         }
+        // A time that is yet to come is that of a clock that was ahead, and says nothing of the age of others.
+        let newest_left = self.newest_left.filter(|newest| *newest <= self.now);
         let has_left = |newest| row.id_ms().is_some_and(|ms| ms.saturating_add(LATEST_MS) < newest);
-        if self.newest_left.is_some_and(has_left) {
+        if newest_left.is_some_and(has_left) {
             return Some("it repeats a record that has left by age");
         }
         None
@@ -201,6 +205,7 @@ impl Store {
                 known: self.engine.audit_known(rows.iter().map(|row| row.record.id).collect()).await?,
                 last: last.first().filter(|row| row.record.number == Some(head.number)).map(|row| row.place),
                 newest_left: floor.newest,
+                now: sealed_at / 1000,
             };
             let (mut sealings, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
             for row in &rows {
@@ -273,7 +278,8 @@ impl Store {
             if row.since() >= before {
                 break;
             }
-            let newest = row.id_ms().max(left.newest);
+            // A writer's clock that is ahead must not make what others write look old.
+            let newest = row.id_ms().map(|ms| ms.min(row.since() / 1000)).max(left.newest);
             left = Floor { head: ChainHead { number, seal: row.record.seal.unwrap_or_default() }, newest };
         }
         if left.head == floor.head {

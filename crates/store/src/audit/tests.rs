@@ -279,11 +279,16 @@ fn a_copy_of_a_record_that_left_long_ago_is_refused() {
         known: HashSet::new(),
         last: Some(AuditPlace { tx: 0, seq: 8 }),
         newest_left: Some(newest),
+        now: newest,
     };
     let ms = u64::try_from(newest).unwrap();
     let latest = u64::try_from(LATEST_MS).unwrap();
     assert_eq!(gate.refusal(&row(ms - latest - 1)), Some("it repeats a record that has left by age"));
     assert_eq!(gate.refusal(&row(ms - latest)), None, "it was under way when others left");
+    // What left had the time of a clock that was ahead: it says nothing of the age of others.
+    gate.now = newest - 1;
+    assert_eq!(gate.refusal(&row(ms - latest - 1)), None);
+    gate.now = newest;
     let fresh = row(ms + 1);
     assert_eq!(gate.refusal(&fresh), None);
     assert_eq!(gate.refusal(&fresh), Some("it repeats another record"));
@@ -291,4 +296,60 @@ fn a_copy_of_a_record_that_left_long_ago_is_refused() {
     assert_eq!(gate.refusal(&row(ms + 2)), Some("it stands before records that are sealed"));
     let other = AuditRow { mac: None, ..row(ms + 3) };
     assert_eq!(gate.refusal(&other), Some("it was not written by this store"));
+}
+
+/// An entry whose id has the time of a clock that is two years ahead, marked as ours.
+async fn put_ahead(store: &Store, raw: &Raw) {
+    let ms = u64::try_from(store.clock.now().as_millisecond()).unwrap() + 2 * 365 * 86_400_000;
+    let id = Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, ms / 1000, 0));
+    let mac = Chain::find(store).await.unwrap().unwrap().entry_key().mac(id, &entry("/ahead"));
+    store.audit_writer().put(vec![entry("/ahead")]).await.unwrap();
+    let id = match raw {
+        Raw::Sqlite(_) => format!("x'{}'", id.simple()),
+        Raw::Postgres(..) => format!("'{id}'"),
+    };
+    raw.execute(&format!("update audit set id = {id}, mac = '{mac}' where target = '/ahead'")).await;
+}
+
+/// What a process wrote whose clock was ahead leaves, and what others write is sealed as before.
+async fn a_clock_that_was_ahead_shuts_nothing_out(store: &Store, raw: &Raw) {
+    put_ahead(store, raw).await;
+    store.audit_writer().put(vec![entry("/next")]).await.unwrap();
+    seal_all(store).await;
+    // By the clock, the sealing is past only with the next microsecond.
+    while store.trim_audit(Duration::ZERO).await.unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let chain = Chain::find(store).await.unwrap().unwrap();
+    let newest = chain.floor(store, &mut Vec::new()).await.unwrap().newest.unwrap();
+    assert!(newest <= store.latest_now().await.unwrap() / 1000, "{newest} is in the future");
+    store.audit_writer().put(vec![entry("/more")]).await.unwrap();
+    let sealed = async {
+        while store.engine.audit_waits(false).await.unwrap() {
+            store.seal_audit(Uuid::new_v4()).await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), sealed).await.expect("the next entry is sealed");
+    let verified = store.verify_audit(None).await.unwrap();
+    assert_eq!((verified.faults, verified.head.number), (vec![], 3));
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_shuts_nothing_out_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let options =
+        Options::new(Location::Sqlite(path.clone()), Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+    let store = Store::open(options).await.unwrap();
+    a_clock_that_was_ahead_shuts_nothing_out(&store, &Raw::Sqlite(path)).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_shuts_nothing_out_on_postgresql() {
+    let Some((_database, store, raw, _)) = on_postgresql().await else {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    };
+    a_clock_that_was_ahead_shuts_nothing_out(&store, &raw).await;
+    store.close().await;
 }
