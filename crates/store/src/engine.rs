@@ -48,7 +48,7 @@ pub struct AuditListing {
 }
 
 /// The place of a record in the log; ordered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AuditPlace {
     pub(crate) tx: i64,
     pub(crate) seq: i64,
@@ -512,8 +512,11 @@ impl Engine {
         waited!(self, it => it.audit_known(ids))
     }
 
-    /// Leaves records out of the chain.
-    pub(crate) async fn refuse_audit(&self, places: Vec<AuditPlace>) -> Result<(), StoreError> {
+    /// Leaves records out of the chain; those that it left out, which are neither in it nor were left out before.
+    pub(crate) async fn refuse_audit(
+        &self,
+        places: Vec<AuditPlace>,
+    ) -> Result<HashSet<AuditPlace>, StoreError> {
         waited!(self, it => it.refuse_audit(places))
     }
 

@@ -210,14 +210,7 @@ impl Store {
             let (mut sealings, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
             for row in &rows {
                 if let Some(why) = gate.refusal(row) {
-                    let entry = &row.record.entry;
-                    tracing::error!(
-                        "The audit record {} ({} of {}) is not sealed: {why}",
-                        row.record.id,
-                        entry.action,
-                        entry.target
-                    );
-                    refused.push(row.place);
+                    refused.push((row, why));
                     continue;
                 }
                 let number = head.number + 1;
@@ -227,7 +220,7 @@ impl Store {
             }
             // Or they would be in the way of others for ever.
             if !refused.is_empty() {
-                self.engine.refuse_audit(refused).await?;
+                self.leave_out(&refused).await?;
             }
             // Not before all of the build before is sealed: what it wrote may be committed and still hidden from us by an
             // open transaction of somebody else. Then the next sealing tries again.
@@ -242,6 +235,17 @@ impl Store {
                 return Ok(sealed);
             }
         }
+    }
+
+    /// Marks entries as refused and logs why; how many. What another sealed meanwhile, because we lost the lease, is not
+    /// refused: it only looks like a copy of itself.
+    async fn leave_out(&self, refused: &[(&AuditRow, &str)]) -> Result<usize, StoreError> {
+        let left_out = self.engine.refuse_audit(refused.iter().map(|(row, _)| row.place).collect()).await?;
+        for (row, why) in refused.iter().filter(|(row, _)| left_out.contains(&row.place)) {
+            let AuditEntry { action, target, .. } = &row.record.entry;
+            tracing::error!("The audit record {} ({action} of {target}) is not sealed: {why}", row.record.id);
+        }
+        Ok(left_out.len())
     }
 
     /// Removes sealed records that are older than `age`, at most one block, from the beginning of the chain and only as far as

@@ -151,12 +151,8 @@ async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw
 
 #[tokio::test]
 async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_sqlite() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store.db");
-    let options =
-        Options::new(Location::Sqlite(path.clone()), Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
-    let store = Store::open(options).await.unwrap();
-    old_entries_are_sealed_and_new_ones_need_marks(&store, &Raw::Sqlite(path)).await;
+    let (_folder, store, raw) = on_sqlite().await;
+    old_entries_are_sealed_and_new_ones_need_marks(&store, &raw).await;
     store.close().await;
 }
 
@@ -167,6 +163,15 @@ async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_postgresql() {
     };
     old_entries_are_sealed_and_new_ones_need_marks(&store, &raw).await;
     store.close().await;
+}
+
+/// A store in a file, and the way past it.
+async fn on_sqlite() -> (tempfile::TempDir, Store, Raw) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let options =
+        Options::new(Location::Sqlite(path.clone()), Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
+    (folder, Store::open(options).await.unwrap(), Raw::Sqlite(path))
 }
 
 /// A store on the server for tests, and two connections past it; none without a server.
@@ -336,12 +341,8 @@ async fn a_clock_that_was_ahead_shuts_nothing_out(store: &Store, raw: &Raw) {
 
 #[tokio::test]
 async fn a_clock_that_was_ahead_shuts_nothing_out_on_sqlite() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store.db");
-    let options =
-        Options::new(Location::Sqlite(path.clone()), Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
-    let store = Store::open(options).await.unwrap();
-    a_clock_that_was_ahead_shuts_nothing_out(&store, &Raw::Sqlite(path)).await;
+    let (_folder, store, raw) = on_sqlite().await;
+    a_clock_that_was_ahead_shuts_nothing_out(&store, &raw).await;
     store.close().await;
 }
 
@@ -351,5 +352,39 @@ async fn a_clock_that_was_ahead_shuts_nothing_out_on_postgresql() {
         return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
     };
     a_clock_that_was_ahead_shuts_nothing_out(&store, &raw).await;
+    store.close().await;
+}
+
+/// Rows that a sealer read before another sealed them are not refused, and those that are, once.
+async fn only_what_stays_out_of_the_chain_is_refused(store: &Store) {
+    store.audit_writer().put(vec![entry("/one")]).await.unwrap();
+    let read = store.engine.audit_unnumbered(1).await.unwrap().remove(0);
+    seal_all(store).await;
+    store.audit_writer().put(vec![entry("/two")]).await.unwrap();
+    let waits = store.engine.audit_unnumbered(1).await.unwrap().remove(0);
+    let why = "it repeats another record";
+    assert_eq!(store.leave_out(&[(&read, why)]).await.unwrap(), 0);
+    assert_eq!(store.leave_out(&[(&read, why), (&waits, why)]).await.unwrap(), 1);
+    assert_eq!(store.leave_out(&[(&waits, why)]).await.unwrap(), 0, "another refused it already");
+    let left_out = store.engine.audit_unnumbered(9).await.unwrap();
+    assert_eq!(
+        left_out.iter().map(|row| (row.place, row.refused)).collect::<Vec<_>>(),
+        [(waits.place, true)]
+    );
+}
+
+#[tokio::test]
+async fn only_what_stays_out_of_the_chain_is_refused_on_sqlite() {
+    let (_folder, store, _) = on_sqlite().await;
+    only_what_stays_out_of_the_chain_is_refused(&store).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn only_what_stays_out_of_the_chain_is_refused_on_postgresql() {
+    let Some((_database, store, ..)) = on_postgresql().await else {
+        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    };
+    only_what_stays_out_of_the_chain_is_refused(&store).await;
     store.close().await;
 }

@@ -70,11 +70,15 @@ impl Postgres {
         self.rows("read the audit log", sql, &[&ids]).await?.iter().map(|row| get(row, 0)).collect()
     }
 
-    pub(crate) async fn refuse_audit(&self, places: Vec<AuditPlace>) -> Result<(), StoreError> {
+    pub(crate) async fn refuse_audit(
+        &self,
+        places: Vec<AuditPlace>,
+    ) -> Result<HashSet<AuditPlace>, StoreError> {
         let (txs, seqs): (Vec<i64>, Vec<i64>) = places.into_iter().map(|it| (it.tx, it.seq)).unzip();
         let sql = "update audit a set refused = true from unnest($1::bigint[], $2::bigint[]) as r (tx, seq)
-            where a.tx = r.tx and a.seq = r.seq and a.number is null";
-        self.rows("leave audit records out", sql, &[&txs, &seqs]).await.map(drop)
+            where a.tx = r.tx and a.seq = r.seq and a.number is null and a.refused is null returning a.tx, a.seq";
+        let rows = self.rows("leave audit records out", sql, &[&txs, &seqs]).await?;
+        rows.iter().map(|row| Ok(AuditPlace { tx: get(row, 0)?, seq: get(row, 1)? })).collect()
     }
 
     pub(crate) async fn now_micros(&self) -> Result<i64, StoreError> {

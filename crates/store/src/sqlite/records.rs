@@ -1,5 +1,6 @@
 //! The small rows: secrets, positions, the audit log, named leases, health, meta; and what retention removes.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use api::work::WorkKind;
@@ -260,12 +261,20 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn refuse_audit(&self, places: Vec<AuditPlace>) -> Result<(), StoreError> {
+    pub(crate) async fn refuse_audit(
+        &self,
+        places: Vec<AuditPlace>,
+    ) -> Result<HashSet<AuditPlace>, StoreError> {
         self.write(move |session| {
-            let sql = "update audit set refused = 1 where seq = ?1 and number is null";
+            let sql = "update audit set refused = 1 where seq = ?1 and number is null and refused is null";
             let mut refuse = session.connection.prepare_cached(sql)?;
-            places.iter().try_for_each(|place| refuse.execute([place.seq]).map(drop))?;
-            Ok(())
+            let mut refused = HashSet::new();
+            for place in places {
+                if refuse.execute([place.seq])? == 1 {
+                    refused.insert(place);
+                }
+            }
+            Ok(refused)
         })
         .await
     }
