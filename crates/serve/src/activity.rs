@@ -160,7 +160,7 @@ impl State {
     }
 }
 
-/// A request, from its head to the end of its response.
+/// A request, from its head to the last byte of its response that was written.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     activity: Arc<Activity>,
@@ -176,6 +176,13 @@ impl UnderWay {
     /// The client took it; the handler is to say more.
     pub(crate) fn taken(&self) {
         self.activity.state().requests.insert(self.id, None);
+    }
+
+    /// The client took a part of what is ready.
+    pub(crate) fn advanced(&self) {
+        if let Some(Some(since)) = self.activity.state().requests.get_mut(&self.id) {
+            *since = Instant::now();
+        }
     }
 }
 

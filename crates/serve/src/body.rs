@@ -1,10 +1,12 @@
 //! Bodies that are watched: a request's body may not pause for too long, and a response's body says whether its client takes it.
 
+use std::io::IoSlice;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
@@ -62,34 +64,35 @@ impl Body for RequestBody {
     }
 }
 
-/// The body of a response. Its request is under way until it is dropped.
+/// The body of a response. Its request is under way until it is dropped, and all its data with it.
 #[derive(Debug)]
 pub struct ResponseBody<B> {
     inner: Pin<Box<B>>,
-    request: UnderWay,
+    request: Arc<UnderWay>,
 }
 
 impl<B> ResponseBody<B> {
     pub(crate) fn new(inner: B, request: UnderWay) -> ResponseBody<B> {
         request.offered();
-        ResponseBody { inner: Box::pin(inner), request }
+        ResponseBody { inner: Box::pin(inner), request: Arc::new(request) }
     }
 }
 
 impl<B: Body> Body for ResponseBody<B> {
-    type Data = B::Data;
+    type Data = ResponseData<B::Data>;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Self::Data>, B::Error>>> {
         let polled = self.inner.as_mut().poll_frame(cx);
         match &polled {
             Poll::Pending => self.request.taken(),
             Poll::Ready(_) => self.request.offered(),
         }
-        polled
+        let watched = |data| ResponseData { inner: data, request: self.request.clone() };
+        polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(watched))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -98,5 +101,37 @@ impl<B: Body> Body for ResponseBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+/// Data of a response body. The protocol holds it until it is written: HTTP/2 takes a chunk of any size as soon as the client
+/// takes one byte, and ends the body long before the client has read the rest.
+#[derive(Debug)]
+pub struct ResponseData<D> {
+    inner: D,
+    request: Arc<UnderWay>,
+}
+
+impl<D: Buf> Buf for ResponseData<D> {
+    fn remaining(&self) -> usize {
+        self.inner.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.inner.chunk()
+    }
+
+    fn chunks_vectored<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        self.inner.chunks_vectored(into)
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.inner.advance(count);
+        self.request.advanced();
+    }
+
+    fn copy_to_bytes(&mut self, count: usize) -> Bytes {
+        self.request.advanced();
+        self.inner.copy_to_bytes(count)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A connection is *waiting* while no request is under way on it: during the handshake, before the first byte, while a request's
 //! head arrives, and between requests. Waiting has a limit in each of these phases; pings of HTTP/2 do not extend it. A request
-//! is *under way* until its response body has ended, so event streams and watches last as long as they are used. A client that
+//! is *under way* until its response body has been written, so event streams and watches last as long as they are used. A client that
 //! takes nothing of a response, or sends nothing of a request body, is cut off after a limit of its own.
 //!
 //! When a listener has as many connections as it may, in total or from one address, a new one takes the place of the one that has
@@ -22,7 +22,7 @@ mod registry;
 mod tests;
 pub mod tls;
 
-pub use body::{BodyError, RequestBody, ResponseBody};
+pub use body::{BodyError, RequestBody, ResponseBody, ResponseData};
 pub use limits::Limits;
 pub use listener::{
     ClientAddress, ConnectionEvent, Handler, Listener, Peer, SameService, client_network, reachable,

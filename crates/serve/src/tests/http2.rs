@@ -1,16 +1,21 @@
 //! HTTP/2, in memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, WriteHalf};
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::{limits, served, since};
+use super::{LARGE, limits, served, since};
+
+/// What the ping holds by which `h2` learns that its client has seen the end coming.
+const SHUTDOWN_PING: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
 
 type Sender = hyper::client::conn::http2::SendRequest<Empty<Bytes>>;
 
@@ -86,34 +91,95 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+fn window_update(stream: u32, bytes: usize) -> Vec<u8> {
+    frame(8, 0, stream, &u32::try_from(bytes).unwrap().to_be_bytes())
+}
+
+/// A client that asks for one path and decides itself about its windows. It answers the pings that find dead clients, but not
+/// the one that ends a connection.
+struct RawClient {
+    writing: Arc<Mutex<WriteHalf<DuplexStream>>>,
+    /// Bytes of the response that arrived.
+    received: watch::Receiver<usize>,
+    _reading: JoinSet<()>,
+}
+
+impl RawClient {
+    /// Sends the request. `window` is what the client takes before it is asked.
+    async fn ask(client: DuplexStream, path: &str, window: u32) -> RawClient {
+        let mut hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        // SETTINGS_INITIAL_WINDOW_SIZE, then GET at x over http, by HPACK's static table.
+        hello.extend(frame(4, 0, 0, &[&[0, 4], &window.to_be_bytes()[..]].concat()));
+        let path = [&[0x04, u8::try_from(path.len()).unwrap()], path.as_bytes()].concat();
+        hello.extend(frame(1, 5, 1, &[&[0x82], &path[..], &[0x86, 0x41, 1, b'x']].concat()));
+        let (mut reading, mut writing) = tokio::io::split(client);
+        writing.write_all(&hello).await.unwrap();
+        let writing = Arc::new(Mutex::new(writing));
+        let (sender, received) = watch::channel(0);
+        let (answers, mut tasks) = (writing.clone(), JoinSet::new());
+        tasks.spawn(async move {
+            let mut head = [0; 9];
+            while reading.read_exact(&mut head).await.is_ok() {
+                let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+                let mut payload = vec![0; length];
+                if reading.read_exact(&mut payload).await.is_err() {
+                    break;
+                }
+                let answer = match (head[3], head[4]) {
+                    (0, _) => {
+                        sender.send_modify(|received| *received += length);
+                        continue;
+                    }
+                    (4, 0) => frame(4, 1, 0, &[]),
+                    (6, 0) if payload != SHUTDOWN_PING => frame(6, 1, 0, &payload),
+                    _ => continue,
+                };
+                if answers.lock().await.write_all(&answer).await.is_err() {
+                    break;
+                }
+            }
+        });
+        RawClient { writing, received, _reading: tasks }
+    }
+
+    /// Opens the windows by so many bytes; false when the connection is closed.
+    async fn take(&self, bytes: usize) -> bool {
+        let updates = [window_update(0, bytes), window_update(1, bytes)].concat();
+        self.writing.lock().await.write_all(&updates).await.is_ok()
+    }
+
+    async fn has_received(&mut self, bytes: usize) {
+        self.received.wait_for(|received| *received >= bytes).await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_opens_no_window_for_its_response_is_cut_off() {
     let mut served = served(limits());
-    let mut hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    // SETTINGS_INITIAL_WINDOW_SIZE = 0, then GET / at x over http, by HPACK's static table.
-    hello.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
-    hello.extend(frame(1, 5, 1, &[0x82, 0x84, 0x86, 0x41, 1, b'x']));
     let begun = Instant::now();
-    let (mut reading, mut writing) = tokio::io::split(served.client);
-    writing.write_all(&hello).await.unwrap();
-    let mut answering = JoinSet::new();
-    answering.spawn(async move {
-        // Answers every ping, and says nothing else.
-        let mut head = [0; 9];
-        while reading.read_exact(&mut head).await.is_ok() {
-            let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-            let mut payload = vec![0; length];
-            reading.read_exact(&mut payload).await.unwrap();
-            let answer = match (head[3], head[4]) {
-                (4, 0) => frame(4, 1, 0, &[]),
-                (6, 0) => frame(6, 1, 0, &payload),
-                _ => continue,
-            };
-            if writing.write_all(&answer).await.is_err() {
-                break;
-            }
-        }
-    });
+    let _client = RawClient::ask(served.client, "/", 0).await;
     served.serving.join_next().await.unwrap().unwrap();
     assert!((119..=302).contains(&since(begun)), "{}", since(begun));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_of_one_large_chunk_is_served_and_one_that_stops_is_cut_off() {
+    for stops in [false, true] {
+        let mut served = served(limits());
+        let mut client = RawClient::ask(served.client, "/large", 1024).await;
+        let until = if stops { LARGE / 2 } else { LARGE };
+        let mut taken = 1024;
+        while taken < until {
+            // Long, but never as long as a stall.
+            sleep(Duration::from_secs(100)).await;
+            assert!(client.take(4096).await, "it was cut off after {taken} bytes");
+            taken += 4096;
+        }
+        client.has_received(until.min(taken)).await;
+        let begun = Instant::now();
+        served.serving.join_next().await.unwrap().unwrap();
+        // A stall, or the idle time after the end; and what one of them takes to be seen.
+        let expected = if stops { 119..=122 } else { 60..=182 };
+        assert!(expected.contains(&since(begun)), "{}", since(begun));
+    }
 }

@@ -48,7 +48,10 @@ fn whole(text: String) -> Fed {
     Fed(receiver)
 }
 
-/// Answers `/` at once, `/body` with what came of the body, and `/stream` with what the test sends.
+/// Bytes of `/large`: several windows of HTTP/2, in one chunk.
+pub(super) const LARGE: usize = 256 * 1024;
+
+/// Answers `/` and `/large` at once, `/body` with what came of the body, and `/stream` with what the test sends.
 pub(super) fn service() -> (Answering, mpsc::Receiver<mpsc::Sender<Bytes>>) {
     let (streams, opened) = mpsc::channel(8);
     let answer = move |request: Request<RequestBody>| {
@@ -64,6 +67,7 @@ pub(super) fn service() -> (Answering, mpsc::Receiver<mpsc::Sender<Bytes>>) {
                     Ok(body) => whole(format!("{} bytes", body.to_bytes().len())),
                     Err(error) => whole(error.to_string()),
                 },
+                "/large" => whole("x".repeat(LARGE)),
                 _ => whole("hello".to_owned()),
             };
             Ok::<_, Infallible>(Response::new(body))
