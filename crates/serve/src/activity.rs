@@ -132,15 +132,20 @@ impl Activity {
         let (at, then) = if !state.requests.is_empty() {
             (state.stalled_until(limits, now), Verdict::Cut)
         } else if let Some(asked) = ending {
-            // What HTTP/2 has buffered of a response is still to be taken by its client.
-            let goodbye = if state.is_http2 { GOODBYE.max(limits.stall) } else { GOODBYE };
-            (asked.max(state.waiting_since) + goodbye, Verdict::Cut)
+            // Every response is written.
+            (asked.max(state.waiting_since) + GOODBYE, Verdict::Cut)
         } else if let Some(begun) = state.head_since {
             (begun + limits.head, Verdict::End)
         } else if state.has_asked {
             (state.waiting_since + limits.idle, Verdict::End)
         } else {
             (state.waiting_since + limits.first_byte, Verdict::End)
+        };
+        // A displaced connection is no longer counted, so it must not stay by the requests that crossed its end.
+        let latest = ending.filter(|_| self.displaced.is_cancelled()).map(|asked| asked + limits.closing);
+        let (at, then) = match latest {
+            Some(end) if end < at => (end, Verdict::Cut),
+            _ => (at, then),
         };
         if at <= now { then } else { Verdict::Until(at) }
     }

@@ -21,7 +21,7 @@ pub struct Limits {
     pub body_pause: Duration,
     /// Longest time in which a client takes nothing of a response that is ready for it.
     pub stall: Duration,
-    /// Longest time for responses under way when the listener ends.
+    /// Longest time for responses under way when the listener ends, or when another connection has taken the place of theirs.
     pub closing: Duration,
     /// Requests that share one HTTP/2 connection.
     pub streams: u32,

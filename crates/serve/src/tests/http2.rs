@@ -91,12 +91,25 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// GET at x over http, by HPACK's static table.
+fn request(stream: u32, path: &str) -> Vec<u8> {
+    let path = [&[0x04, u8::try_from(path.len()).unwrap()], path.as_bytes()].concat();
+    frame(1, 5, stream, &[&[0x82], &path[..], &[0x86, 0x41, 1, b'x']].concat())
+}
+
 fn window_update(stream: u32, bytes: usize) -> Vec<u8> {
     frame(8, 0, stream, &u32::try_from(bytes).unwrap().to_be_bytes())
 }
 
-/// A client that asks for one path and decides itself about its windows. It answers the pings that find dead clients, but not
-/// the one that ends a connection.
+/// Which pings a client answers.
+#[derive(Clone, Copy, PartialEq)]
+enum Pongs {
+    All,
+    /// Those that find dead clients, but not the one that ends a connection.
+    KeepAlive,
+}
+
+/// A client that asks for one path and decides itself about its windows.
 struct RawClient {
     writing: Arc<Mutex<WriteHalf<DuplexStream>>>,
     /// Bytes of the response that arrived.
@@ -106,12 +119,11 @@ struct RawClient {
 
 impl RawClient {
     /// Sends the request. `window` is what the client takes before it is asked.
-    async fn ask(client: DuplexStream, path: &str, window: u32) -> RawClient {
+    async fn ask(client: DuplexStream, path: &str, window: u32, pongs: Pongs) -> RawClient {
         let mut hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        // SETTINGS_INITIAL_WINDOW_SIZE, then GET at x over http, by HPACK's static table.
+        // SETTINGS_INITIAL_WINDOW_SIZE
         hello.extend(frame(4, 0, 0, &[&[0, 4], &window.to_be_bytes()[..]].concat()));
-        let path = [&[0x04, u8::try_from(path.len()).unwrap()], path.as_bytes()].concat();
-        hello.extend(frame(1, 5, 1, &[&[0x82], &path[..], &[0x86, 0x41, 1, b'x']].concat()));
+        hello.extend(request(1, path));
         let (mut reading, mut writing) = tokio::io::split(client);
         writing.write_all(&hello).await.unwrap();
         let writing = Arc::new(Mutex::new(writing));
@@ -131,7 +143,7 @@ impl RawClient {
                         continue;
                     }
                     (4, 0) => frame(4, 1, 0, &[]),
-                    (6, 0) if payload != SHUTDOWN_PING => frame(6, 1, 0, &payload),
+                    (6, 0) if pongs == Pongs::All || payload != SHUTDOWN_PING => frame(6, 1, 0, &payload),
                     _ => continue,
                 };
                 if answers.lock().await.write_all(&answer).await.is_err() {
@@ -157,7 +169,7 @@ impl RawClient {
 async fn a_client_that_opens_no_window_for_its_response_is_cut_off() {
     let mut served = served(limits());
     let begun = Instant::now();
-    let _client = RawClient::ask(served.client, "/", 0).await;
+    let _client = RawClient::ask(served.client, "/", 0, Pongs::KeepAlive).await;
     served.serving.join_next().await.unwrap().unwrap();
     assert!((119..=302).contains(&since(begun)), "{}", since(begun));
 }
@@ -166,7 +178,7 @@ async fn a_client_that_opens_no_window_for_its_response_is_cut_off() {
 async fn a_slow_reader_of_one_large_chunk_is_served_and_one_that_stops_is_cut_off() {
     for stops in [false, true] {
         let mut served = served(limits());
-        let mut client = RawClient::ask(served.client, "/large", 1024).await;
+        let mut client = RawClient::ask(served.client, "/large", 1024, Pongs::All).await;
         let until = if stops { LARGE / 2 } else { LARGE };
         let mut taken = 1024;
         while taken < until {
@@ -178,8 +190,49 @@ async fn a_slow_reader_of_one_large_chunk_is_served_and_one_that_stops_is_cut_of
         client.has_received(until.min(taken)).await;
         let begun = Instant::now();
         served.serving.join_next().await.unwrap().unwrap();
-        // A stall, or the idle time after the end; and what one of them takes to be seen.
-        let expected = if stops { 119..=122 } else { 60..=182 };
+        // A stall, or the idle time after the end and a goodbye.
+        let expected = if stops { 119..=122 } else { 60..=63 };
         assert!(expected.contains(&since(begun)), "{}", since(begun));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_displaced_client_that_only_answers_pings_is_gone_after_a_goodbye() {
+    let mut served = served(limits());
+    let mut client = RawClient::ask(served.client, "/", 1024, Pongs::KeepAlive).await;
+    client.has_received("hello".len()).await;
+    sleep(Duration::from_secs(1)).await;
+    let begun = Instant::now();
+    served.activity.displaced.cancel();
+    served.serving.join_next().await.unwrap().unwrap();
+    assert!((2..=3).contains(&since(begun)), "{}", since(begun));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_displaced_client_gets_the_rest_of_a_response_that_is_under_way() {
+    let mut served = served(limits());
+    let mut client = RawClient::ask(served.client, "/large", 1024, Pongs::All).await;
+    client.has_received(1024).await;
+    served.activity.displaced.cancel();
+    for step in 1..=4 {
+        sleep(Duration::from_secs(2)).await;
+        assert!(client.take(LARGE / 4).await);
+        client.has_received(LARGE / 4 * step).await;
+    }
+    let begun = Instant::now();
+    served.serving.join_next().await.unwrap().unwrap();
+    assert!(since(begun) <= 3, "{}", since(begun));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_displaced_client_does_not_stay_by_asking_for_a_stream() {
+    let mut served = served(limits());
+    let mut client = RawClient::ask(served.client, "/", 1024, Pongs::KeepAlive).await;
+    client.has_received("hello".len()).await;
+    let begun = Instant::now();
+    served.activity.displaced.cancel();
+    client.writing.lock().await.write_all(&request(3, "/stream")).await.unwrap();
+    let _stream = served.streams.recv().await.unwrap();
+    served.serving.join_next().await.unwrap().unwrap();
+    assert!((10..=11).contains(&since(begun)), "{}", since(begun));
 }

@@ -79,6 +79,7 @@ pub(super) fn service() -> (Answering, mpsc::Receiver<mpsc::Sender<Bytes>>) {
 /// A connection in memory that is being served.
 pub(super) struct Served {
     pub(super) client: DuplexStream,
+    pub(super) activity: Arc<Activity>,
     pub(super) streams: mpsc::Receiver<mpsc::Sender<Bytes>>,
     pub(super) closing: CancellationToken,
     pub(super) serving: JoinSet<()>,
@@ -90,9 +91,9 @@ pub(super) fn served(limits: Limits) -> Served {
     let (activity, closing) = (Arc::new(Activity::new()), CancellationToken::new());
     let address = ClientAddress(([127, 0, 0, 1], 1).into());
     let mut serving = JoinSet::new();
-    let io = Watched::new(server, activity, None);
+    let io = Watched::new(server, activity.clone(), None);
     serving.spawn(exchange(io, service, address, limits, closing.clone()));
-    Served { client, streams, closing, serving }
+    Served { client, activity, streams, closing, serving }
 }
 
 /// Limits that differ, so that a test sees which of them was met.
