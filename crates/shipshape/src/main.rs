@@ -11,6 +11,7 @@ mod data_dir;
 mod demo;
 mod listening;
 mod metrics;
+mod open_files;
 mod opening;
 mod output;
 mod portal;

@@ -51,7 +51,7 @@ pub(crate) async fn open(
         let files = CertificateFiles::open(certificate, key).context("the portal")?;
         listener = listener.with_tls(tls::server(files, None).context("the portal")?);
     }
-    let url = config.url.clone().unwrap_or_else(|| listener.url());
+    let (url, connections) = (config.url.clone().unwrap_or_else(|| listener.url()), config.connections);
     let by_link = matches!(login, Login::OneTimeLink);
     let portal = Portal::new(Options { admin, login, clock: Arc::new(SystemClock), url: url.clone() })?;
     let link = match by_link {
@@ -59,6 +59,7 @@ pub(crate) async fn open(
         false => None,
     };
     tracing::info!("The portal is at {url}");
+    process.accepts("portal.connections", connections);
     let live = portal.clone();
     process.tasks.spawn(Stage::Doors, "portal", |shutdown| async move {
         portal.serve(listener, shutdown).await;

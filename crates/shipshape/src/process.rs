@@ -3,6 +3,7 @@
 use crate::admin::Admin;
 use crate::config::Config;
 use crate::metrics::Metrics;
+use crate::open_files;
 use crate::readiness::{Condition, Readiness};
 use crate::supervisor::{Stage, Supervisor};
 
@@ -20,20 +21,29 @@ pub(crate) struct Process {
     /// Not ready until everything that this process is to run has begun, its listeners among it: services add conditions of their
     /// own one after the other, and between two of them nothing else would say that more is to come.
     startup: Condition,
+    /// The settings that limit the connections of its listeners, and what they allow.
+    connections: Vec<(&'static str, usize)>,
 }
 
 impl Process {
-    /// A process without tasks. From now on signals begin an orderly shutdown.
+    /// A process without tasks. From now on signals begin an orderly shutdown, and as many files can be open as the system allows.
     pub(crate) fn new(config: Config) -> anyhow::Result<Process> {
+        open_files::raise_limit();
         let tasks = Supervisor::new(config.shutdown_deadline.duration())?;
         let readiness = Readiness::new(tasks.stopping());
         let metrics = Metrics::new(readiness.clone());
         let startup = readiness.condition("startup");
-        Ok(Process { config, tasks, readiness, metrics, startup })
+        Ok(Process { config, tasks, readiness, metrics, startup, connections: Vec::new() })
+    }
+
+    /// Notes that a listener accepts as many connections as a setting allows.
+    pub(crate) fn accepts(&mut self, setting: &'static str, connections: usize) {
+        self.connections.push((setting, connections));
     }
 
     /// Says that everything has begun, and that all addresses are listened on.
     pub(crate) fn started(&self) {
+        open_files::check_limit(&self.connections);
         self.startup.ready();
     }
 

@@ -105,6 +105,7 @@ pub(crate) async fn frontend(
     let open = process.readiness.condition("frontend");
     let metrics = frontend::Metrics::default();
     process.metrics.room("frontend", |registry| metrics.register(registry));
+    process.accepts("frontend.connections", config.connections);
     let pair = config.certificate.clone().zip(config.key.clone());
     let deps = frontend::Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics, cloud };
     let server = frontend::Server::bind(config, deps).await?;

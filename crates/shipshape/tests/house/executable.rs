@@ -28,14 +28,20 @@ impl Home {
 
     /// `shipshape` with these arguments.
     pub(crate) fn shipshape(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shipshape"));
+        let mut command = self.isolated(env!("CARGO_BIN_EXE_shipshape"));
+        command.args(arguments);
+        command
+    }
+
+    fn isolated(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
             if ["SHIPSHAPE_", "XDG_", "OTEL_"].iter().any(|prefix| name_text.starts_with(prefix)) {
                 command.env_remove(&name);
             }
         }
-        command.args(arguments).env("HOME", self.directory.path()).current_dir(self.directory.path());
+        command.env("HOME", self.directory.path()).current_dir(self.directory.path());
         command.stdin(Stdio::null());
         command
     }
@@ -47,6 +53,14 @@ impl Home {
     /// Starts `shipshape up` on ports that the system chooses, and waits for its banner.
     pub(crate) fn up(&self, arguments: &[&str]) -> Up {
         self.up_as(self.shipshape(&[&UP, arguments].concat()))
+    }
+
+    /// Starts `shipshape up` with limits of its own, as arguments of the shell's `ulimit`.
+    pub(crate) fn up_with_limits(&self, limits: &str) -> Up {
+        let mut command = self.isolated("sh");
+        let script = format!("ulimit {limits} && exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_shipshape")]).args(UP);
+        self.up_as(command)
     }
 
     /// Runs `shipshape up` on ports that the system chooses, unless the arguments name one, without logs; it is to refuse.
@@ -169,6 +183,14 @@ impl Up {
     /// What it has said on standard output since its banner.
     pub(crate) fn told(&self) -> String {
         self.told.lock().unwrap().clone()
+    }
+
+    /// Its soft and its hard limit on open files.
+    pub(crate) fn open_files(&self) -> (String, String) {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).unwrap();
+        let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect(&limits);
+        let mut words = limit.split_whitespace().map(str::to_owned);
+        (words.next().unwrap(), words.next().unwrap())
     }
 
     /// Sends a signal by name, such as `TERM`.

@@ -56,6 +56,26 @@ fn a_process_that_says_that_it_is_ready_listens_everywhere() {
 }
 
 #[test]
+fn a_process_raises_its_limit_on_open_files_and_says_when_that_is_not_enough() {
+    let home = Home::new();
+    let up = home.up_with_limits("-S -n 512");
+    let (soft, hard) = up.open_files();
+    assert_ne!(soft, "512");
+    assert_eq!(soft, hard);
+    up.signal("TERM");
+    assert_eq!(up.end().code, Some(0));
+
+    let up = home.up_with_limits("-n 512");
+    assert_eq!(up.open_files(), ("512".to_owned(), "512".to_owned()));
+    up.signal("TERM");
+    let answer = up.end();
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let sentence =
+        "may open 512 files, but needs 2304: 256 and frontend.connections 1024, portal.connections 1024;";
+    assert!(answer.stderr.contains(sentence), "{answer:?}");
+}
+
+#[test]
 fn a_client_that_says_nothing_does_not_delay_the_end() {
     let home = Home::new();
     let up = home.up(&["--set", "shutdown_deadline=5s"]);
