@@ -2,7 +2,8 @@
 //!
 //! A schema that refers to itself in two ways doubles the work with every level, and no validator can be stopped. The work is
 //! therefore added up first: how often each part of the schema meets each part of the parameters. Parts that meet again were
-//! added up already, so that this is quick however much it comes to.
+//! added up already, so that this is quick however much it comes to. A schema that refers to itself for the same value has no such
+//! sum, and is refused.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,6 +22,8 @@ pub(super) const PATTERN_MAX: usize = 4096;
 const PATTERNS_SIZE_MAX: usize = 8 << 20;
 /// What the size of a pattern is taken for that only the validator understands.
 const PATTERN_UNKNOWN: u64 = 1 << 10;
+/// The most of a reference that a message shows, in characters.
+const SHOWN_MAX: usize = 100;
 /// What a part costs, for each part of the parameters, that is not in the schema: a published one that it names.
 const ELSEWHERE: u64 = 200;
 
@@ -45,10 +48,18 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// What is known of a schema: its parts by their names, and its patterns by their weight.
 #[derive(Debug)]
 pub(super) struct Costs {
-    /// Paths to the parts that other parts refer to by name, or that begin a document of their own.
+    /// Paths to the parts that other parts refer to by name.
     anchors: BTreeMap<String, Vec<String>>,
-    documents: Vec<String>,
+    /// The parts that begin a document of their own; the first is the whole schema.
+    documents: Vec<Document>,
     patterns: HashMap<String, u64>,
+}
+
+#[derive(Debug)]
+struct Document {
+    path: String,
+    /// The last segments of its URIs, which resolving leaves as they are.
+    names: Vec<String>,
 }
 
 /// Why a schema, or parameters, are refused: the place in the schema, and a sentence.
@@ -60,13 +71,67 @@ pub(super) struct TooMuch {
 }
 
 impl Costs {
-    /// Looks at a schema once. Refused are one of too many parts, and patterns that are too large.
+    /// Looks at a schema once. Refused are one of too many parts, patterns that are too large, and parts that refer to
+    /// themselves for the same value.
     pub(super) fn of(schema: &Value) -> Result<Costs, TooMuch> {
-        let mut costs =
-            Costs { anchors: BTreeMap::new(), documents: vec![String::new()], patterns: HashMap::new() };
+        let whole = Document { path: String::new(), names: Vec::new() };
+        let mut costs = Costs { anchors: BTreeMap::new(), documents: vec![whole], patterns: HashMap::new() };
         let (mut parts, mut size) = (0, 0);
         costs.survey(schema, &mut String::new(), &mut parts, &mut size)?;
-        Ok(costs)
+        match costs.cycle(schema) {
+            Some(reference) => {
+                let reference: String = reference.chars().take(SHOWN_MAX).collect();
+                let why = format!(
+                    "the reference {reference:?} leads back to itself for the same value; a schema may refer to itself only for members or items"
+                );
+                Err(TooMuch { at: String::new(), why })
+            }
+            None => Ok(costs),
+        }
+    }
+
+    /// A reference by which a part leads back to itself for the same value. The validator follows every such path until it
+    /// repeats itself, and there are factorially many.
+    fn cycle<'a>(&self, schema: &'a Value) -> Option<&'a str> {
+        let mut parts = Vec::new();
+        collect(schema, &mut parts);
+        let index: HashMap<usize, usize> =
+            parts.iter().enumerate().map(|(at, part)| (std::ptr::from_ref(*part).addr(), at)).collect();
+        let known = |part: &Value| index.get(&std::ptr::from_ref(part.as_object()?).addr()).copied();
+        let next: Vec<Vec<usize>> = parts
+            .iter()
+            .map(|part| {
+                let referred = references(part).flat_map(|reference| self.targets(schema, reference));
+                embedded(part).into_iter().chain(referred).filter_map(known).collect()
+            })
+            .collect();
+        // Parts that lead nowhere are taken away until none is left, or only those that lead to a cycle.
+        let mut before = vec![Vec::new(); parts.len()];
+        for (at, next) in next.iter().enumerate() {
+            next.iter().for_each(|to| before[*to].push(at));
+        }
+        let mut left: Vec<usize> = next.iter().map(Vec::len).collect();
+        let mut ends: Vec<usize> = (0..parts.len()).filter(|at| left[*at] == 0).collect();
+        while let Some(end) = ends.pop() {
+            for at in &before[end] {
+                left[*at] -= 1;
+                if left[*at] == 0 {
+                    ends.push(*at);
+                }
+            }
+        }
+        let mut at = (0..parts.len()).find(|at| left[*at] > 0)?;
+        let mut found = "";
+        // So many moves go round the cycle at least once, and only a reference leads back.
+        for _ in 0..=2 * parts.len() {
+            let to = next[at].iter().copied().find(|to| left[*to] > 0)?;
+            let leads = |reference: &&str| {
+                self.targets(schema, reference).into_iter().filter_map(known).any(|target| target == to)
+            };
+            found = references(parts[at]).find(leads).unwrap_or(found);
+            at = to;
+        }
+        Some(found)
     }
 
     fn survey(
@@ -95,8 +160,7 @@ impl Costs {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
         };
         for (name, value) in members {
-            // What is not a schema has nothing that refers to one.
-            if !value.is_object() && matches!(name.as_str(), "enum" | "const" | "default" | "examples") {
+            if is_data(&name, value) {
                 continue;
             }
             let before = at.len();
@@ -116,7 +180,11 @@ impl Costs {
         }
         for name in ["$id", "id"] {
             if let Some(id) = members.get(name).and_then(Value::as_str) {
-                self.documents.push(at.to_owned());
+                let name = last_segment(id);
+                match self.documents.iter_mut().find(|known| known.path == at) {
+                    Some(known) => known.names.push(name),
+                    None => self.documents.push(Document { path: at.to_owned(), names: vec![name] }),
+                }
                 if let Some((_, anchor)) = id.split_once('#') {
                     self.anchors.entry(anchor.to_owned()).or_default().push(at.to_owned());
                 }
@@ -185,18 +253,53 @@ impl Costs {
             let paths = self.anchors.get(fragment.as_str()).into_iter().flatten();
             return paths.filter_map(|path| schema.pointer(path)).collect();
         }
-        let within = reference.starts_with('#') || reference.is_empty();
-        let roots =
-            self.documents.iter().take(if within && self.documents.len() == 1 { 1 } else { usize::MAX });
-        let found = roots.filter_map(|root| schema.pointer(root)?.pointer(&fragment));
-        let mut targets: Vec<&Value> = Vec::new();
-        for target in found {
-            if !targets.iter().any(|known| std::ptr::eq(*known, target)) {
-                targets.push(target);
+        let (path, _) = reference.split_once(['#', '?']).unwrap_or((reference, ""));
+        let name = last_segment(reference);
+        // One that names no document is within its own, which may be any.
+        let any = path.is_empty()
+            || matches!(name.as_str(), "." | "..")
+            || !self.documents.iter().any(|it| it.names.contains(&name));
+        let named = self.documents.iter().filter(|it| any || it.names.is_empty() || it.names.contains(&name));
+        named.filter_map(|it| schema.pointer(&it.path)?.pointer(&fragment)).collect()
+    }
+}
+
+/// The last segment of a URI's path, in lower case: schemes are the same in any case.
+fn last_segment(uri: &str) -> String {
+    let (path, _) = uri.split_once(['#', '?']).unwrap_or((uri, ""));
+    percent_decoded(path.rsplit('/').next().unwrap_or_default()).to_ascii_lowercase()
+}
+
+/// Whether a member is no schema, and has nothing that refers to one.
+fn is_data(name: &str, value: &Value) -> bool {
+    !value.is_object() && matches!(name, "enum" | "const" | "default" | "examples")
+}
+
+/// All parts of a schema.
+fn collect<'a>(part: &'a Value, parts: &mut Vec<&'a Map<String, Value>>) {
+    match part {
+        Value::Array(items) => items.iter().for_each(|item| collect(item, parts)),
+        Value::Object(members) => {
+            parts.push(members);
+            for (_, value) in members.iter().filter(|(name, value)| !is_data(name, value)) {
+                collect(value, parts);
             }
         }
-        targets
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
+}
+
+/// The parts within a part that are held against the same value.
+fn embedded(members: &Map<String, Value>) -> Vec<&Value> {
+    let one = ONE.iter().filter_map(|name| members.get(*name));
+    let many = MANY.iter().filter_map(|name| members.get(*name)?.as_array()).flatten();
+    let named = NAMED.iter().filter_map(|name| members.get(*name)?.as_object()).flat_map(Map::values);
+    one.chain(many).chain(named).collect()
+}
+
+/// What a part refers to, for the same value.
+fn references(members: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    REFERENCES.iter().filter_map(|name| members.get(*name)?.as_str())
 }
 
 fn percent_decoded(text: &str) -> String {
@@ -272,8 +375,9 @@ impl<'a> Sum<'a> {
         let key = (std::ptr::from_ref(part).addr(), met.id());
         match self.done.get(&key) {
             Some(Some(known)) => return Some(*known),
-            // It leads to itself with the same value: the validator ends there, too.
-            Some(None) => return Some(1),
+            // Of anything, it leads to itself by members or items only, and is as deep as what it is held against.
+            Some(None) if matches!(met, Met::Anything) => return Some(1),
+            Some(None) => return None,
             None => {}
         }
         if self.depth > DEPTH_MAX || self.done.len() as u64 > WORK_MAX {
@@ -290,23 +394,10 @@ impl<'a> Sum<'a> {
 
     fn members(&mut self, members: &'a Map<String, Value>, met: Met<'a>) -> Option<u64> {
         let mut same = 0_u64;
-        for name in ONE {
-            if let Some(part) = members.get(name) {
-                same = same.checked_add(self.add(part, met)?)?;
-            }
+        for part in embedded(members) {
+            same = same.checked_add(self.add(part, met)?)?;
         }
-        for name in MANY {
-            for part in members.get(name).and_then(Value::as_array).into_iter().flatten() {
-                same = same.checked_add(self.add(part, met)?)?;
-            }
-        }
-        for name in NAMED {
-            for part in members.get(name).and_then(Value::as_object).into_iter().flat_map(Map::values) {
-                same = same.checked_add(self.add(part, met)?)?;
-            }
-        }
-        for name in REFERENCES {
-            let Some(reference) = members.get(name).and_then(Value::as_str) else { continue };
+        for reference in references(members) {
             let targets = self.costs.targets(self.schema, reference);
             if targets.is_empty() {
                 same = same.checked_add(met.parts().checked_mul(ELSEWHERE)?)?;

@@ -1,3 +1,7 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::parameters::{check_parameters, check_schema};
@@ -87,8 +91,103 @@ fn a_schema_that_refers_to_itself_is_refused_with_what_it_would_take_too_long_fo
     let refused = given(&twice, &json!({"p": nested(60)})).unwrap_err();
     assert_eq!(refused.target, "parameters");
     assert!(refused.message.contains(OFTEN), "{refused}");
+}
+
+/// Every part applies all parts to the same value: the validator would walk each of the paths among them.
+#[test]
+fn a_schema_that_refers_to_itself_for_the_same_value_is_refused() {
+    let all: Vec<Value> = (0..15).map(|n| json!({"$ref": format!("#/$defs/d{n}")})).collect();
+    let parts: Map<String, Value> = (0..15).map(|n| (format!("d{n}"), json!({"allOf": all}))).collect();
+    let dense = json!({"type": "object", "$defs": parts,
+        "properties": {"p": {"$ref": "#/$defs/d0", "default": 1}}});
     let itself = json!({"type": "object", "properties": {"p": {"anyOf": [{"$ref": "#/properties/p"}, {"type": "integer"}]}}});
-    assert_eq!(given(&itself, &json!({"p": 1})), Ok(()));
+    let whole = json!({"type": "object", "not": {"$ref": "#"}});
+    let anchors = json!({"type": "object", "properties": {"p": {"$ref": "#a"}}, "$defs": {
+        "a": {"$anchor": "a", "if": {"$ref": "#b"}}, "b": {"$anchor": "b", "$ref": "#/%24defs/a"}}});
+    for (schema, reference) in
+        [(dense, "#/$defs/d0"), (itself, "#/properties/p"), (whole, "#"), (anchors, "#/%24defs/a")]
+    {
+        let Err(refused) = Costs::of(&schema) else { panic!("{schema} is accepted") };
+        let expect = format!("the reference {reference:?} leads back to itself for the same value");
+        assert!(refused.why.starts_with(&expect), "{}", refused.why);
+        assert!(stored(&schema).unwrap_err().contains("leads back to itself"));
+    }
+}
+
+/// Recursion by members and items is what references are for, also among documents in one.
+#[test]
+fn a_schema_that_refers_to_itself_for_members_or_items_is_accepted() {
+    let all: Vec<Value> = (0..15).map(|n| json!({"$ref": format!("#/$defs/d{n}")})).collect();
+    let parts: Map<String, Value> = (0..15)
+        .map(|n| (format!("d{n}"), json!({"type": "object", "properties": {"next": {"anyOf": all}}})))
+        .collect();
+    let dense =
+        json!({"type": "object", "$defs": parts, "properties": {"p": {"$ref": "#/$defs/d0", "default": {}}}});
+    assert_eq!(stored(&dense), Ok(()));
+    assert_eq!(given(&dense, &json!({"p": {"next": {"next": {}}}})), Ok(()));
+    let tree = json!({"type": "object", "$id": "https://example.com/strict", "$dynamicAnchor": "node", "$ref": "tree",
+        "$defs": {"tree": {"$id": "tree", "$dynamicAnchor": "node", "type": "object",
+            "properties": {"children": {"type": "array", "items": {"$dynamicRef": "#node"}}}}}});
+    assert_eq!(stored(&tree), Ok(()));
+}
+
+/// One part of a schema of `parts` parts.
+fn part(parts: usize) -> impl Strategy<Value = Value> {
+    let word =
+        prop::sample::select(vec!["allOf", "anyOf", "oneOf", "not", "if", "properties", "items", "$ref"]);
+    let members = prop::collection::vec((word, prop::collection::vec(0..parts, 1..4)), 0..4);
+    members.prop_map(|members| {
+        let mut part = Map::from_iter([("format".to_owned(), json!("counted"))]);
+        for (word, targets) in members {
+            let mut refs = targets.iter().map(|n| json!({"$ref": format!("#/$defs/d{n}")}));
+            let value = match word {
+                "$ref" => json!(format!("#/$defs/d{}", targets[0])),
+                "allOf" | "anyOf" | "oneOf" => refs.collect(),
+                "properties" => json!({"a": refs.next(), "b": refs.next().unwrap_or(json!({}))}),
+                _ => refs.next().unwrap_or_default(),
+            };
+            part.insert(word.to_owned(), value);
+        }
+        Value::Object(part)
+    })
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    Just(json!("x")).prop_recursive(4, 24, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 1..3).prop_map(Value::Array),
+            (inner.clone(), inner).prop_map(|(a, b)| json!({"a": a, "b": b})),
+        ]
+    })
+}
+
+proptest! {
+    /// Every part counts how often the validator holds it against a text.
+    #[test]
+    fn the_validator_does_no_more_than_the_sum_says(
+        parts in (2..7_usize).prop_flat_map(|parts| prop::collection::vec(part(parts), parts)),
+        value in value(),
+    ) {
+        let parts: Map<String, Value> =
+            parts.into_iter().enumerate().map(|(n, part)| (format!("d{n}"), part)).collect();
+        let schema = json!({"$ref": "#/$defs/d0", "$defs": parts});
+        let Ok(costs) = Costs::of(&schema) else { return Ok(()) };
+        let Ok(work) = costs.check(&schema, &value) else { return Ok(()) };
+        let visits = Arc::new(AtomicU64::new(0));
+        let counter = visits.clone();
+        let counted = move |_: &str| {
+            assert!(counter.fetch_add(1, Ordering::Relaxed) < 3 * WORK_MAX, "the validator does not end");
+            true
+        };
+        let validator = jsonschema::options()
+            .with_format("counted", counted)
+            .should_validate_formats(true)
+            .build(&schema)
+            .unwrap();
+        let errors = validator.iter_errors(&value).count();
+        let visits = visits.load(Ordering::Relaxed);
+        prop_assert!(visits <= 3 * work, "{} visits, {} units, {} errors: {}", visits, work, errors, schema);
+    }
 }
 
 #[test]
