@@ -10,15 +10,31 @@ use tokio::time::timeout;
 
 /// So long at most such work may take: an evaluation of one object, or of all that a step looks at.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(10);
-/// So much of it at most is under way at the same time.
-static AT_ONCE: Semaphore = Semaphore::const_new(4);
+/// Maintenance work under way at the same time, at most.
+static MAINTENANCE: Semaphore = Semaphore::const_new(4);
+/// Checks for callers of the API under way at the same time, at most. They take no permit from maintenance.
+static CHECKS: Semaphore = Semaphore::const_new(4);
 
-/// Does work such as evaluations and checks off the threads that serve others. It is handed a flag that is set when its time is over or
-/// when nobody waits for it any more, and ends then; `None` if it panicked.
+/// Does the work of maintenance, such as evaluations, off the threads that serve others. It is handed a flag that is set when its
+/// time is over or when nobody waits for it any more, and ends then; `None` if it panicked.
 pub async fn aside<T: Send + 'static>(work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Option<T> {
+    run(&MAINTENANCE, work).await
+}
+
+/// Does a check for a caller of the API like [`aside`], with permits of its own.
+pub async fn check_aside<T: Send + 'static>(
+    work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+) -> Option<T> {
+    run(&CHECKS, work).await
+}
+
+async fn run<T: Send + 'static>(
+    permits: &'static Semaphore,
+    work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+) -> Option<T> {
     let stop = Stop(Arc::new(AtomicBool::new(false)));
     // The permit goes with the work, which may outlive the one who waits.
-    let permit = AT_ONCE.acquire().await.ok()?;
+    let permit = permits.acquire().await.ok()?;
     let flag = stop.0.clone();
     let work = spawn_blocking(move || {
         let _permit = permit;
@@ -84,6 +100,24 @@ mod tests {
             begun = begin => begun.unwrap(),
         }
         tokio::time::timeout(Duration::from_secs(60), end).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn checks_that_take_long_do_not_hold_up_maintenance() {
+        let (free, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(std::sync::Mutex::new(held));
+        let mut checks = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let held = held.clone();
+            checks.spawn(check_aside(move |_| held.lock().unwrap().recv().is_err()));
+        }
+        while CHECKS.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let done = timeout(Duration::from_secs(60), aside(|_| 1)).await;
+        drop(free);
+        assert_eq!(done.unwrap(), Some(1));
+        assert_eq!(checks.join_all().await, [Some(true); 8]);
     }
 
     #[tokio::test]

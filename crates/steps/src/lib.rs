@@ -14,7 +14,7 @@ pub mod lifecycle;
 mod problem;
 mod template;
 
-pub use aside::aside;
+pub use aside::{aside, check_aside};
 pub use cluster::{ClusterContext, ClusterFacts};
 pub use problem::Problem;
 pub use template::{Given, Names, names_cluster};

@@ -113,7 +113,7 @@ impl Desk {
 
 /// Does a check that computes off the threads that serve others.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    steps::aside(move |_| work()).await.ok_or_else(|| Refusal::internal("a check ended early"))
+    steps::check_aside(move |_| work()).await.ok_or_else(|| Refusal::internal("a check ended early"))
 }
 
 /// Every route, with its description.
