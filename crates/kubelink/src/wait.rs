@@ -1,9 +1,10 @@
 //! Waiting for something to become true of objects on a cluster, by a watch.
 
 use std::fmt::Debug;
-use std::future::ready;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
 use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -55,24 +56,24 @@ pub async fn wait<K, T>(
     mut judge: impl FnMut(&[&K]) -> Verdict<T>,
 ) -> Result<T, LinkError>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    T: Send + 'static,
 {
-    wait_for(link, api, which, target, limit, progress, |objects: &[&K]| ready(judge(objects))).await
+    wait_for(link, api, which, target, limit, progress, |objects: &[&K]| ready(judge(objects)).boxed()).await
 }
 
-/// Waits like [`wait`], with a `judge` that takes its time: it takes what it needs of the objects at once, and answers later.
-pub async fn wait_for<K, T, F>(
+/// Waits like [`wait`], with a `judge` that takes its time.
+pub async fn wait_for<K, T>(
     link: &Link,
     api: Api<K>,
     which: &Which,
     target: &str,
     limit: Duration,
     progress: &Progress,
-    mut judge: impl FnMut(&[&K]) -> F,
+    mut judge: impl for<'a> FnMut(&'a [&'a K]) -> BoxFuture<'a, Verdict<T>>,
 ) -> Result<T, LinkError>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    F: Future<Output = Verdict<T>>,
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let deadline = Instant::now() + limit;
     let mut watched = Watched::new(link, "wait for", target.to_owned(), api, which.config());
@@ -80,8 +81,8 @@ where
     loop {
         let judged = async {
             watched.changed(progress).await?;
-            let verdict = judge(&watched.objects().values().collect::<Vec<_>>());
-            Ok(verdict.await)
+            let objects: Vec<&K> = watched.objects().values().collect();
+            Ok(judge(&objects).await)
         };
         let verdict = tokio::select! {
             judged = judged => judged?,

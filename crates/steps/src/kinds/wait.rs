@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kubelink::wait::{Verdict, Which as Watched, wait_for};
@@ -18,6 +19,9 @@ use crate::cluster::ClusterContext;
 use crate::engine::{Look, Outcome, StepContext, StepError};
 use crate::expression::{Expression, Said};
 use crate::problem::Problem;
+
+/// Objects that are evaluated together.
+const BLOCK: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Wait {
@@ -46,8 +50,10 @@ impl Wait {
             Which::Named(name) => (Watched::Named(name.clone()), self.place.told(name)),
             Which::Labelled(selector) => (Watched::Labelled(selector.clone()), self.place.told(selector)),
         };
-        let judge = |objects: &[&DynamicObject]| self.judge(objects).boxed();
-        match wait_for(&cx.link, api, &watched, &told, limit, &cx.progress(step), judge).await {
+        let progress = cx.progress(step);
+        let waited =
+            wait_for(&cx.link, api, &watched, &told, limit, &progress, |objects| self.judge(objects)).await;
+        match waited {
             Ok(count) => {
                 let what = if count == 1 { told } else { format!("{count} of {told}") };
                 Ok(Look::Done(Outcome::said(format!("{what}: it holds that {}", self.until.text()))))
@@ -56,39 +62,93 @@ impl Wait {
         }
     }
 
-    /// Looks at all objects, off the threads that serve others.
-    fn judge(&self, objects: &[&DynamicObject]) -> impl Future<Output = Verdict<usize>> + Send + use<> {
-        let objects: Vec<DynamicObject> = objects.iter().map(|object| (*object).clone()).collect();
-        let (until, parameters) = (self.until.clone(), self.parameters.clone());
-        async move {
-            let judged = aside(move |stop| judge(&until, objects, parameters, stop)).await;
-            judged.unwrap_or_else(|| Verdict::Hopeless("the evaluation ended early".to_owned()))
-        }
+    /// Evaluates the condition over the objects, off the threads that serve others.
+    fn judge<'a>(&self, objects: &'a [&'a DynamicObject]) -> BoxFuture<'a, Verdict<usize>> {
+        let (until, parameters, single) = (self.until.clone(), self.parameters.clone(), objects.len() == 1);
+        let evaluate = move |block: Vec<DynamicObject>| {
+            let (until, parameters) = (until.clone(), parameters.clone());
+            aside(move |stop| evaluate_block(&until, block, single, parameters, stop))
+        };
+        judge_in_blocks(objects, evaluate).boxed()
     }
 }
 
-fn judge(
-    until: &Expression,
-    objects: Vec<DynamicObject>,
-    parameters: Value,
-    stop: &AtomicBool,
-) -> Verdict<usize> {
+/// Evaluates block after block until one has a verdict, so that no more objects are copied than are looked at.
+async fn judge_in_blocks<T: Clone, F>(objects: &[&T], mut evaluate: impl FnMut(Vec<T>) -> F) -> Verdict<usize>
+where
+    F: Future<Output = Option<Option<Verdict<usize>>>>,
+{
     if objects.is_empty() {
         return Verdict::Waiting("it to exist".to_owned());
     }
-    let (count, text) = (objects.len(), until.text());
+    for block in objects.chunks(BLOCK) {
+        match evaluate(block.iter().map(|object| (*object).clone()).collect()).await {
+            Some(None) => {}
+            Some(Some(verdict)) => return verdict,
+            None => return Verdict::Hopeless("the evaluation ended early".to_owned()),
+        }
+    }
+    Verdict::Done(objects.len())
+}
+
+/// The verdict that a block of objects settles; `None` if the condition holds for all of them.
+fn evaluate_block(
+    until: &Expression,
+    block: Vec<DynamicObject>,
+    single: bool,
+    parameters: Value,
+    stop: &AtomicBool,
+) -> Option<Verdict<usize>> {
+    let text = until.text();
     let mut variables = Map::new();
     variables.insert("parameters".to_owned(), parameters);
-    for object in objects {
+    for object in block {
         let name = object.name_any();
         variables.insert("object".to_owned(), serde_json::to_value(object).unwrap_or_default());
         match until.evaluate(&variables, stop) {
             Said::Truth(true) => {}
-            Said::Truth(false) if count == 1 => return Verdict::Waiting(text.to_owned()),
-            Said::Truth(false) => return Verdict::Waiting(format!("{text} of {name}")),
-            Said::Unclear(why) => return Verdict::Waiting(format!("{text} ({why})")),
-            Said::Never(why) => return Verdict::Hopeless(format!("{text}: {why}")),
+            Said::Truth(false) if single => return Some(Verdict::Waiting(text.to_owned())),
+            Said::Truth(false) => return Some(Verdict::Waiting(format!("{text} of {name}"))),
+            Said::Unclear(why) => return Some(Verdict::Waiting(format!("{text} ({why})"))),
+            Said::Never(why) => return Some(Verdict::Hopeless(format!("{text}: {why}"))),
         }
     }
-    Verdict::Done(count)
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Counts its copies.
+    struct Counted(Arc<AtomicUsize>);
+
+    impl Clone for Counted {
+        fn clone(&self) -> Counted {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Counted(self.0.clone())
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_object_that_is_not_ready_ends_the_judgement() {
+        let copies = Arc::new(AtomicUsize::new(0));
+        let objects: Vec<Counted> = (0..10 * BLOCK).map(|_| Counted(copies.clone())).collect();
+        let objects: Vec<&Counted> = objects.iter().collect();
+        let not_yet = || Verdict::Waiting("it".to_owned());
+        let mut blocks = 0;
+        let verdict = judge_in_blocks(&objects, |_| {
+            blocks += 1;
+            ready(Some((blocks == 2).then(not_yet)))
+        });
+        assert_eq!(verdict.await, not_yet());
+        assert_eq!(copies.load(Ordering::Relaxed), 2 * BLOCK);
+        let verdict = judge_in_blocks(&objects, |_| ready(Some(None)));
+        assert_eq!(verdict.await, Verdict::Done(10 * BLOCK));
+        assert_eq!(copies.load(Ordering::Relaxed), 12 * BLOCK);
+    }
 }
