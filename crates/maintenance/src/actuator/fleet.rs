@@ -12,7 +12,7 @@ use steps::credentials::Ours;
 use steps::engine::{Journal, StepError, StepErrorKind};
 use steps::{ClusterContext, ClusterFacts};
 use store::{Etag, KUBECONFIG, Reader, Store, StoreError};
-use upkeep::task::{Catalogue, Definition, requires_met};
+use upkeep::task::{Catalogue, Definition, TaskProblem, requires_met};
 use uuid::Uuid;
 
 use super::crew::SERVICE;
@@ -134,9 +134,7 @@ impl Tasks for Fleet {
                 (definition.clone(), manifest.parameters.clone(), facts.clone());
             steps::aside(move |_| definition.plan(&parameters, &facts)).await
         };
-        let plan = made
-            .ok_or_else(|| StepError::terminal("InvalidTask", "no plan can be made of the task"))?
-            .map_err(|problem| StepError::terminal("InvalidParameter", problem.to_string()))?;
+        let plan = plan_made(made)?;
         let mut context = ClusterContext::new(link, facts, self.clock.clone());
         if let Some(ours) = self.ours(cluster, document) {
             context = context.with_ours(ours);
@@ -161,6 +159,27 @@ impl Tasks for Fleet {
     }
 }
 
+/// The plan of a manifest. One that was not made for want of an answer is tried again.
+fn plan_made<T>(made: Option<Result<T, TaskProblem>>) -> Result<T, StepError> {
+    let interrupted = || StepError::transient("PlanInterrupted", "the plan of the task was not finished");
+    made.ok_or_else(interrupted)?
+        .map_err(|problem| StepError::terminal("InvalidParameter", problem.to_string()))
+}
+
 fn store_failed(error: StoreError) -> StepError {
     StepError::transient("Store", "the store gave no answer").because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_was_not_finished_is_tried_again() {
+        let kind = |made| plan_made::<()>(made).map_err(|error| error.kind());
+        assert_eq!(kind(None), Err(StepErrorKind::Transient));
+        let problem = TaskProblem { target: "parameters".to_owned(), message: "no".to_owned() };
+        assert_eq!(kind(Some(Err(problem))), Err(StepErrorKind::Terminal));
+        assert_eq!(kind(Some(Ok(()))), Ok(()));
+    }
 }

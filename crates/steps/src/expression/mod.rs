@@ -26,7 +26,7 @@ pub use meter::{MEMORY_MAX, WORK_MAX};
 use pattern::Patterns;
 pub use pattern::{PATTERN_MAX, Pattern};
 use survey::Survey;
-use trouble::Trouble;
+use trouble::{Limit, Trouble};
 use value::Val;
 
 /// The longest expression, in bytes.
@@ -57,8 +57,10 @@ pub enum Said {
     Truth(bool),
     /// It could not be evaluated on this data: a member is not there, types do not fit.
     Unclear(String),
-    /// It can never say true or false: it is no condition, or goes beyond a limit.
+    /// It can never say true or false: it is no condition, or goes beyond a limit of work or memory.
     Never(String),
+    /// Its time was over. That depends on the machine: it may have an answer the next time.
+    TimedOut(String),
 }
 
 impl Expression {
@@ -120,6 +122,7 @@ impl Expression {
             Ok(Val::Bool(truth)) => Said::Truth(truth),
             Ok(_) => Said::Never("it says neither true nor false".to_owned()),
             Err(Trouble::Unclear(why)) => Said::Unclear(why.to_string()),
+            Err(Trouble::Beyond(limit @ Limit::Time)) => Said::TimedOut(limit.to_string()),
             Err(Trouble::Beyond(limit)) => Said::Never(limit.to_string()),
         }
     }

@@ -29,6 +29,12 @@ impl Assert {
 
     pub(super) async fn look(&self, cx: &ClusterContext) -> Result<Look, StepError> {
         let facts = self.facts(cx).await?;
+        let that = self.that.clone();
+        self.outcome(aside(move |stop| that.evaluate(&facts, stop)).await)
+    }
+
+    /// What an evaluation means for the step; `None` is one that ended early.
+    fn outcome(&self, said: Option<Said>) -> Result<Look, StepError> {
         let failed = |why: String| {
             let message = match &self.message {
                 Some(message) => format!("{message} ({why})"),
@@ -36,13 +42,15 @@ impl Assert {
             };
             Err(StepError::terminal("AssertFailed", message))
         };
-        let that = self.that.clone();
-        let said = aside(move |stop| that.evaluate(&facts, stop)).await;
-        match said.unwrap_or_else(|| Said::Never("its evaluation ended early".to_owned())) {
+        match said.unwrap_or_else(|| Said::TimedOut("its evaluation ended early".to_owned())) {
             Said::Truth(true) => Ok(Look::Done(Outcome::said(format!("it holds that {}", self.that.text())))),
             Said::Truth(false) => failed(format!("it does not hold that {}", self.that.text())),
             Said::Unclear(why) | Said::Never(why) => {
                 failed(format!("{} cannot be told: {why}", self.that.text()))
+            }
+            Said::TimedOut(why) => {
+                let message = format!("{} is not evaluated yet: {why}", self.that.text());
+                Err(StepError::transient("EvaluationInterrupted", message))
             }
         }
     }
@@ -90,4 +98,22 @@ pub(super) fn expression(
         return Err(with.problem(name, why));
     }
     Expression::compile(&found, variables).map_err(|message| with.problem(name, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::StepErrorKind;
+
+    #[test]
+    fn an_evaluation_that_took_too_long_is_tried_again() {
+        let that = Expression::compile("parameters.ok", &FACTS).unwrap();
+        let assert = Assert { that, message: None, parameters: json!({}) };
+        let kind = |said| assert.outcome(said).map(drop).map_err(|error| error.kind());
+        assert_eq!(kind(Some(Said::TimedOut("slow".to_owned()))), Err(StepErrorKind::Transient));
+        assert_eq!(kind(None), Err(StepErrorKind::Transient));
+        assert_eq!(kind(Some(Said::Never("large".to_owned()))), Err(StepErrorKind::Terminal));
+        assert_eq!(kind(Some(Said::Truth(false))), Err(StepErrorKind::Terminal));
+        assert_eq!(kind(Some(Said::Truth(true))), Ok(()));
+    }
 }

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kubelink::wait::{Verdict, Which as Watched, wait_for};
 use serde_json::{Map, Value};
+use tokio::time::sleep;
 
 use super::assert::expression;
 use super::failure::still_waiting;
@@ -22,6 +23,18 @@ use crate::problem::Problem;
 
 /// Objects that are evaluated together.
 const BLOCK: usize = 16;
+/// Pause before a block is evaluated again that was not finished in time.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What the evaluation of a block says.
+enum Answer {
+    /// The condition holds for all of its objects.
+    Holds,
+    /// It settles the verdict.
+    Settled(Verdict<usize>),
+    /// Its time was over, which says nothing of the objects.
+    TimedOut,
+}
 
 #[derive(Debug)]
 pub(super) struct Wait {
@@ -73,32 +86,34 @@ impl Wait {
     }
 }
 
-/// Evaluates block after block until one has a verdict, so that no more objects are copied than are looked at.
+/// Evaluates block after block until one has a verdict, so that no more objects are copied than are looked at. A block that is
+/// not finished is evaluated again: the wait has its own limit.
 async fn judge_in_blocks<T: Clone, F>(objects: &[&T], mut evaluate: impl FnMut(Vec<T>) -> F) -> Verdict<usize>
 where
-    F: Future<Output = Option<Option<Verdict<usize>>>>,
+    F: Future<Output = Option<Answer>>,
 {
     if objects.is_empty() {
         return Verdict::Waiting("it to exist".to_owned());
     }
     for block in objects.chunks(BLOCK) {
-        match evaluate(block.iter().map(|object| (*object).clone()).collect()).await {
-            Some(None) => {}
-            Some(Some(verdict)) => return verdict,
-            None => return Verdict::Hopeless("the evaluation ended early".to_owned()),
+        loop {
+            match evaluate(block.iter().map(|object| (*object).clone()).collect()).await {
+                Some(Answer::Holds) => break,
+                Some(Answer::Settled(verdict)) => return verdict,
+                Some(Answer::TimedOut) | None => sleep(PAUSE).await,
+            }
         }
     }
     Verdict::Done(objects.len())
 }
 
-/// The verdict that a block of objects settles; `None` if the condition holds for all of them.
 fn evaluate_block(
     until: &Expression,
     block: Vec<DynamicObject>,
     single: bool,
     parameters: Value,
     stop: &AtomicBool,
-) -> Option<Verdict<usize>> {
+) -> Answer {
     let text = until.text();
     let mut variables = Map::new();
     variables.insert("parameters".to_owned(), parameters);
@@ -107,13 +122,14 @@ fn evaluate_block(
         variables.insert("object".to_owned(), serde_json::to_value(object).unwrap_or_default());
         match until.evaluate(&variables, stop) {
             Said::Truth(true) => {}
-            Said::Truth(false) if single => return Some(Verdict::Waiting(text.to_owned())),
-            Said::Truth(false) => return Some(Verdict::Waiting(format!("{text} of {name}"))),
-            Said::Unclear(why) => return Some(Verdict::Waiting(format!("{text} ({why})"))),
-            Said::Never(why) => return Some(Verdict::Hopeless(format!("{text}: {why}"))),
+            Said::Truth(false) if single => return Answer::Settled(Verdict::Waiting(text.to_owned())),
+            Said::Truth(false) => return Answer::Settled(Verdict::Waiting(format!("{text} of {name}"))),
+            Said::Unclear(why) => return Answer::Settled(Verdict::Waiting(format!("{text} ({why})"))),
+            Said::Never(why) => return Answer::Settled(Verdict::Hopeless(format!("{text}: {why}"))),
+            Said::TimedOut(_) => return Answer::TimedOut,
         }
     }
-    None
+    Answer::Holds
 }
 
 #[cfg(test)]
@@ -121,6 +137,8 @@ mod tests {
     use std::future::ready;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
 
     use super::*;
 
@@ -134,6 +152,24 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_evaluation_that_is_not_finished_in_time_is_done_again() {
+        let mut answers = vec![Some(Answer::Holds), None, Some(Answer::TimedOut)];
+        let verdict = judge_in_blocks(&[&1], |_| ready(answers.pop().unwrap()));
+        assert_eq!(verdict.await, Verdict::Done(1));
+        assert!(answers.is_empty());
+    }
+
+    #[test]
+    fn an_evaluation_whose_time_is_over_settles_nothing() {
+        let text = "parameters.all(a, parameters.exists(b, a == b))";
+        let until = Expression::compile(text, &["object", "parameters"]).unwrap();
+        let parameters: Value = (0..1000).collect();
+        let object: DynamicObject = serde_json::from_value(json!({"metadata": {"name": "one"}})).unwrap();
+        let answer = evaluate_block(&until, vec![object], true, parameters, &AtomicBool::new(true));
+        assert!(matches!(answer, Answer::TimedOut));
+    }
+
     #[tokio::test]
     async fn the_first_object_that_is_not_ready_ends_the_judgement() {
         let copies = Arc::new(AtomicUsize::new(0));
@@ -143,11 +179,11 @@ mod tests {
         let mut blocks = 0;
         let verdict = judge_in_blocks(&objects, |_| {
             blocks += 1;
-            ready(Some((blocks == 2).then(not_yet)))
+            ready(Some(if blocks == 2 { Answer::Settled(not_yet()) } else { Answer::Holds }))
         });
         assert_eq!(verdict.await, not_yet());
         assert_eq!(copies.load(Ordering::Relaxed), 2 * BLOCK);
-        let verdict = judge_in_blocks(&objects, |_| ready(Some(None)));
+        let verdict = judge_in_blocks(&objects, |_| ready(Some(Answer::Holds)));
         assert_eq!(verdict.await, Verdict::Done(10 * BLOCK));
         assert_eq!(copies.load(Ordering::Relaxed), 12 * BLOCK);
     }
