@@ -93,6 +93,7 @@ impl Costs {
     /// A reference by which a part leads back to itself for the same value. The validator follows every such path until it
     /// repeats itself, and there are factorially many.
     fn cycle<'a>(&self, schema: &'a Value) -> Option<&'a str> {
+        let roots = self.roots(schema);
         let mut parts = Vec::new();
         collect(schema, &mut parts);
         let index: HashMap<usize, usize> =
@@ -101,7 +102,7 @@ impl Costs {
         let next: Vec<Vec<usize>> = parts
             .iter()
             .map(|part| {
-                let referred = references(part).flat_map(|reference| self.targets(schema, reference));
+                let referred = references(part).flat_map(|reference| self.targets(&roots, reference));
                 embedded(part).into_iter().chain(referred).filter_map(known).collect()
             })
             .collect();
@@ -126,7 +127,7 @@ impl Costs {
         for _ in 0..=2 * parts.len() {
             let to = next[at].iter().copied().find(|to| left[*to] > 0)?;
             let leads = |reference: &&str| {
-                self.targets(schema, reference).into_iter().filter_map(known).any(|target| target == to)
+                self.targets(&roots, reference).into_iter().filter_map(known).any(|target| target == to)
             };
             found = references(parts[at]).find(leads).unwrap_or(found);
             at = to;
@@ -242,16 +243,21 @@ impl Costs {
     }
 
     fn sum(&self, schema: &Value, met: Met<'_>) -> Option<u64> {
-        Sum { costs: self, schema, done: HashMap::new(), depth: 0 }.add(schema, met)
+        Sum { costs: self, roots: self.roots(schema), done: HashMap::new(), depth: 0 }.add(schema, met)
+    }
+
+    /// The parts that begin documents, in order; the first is the whole schema.
+    fn roots<'a>(&self, schema: &'a Value) -> Vec<&'a Value> {
+        self.documents.iter().map(|it| schema.pointer(&it.path).unwrap_or(schema)).collect()
     }
 
     /// The parts that a reference may lead to. Which of several it is depends on the way to it: all are counted.
-    fn targets<'a>(&self, schema: &'a Value, reference: &str) -> Vec<&'a Value> {
+    fn targets<'a>(&self, roots: &[&'a Value], reference: &str) -> Vec<&'a Value> {
         let (_, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = percent_decoded(fragment);
         if !fragment.is_empty() && !fragment.starts_with('/') {
             let paths = self.anchors.get(fragment.as_str()).into_iter().flatten();
-            return paths.filter_map(|path| schema.pointer(path)).collect();
+            return paths.filter_map(|path| roots.first()?.pointer(path)).collect();
         }
         let (path, _) = reference.split_once(['#', '?']).unwrap_or((reference, ""));
         let name = last_segment(reference);
@@ -259,8 +265,9 @@ impl Costs {
         let any = path.is_empty()
             || matches!(name.as_str(), "." | "..")
             || !self.documents.iter().any(|it| it.names.contains(&name));
-        let named = self.documents.iter().filter(|it| any || it.names.is_empty() || it.names.contains(&name));
-        named.filter_map(|it| schema.pointer(&it.path)?.pointer(&fragment)).collect()
+        let named = |it: &Document| any || it.names.is_empty() || it.names.contains(&name);
+        let roots = self.documents.iter().zip(roots).filter(|(it, _)| named(it));
+        roots.filter_map(|(_, root)| root.pointer(&fragment)).collect()
     }
 }
 
@@ -363,7 +370,7 @@ impl<'a> Met<'a> {
 /// A sum under way. `None` is more than the limit.
 struct Sum<'a> {
     costs: &'a Costs,
-    schema: &'a Value,
+    roots: Vec<&'a Value>,
     /// What each part cost with what it met; `None` while that is not known.
     done: HashMap<(usize, usize), Option<u64>>,
     depth: usize,
@@ -398,7 +405,7 @@ impl<'a> Sum<'a> {
             same = same.checked_add(self.add(part, met)?)?;
         }
         for reference in references(members) {
-            let targets = self.costs.targets(self.schema, reference);
+            let targets = self.costs.targets(&self.roots, reference);
             if targets.is_empty() {
                 same = same.checked_add(met.parts().checked_mul(ELSEWHERE)?)?;
             }
