@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use api::admin::{Confidence, PlanForm, PlanGrouping, PlanOutcome};
 use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy, TaskStats};
-use jiff::Timestamp;
+use api::work::{WorkKind, WorkState};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -114,6 +115,60 @@ fn the_first_observed_run_changes_the_plan() {
     seen.stats.insert(task(), stats);
     let often = plan(&seen, &question(1, PlanGrouping::Schedule)).entries.remove(0).duration;
     assert!(often.p95 > once.p95 && often.confidence == Confidence::Measured, "{often:?}");
+}
+
+/// A manifest that runs on the first cluster for ten minutes, in a step that may take three hours more.
+fn hanging() -> store::WorkView {
+    let (begun, deadline) = (now() - SignedDuration::from_mins(10), now() + SignedDuration::from_hours(3));
+    let step = json!({"name": "drain", "index": 1, "of": 1, "since": begun, "deadline": deadline});
+    store::WorkView {
+        id: Uuid::from_u128(99),
+        lane: Uuid::from_u128(1),
+        kind: WorkKind::Manifest,
+        state: WorkState::InProgress,
+        attempt: 1,
+        run_after: begun,
+        due_at: begun,
+        run_before: None,
+        priority: 0,
+        step: None,
+        checkpoint: Some(json!({"step": step})),
+        fence: 1,
+        created: begun,
+        started: Some(begun),
+        finished: None,
+        result: None,
+        origin: None,
+        budgets: vec![format!("task/{}", task())],
+        ending: false,
+    }
+}
+
+#[test]
+fn runs_behind_work_that_takes_longer_than_usual_are_late_until_its_step_must_end() {
+    let mut seen = fleet(1, &["*-*-* *:00/5"]);
+    seen.live.push(hanging());
+    let found = plan(&seen, &question(2, PlanGrouping::Schedule));
+    assert_eq!((found.runs, found.misses), (12, 12), "those whose hour ends within the plan's two");
+    assert_eq!(found.entries[0].reason.as_deref(), Some("other work of the cluster goes first"));
+    // Once the step has had to end, what is due then begins.
+    let longer = plan(&seen, &question(6, PlanGrouping::Schedule));
+    assert!(longer.misses > 12 && longer.misses < longer.runs, "{} of {}", longer.misses, longer.runs);
+    // Work that is not over its usual time ends when it usually does.
+    seen.live[0].started = Some(now());
+    assert_eq!(plan(&seen, &question(2, PlanGrouping::Schedule)).misses, 0);
+}
+
+#[test]
+fn nothing_is_promised_for_a_cluster_that_does_not_answer() {
+    let mut seen = fleet(2, &["*-*-* *:00/5"]);
+    seen.unreachable.insert(Uuid::from_u128(1));
+    let found = plan(&seen, &question(24, PlanGrouping::Cluster));
+    let (away, there): (Vec<_>, Vec<_>) =
+        found.entries.iter().partition(|it| it.cluster.as_ref().is_some_and(|it| it.ends_with("c0")));
+    assert!(away.iter().all(|it| it.misses == it.runs && it.misses > 0), "{away:?}");
+    assert_eq!(away[0].reason.as_deref(), Some("the cluster does not answer"));
+    assert!(there.iter().all(|it| it.misses == 0), "{there:?}");
 }
 
 #[test]

@@ -163,6 +163,7 @@ fn reason(board: &Board, runs: bool, held: Held) -> Option<String> {
     let held = match held {
         Held::Nothing => None,
         Held::Lane => Some("other work of the cluster goes first".to_owned()),
+        Held::Unreachable => Some("the cluster does not answer".to_owned()),
         Held::Budget(key) => {
             let (key, limit) = &board.budgets[usize::from(key)];
             Some(format!("budget {key} lets {limit} run at once"))

@@ -18,6 +18,8 @@ const PAGE: usize = 1000;
 pub struct Observed {
     /// Every cluster, with its resource id as it was spelled.
     pub clusters: Vec<(Member, String)>,
+    /// The clusters that do not answer.
+    pub unreachable: HashSet<Uuid>,
     /// Every schedule that can be read and is enabled.
     pub rules: Vec<Rule>,
     /// All work that is pending or runs.
@@ -40,11 +42,12 @@ impl Observed {
             .into_iter()
             .map(|it| (it.document.subscription_id.to_lowercase(), it.document.state))
             .collect();
-        let mut clusters = Vec::new();
+        let (mut clusters, mut unreachable) = (Vec::new(), HashSet::new());
         for block in all::<Cluster>(reader).await?.chunks(PAGE) {
             let seen = reader.health(block.iter().map(|it| it.uuid).collect()).await?;
             let versions: HashMap<Uuid, String> =
                 seen.iter().filter_map(|it| version_seen(it).map(|version| (it.cluster, version))).collect();
+            unreachable.extend(seen.iter().filter(|it| !it.reachable).map(|it| it.cluster));
             for cluster in block {
                 let state = subscriptions.get(&cluster.document.subscription_id.to_lowercase()).copied();
                 let version = versions.get(&cluster.uuid).map(String::as_str);
@@ -61,6 +64,7 @@ impl Observed {
         }
         Ok(Observed {
             clusters,
+            unreachable,
             rules: rules.filter(|rule| rule.enabled).collect(),
             live,
             budgets: reader.budgets().await?,

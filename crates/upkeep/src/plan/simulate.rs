@@ -19,6 +19,8 @@ pub type Micros = i64;
 pub struct Lane {
     /// The cluster.
     pub id: Uuid,
+    /// Whether the cluster does not answer: nothing begins in it, and nobody can say until when.
+    pub unreachable: bool,
     /// What runs in it now.
     pub running: Option<Running>,
     /// What waits in it, now or later; in any order.
@@ -165,6 +167,8 @@ pub enum Held {
     Nothing,
     /// Other work of its cluster.
     Lane,
+    /// Its cluster, which does not answer.
+    Unreachable,
     /// Room in this budget.
     Budget(u16),
     /// A free slot of an actuator.
@@ -199,6 +203,7 @@ struct Queue {
     pieces: Vec<Piece>,
     next: usize,
     held: Held,
+    unreachable: bool,
     /// What a budget of its own holds up, by the budget.
     aside: BTreeMap<usize, SideQueue>,
     /// Where its head stands: among the free lanes, or parked on a budget.
@@ -267,7 +272,8 @@ impl State {
                 id: lane.id,
                 pieces: lane.queue,
                 next: 0,
-                held: Held::Nothing,
+                held: if lane.unreachable { Held::Unreachable } else { Held::Nothing },
+                unreachable: lane.unreachable,
                 aside: BTreeMap::new(),
                 shown: None,
             });
@@ -315,7 +321,7 @@ impl State {
                 self.let_one_out(key);
             }
             let queue = &mut self.queues[lane as usize];
-            if queue.pieces.get(queue.next).is_some_and(|it| it.due < self.now) {
+            if !queue.unreachable && queue.pieces.get(queue.next).is_some_and(|it| it.due < self.now) {
                 queue.held = Held::Lane;
             }
             self.miss_what_is_late(lane);
@@ -509,9 +515,12 @@ impl State {
         self.first(lane).map(|(_, piece)| (piece.due, piece.priority, id, lane))
     }
 
-    /// Shows a free lane's head among the others.
+    /// Shows a free lane's head among the others; nobody takes that of a cluster that does not answer.
     fn show(&mut self, lane: u32) {
         self.hide(lane);
+        if self.queues[lane as usize].unreachable {
+            return;
+        }
         let head = self.head(lane);
         self.heads.extend(head);
         self.queues[lane as usize].shown = head.map(|head| (None, head));
@@ -534,6 +543,11 @@ impl State {
 
     /// At the end of the time: what still waits and would have had to begin by then.
     fn miss_the_rest(&mut self) {
+        // What is behind a run that is still under way then waits for that.
+        for Reverse((_, lane)) in &self.ends {
+            let held = &mut self.queues[*lane as usize].held;
+            *held = if *held == Held::Nothing { Held::Lane } else { *held };
+        }
         for lane in 0..u32::try_from(self.queues.len()).unwrap_or(u32::MAX) {
             let queue = &self.queues[lane as usize];
             let aside =

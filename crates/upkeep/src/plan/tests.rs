@@ -23,7 +23,7 @@ fn piece(id: u128, due: Micros, duration: Micros) -> Piece {
 }
 
 fn lane(id: u128, queue: Vec<Piece>) -> Lane {
-    Lane { id: Uuid::from_u128(id), running: None, queue }
+    Lane { id: Uuid::from_u128(id), queue, ..Lane::default() }
 }
 
 fn told(placed: &[Placed]) -> Vec<(u128, Micros, Micros, bool, Held)> {
@@ -96,6 +96,7 @@ fn what_runs_now_holds_its_lane_and_its_budget_until_its_end() {
         id: Uuid::from_u128(1),
         running: Some(Running { end: 30, keys: key, is_operation: false }),
         queue: vec![Piece { keys: key, ..piece(1, 0, 10) }],
+        ..Lane::default()
     };
     let other = lane(2, vec![Piece { keys: key, ..piece(2, 5, 10) }]);
     let world = World { lanes: vec![busy, other], budgets: vec![1], slots: 10 };
@@ -118,7 +119,7 @@ fn few_slots_make_the_rest_wait() {
 fn operations_take_no_slot_of_an_actuator() {
     let operation = Piece { rank: Rank::Operation, before: Micros::MAX, ..piece(1, 0, 10) };
     let running = Some(Running { end: 30, keys: Keys::default(), is_operation: true });
-    let busy = Lane { id: Uuid::from_u128(3), running, queue: vec![] };
+    let busy = Lane { id: Uuid::from_u128(3), running, ..Lane::default() };
     let lanes =
         vec![lane(1, vec![operation]), lane(2, vec![piece(2, 0, 10)]), busy, lane(4, vec![piece(4, 0, 10)])];
     let world = World { lanes, budgets: vec![], slots: 1 };
@@ -152,7 +153,7 @@ fn a_full_budget_of_a_task_holds_up_only_the_tasks_work() {
     assert_eq!(told(&placed), expected);
     // Room that another lane frees goes to the longest waiting, which has its place before younger work.
     let running = Some(Running { end: 5, keys: own, is_operation: false });
-    let busy = Lane { id: Uuid::from_u128(2), running, queue: vec![] };
+    let busy = Lane { id: Uuid::from_u128(2), running, ..Lane::default() };
     let world = World { lanes: vec![lane(1, queue), busy], budgets: vec![1], slots: 9 };
     let expected = [
         (2, 1, 11, true, Held::Nothing),
@@ -168,7 +169,7 @@ fn what_became_too_late_in_a_side_queue_does_not_keep_its_lanes_turn() {
     let keys = Keys::default().with_own(0);
     let own = |id, due, before| Piece { keys, before, ..piece(id, due, 10) };
     let running = Some(Running { end: 20, keys, is_operation: false });
-    let busy = Lane { id: Uuid::from_u128(3), running, queue: vec![] };
+    let busy = Lane { id: Uuid::from_u128(3), running, ..Lane::default() };
     let lanes = vec![lane(1, vec![own(1, 0, 15), own(2, 5, 99)]), lane(2, vec![own(3, 3, 99)]), busy];
     let world = World { lanes, budgets: vec![1], slots: 9 };
     let expected = [
@@ -214,7 +215,7 @@ fn worlds() -> impl Strategy<Value = World> {
                 let before = due + window;
                 Piece { rank, before, priority, duration, keys, ..piece(next, due, duration) }
             });
-            Lane { id: Uuid::from_u128(id), running: None, queue: pieces.collect() }
+            Lane { id: Uuid::from_u128(id), queue: pieces.collect(), ..Lane::default() }
         });
         World { lanes: lanes.collect(), budgets, slots }
     })

@@ -7,7 +7,7 @@ use api::admin::PlanDuration;
 use api::doc::MissedPolicy;
 use api::work::{WorkKind, WorkState};
 use jiff::Timestamp;
-use steps::engine::Journal;
+use steps::engine::{Journal, PLAN_TIME};
 use store::WorkView;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -109,7 +109,11 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(seen: &'a Observed, catalogue: &'a Catalogue) -> Builder<'a> {
-        let lanes = seen.clusters.iter().map(|(member, _)| Lane { id: member.uuid, ..Lane::default() });
+        let lanes = seen.clusters.iter().map(|(member, _)| Lane {
+            id: member.uuid,
+            unreachable: seen.unreachable.contains(&member.uuid),
+            ..Lane::default()
+        });
         let world = World {
             lanes: lanes.collect(),
             budgets: seen.budgets.iter().map(|it| it.limit).collect(),
@@ -145,10 +149,11 @@ impl<'a> Builder<'a> {
         let tag = self.tag(work.origin.clone(), task.unwrap_or_default(), true, is_operation);
         let duration = self.board.sources[tag as usize].length();
         let keys = self.keys_of(work.budgets.iter().map(String::as_str));
+        let limit =
+            task.and_then(|it| self.catalogue.get(it)).map_or(PLAN_TIME, crate::task::Definition::time_limit);
         let lane = &mut self.board.world.lanes[place];
         if work.state == WorkState::InProgress {
-            let begun = work.started.unwrap_or(now).as_microsecond();
-            let end = begun.saturating_add(duration).max(now.as_microsecond());
+            let end = end_of_running(work, duration, limit, now);
             lane.running = Some(Running { end, keys, is_operation });
             return;
         }
@@ -240,6 +245,20 @@ impl<'a> Builder<'a> {
         self.tags.insert(key, tag);
         tag
     }
+}
+
+/// When work that runs will have ended. What takes longer than usual is held up by something: until the step that it is in has to
+/// end, nobody can say more.
+fn end_of_running(work: &WorkView, usual: Micros, limit: Duration, now: Timestamp) -> Micros {
+    let begun = work.started.unwrap_or(now).as_microsecond();
+    let usually = begun.saturating_add(usual);
+    if usually > now.as_microsecond() {
+        return usually;
+    }
+    let by_step = Journal::read(work.checkpoint.as_ref()).step.and_then(|step| step.deadline);
+    let limit = Micros::try_from(limit.as_micros()).unwrap_or(Micros::MAX);
+    let latest = by_step.map_or(begun.saturating_add(limit), Timestamp::as_microsecond);
+    latest.max(now.as_microsecond())
 }
 
 /// The periods that count now, and all that follow until `to`: the scheduler will make them in time.
