@@ -66,7 +66,7 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
 
 fn filter(query: &Fields, tasks: &[(String, String)]) -> Markup {
     let spans = [("24h", "a day"), ("7d", "a week"), ("30d", "30 days"), ("90d", "90 days")];
-    let misses = [("misses".to_owned(), "only what begins too late".to_owned())];
+    let misses = [("misses".to_owned(), "only what does not begin in time".to_owned())];
     let each = [("run".to_owned(), "each run".to_owned())];
     html! {
         form class="filter" method="get" action="/plan" aria-label="The plan" {
@@ -86,8 +86,8 @@ fn lead(plan: &PlanForm, query: &Fields) -> Markup {
             span { strong class="figure" { (plan.runs) } @if plan.runs == 1 { " run until " } @else { " runs until " } (moment(plan.to)) }
             @match plan.misses {
                 0 => { (badge(Tone::Good, "all begin in time")) },
-                1 => { a href="/plan?only=misses" { (badge(Tone::Bad, "1 begins too late")) } },
-                many => { a href="/plan?only=misses" { (badge(Tone::Bad, &format!("{many} begin too late"))) } },
+                1 => { a href="/plan?only=misses" { (badge(Tone::Bad, "1 does not begin in time")) } },
+                many => { a href="/plan?only=misses" { (badge(Tone::Bad, &format!("{many} do not begin in time"))) } },
             }
             @if query.text("each") == "run" { a href={ "/plan" (query.with("each", "").with("skip", "").query()) } { "One row for each schedule" } }
         }

@@ -249,8 +249,8 @@ fn planned(entry: PlanEntry, names: &BTreeMap<Uuid, String>) -> Bar {
     let (class, word) = match (entry.outcome, is_series) {
         (PlanOutcome::Runs, false) => ("planned", "planned"),
         (PlanOutcome::Runs, true) => ("planned series", "planned"),
-        (PlanOutcome::Misses, false) => ("planned bad", "planned, begins too late"),
-        (PlanOutcome::Misses, true) => ("planned bad series", "planned, some begin too late"),
+        (PlanOutcome::Misses, false) => ("planned bad", "planned, does not begin in time"),
+        (PlanOutcome::Misses, true) => ("planned bad series", "planned, some do not begin in time"),
     };
     Bar {
         start: entry.start,

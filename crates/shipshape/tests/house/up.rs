@@ -142,11 +142,6 @@ fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice()
     for word in ["in step drain (3 of 6)", "PodDisruptionBudget shop/web allows no disruption", "customer"] {
         assert!(why.contains(word), "{word}: {why}");
     }
-    // What the schedules want takes seconds, whatever its time limit is, and nothing is late.
-    let plan = json(&home, &["plan", "--for", "7d"]);
-    assert!(plan["runs"].as_u64().unwrap() > 1000 && plan["misses"] == 0, "{:#}", plan["entries"][0]);
-    let plan = done(&home, &["plan", "--for", "7d"]);
-    assert!(plan.contains("every 5 min, ") && plan.contains("all begin in time"), "{plan}");
     wait_until("the work on davit waits until somebody answers", PATIENCE, || {
         // Now and then it is tried, and is at work for a moment.
         (trouble("davit", "cluster-health", "Pending")?["reason"] == "Unreachable").then_some(())
@@ -155,6 +150,16 @@ fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice()
     let shown = json(&home, &["cluster", "show", "davit"]);
     assert_eq!(shown["properties"]["reachability"]["reachable"], false, "{shown:#}");
     assert_eq!(json(&home, &["cluster", "show", "anchor"])["properties"]["reachability"]["reachable"], true);
+    // What the schedules want takes seconds, whatever its time limit is, and nothing is late but where nobody answers.
+    let plan = json(&home, &["plan", "--for", "7d", "--cluster", "anchor"]);
+    assert!(plan["runs"].as_u64().unwrap() > 1000 && plan["misses"] == 0, "{:#}", plan["entries"][0]);
+    let plan = done(&home, &["plan", "--for", "7d", "--cluster", "anchor"]);
+    assert!(plan.contains("every 5 min, ") && plan.contains("all begin in time"), "{plan}");
+    let plan = json(&home, &["plan", "--for", "7d", "--cluster", "davit"]);
+    assert_eq!(
+        (&plan["misses"], &plan["entries"][0]["reason"]),
+        (&plan["runs"], &"the cluster does not answer".into())
+    );
 
     // What its onlooker removes stays removed.
     done(&home, &["cluster", "delete", "fender", "--yes", "--wait"]);
