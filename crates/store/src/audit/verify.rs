@@ -1,5 +1,9 @@
 //! `audit verify`: the whole log, looked through from where it begins to where it ends and beyond.
 
+use std::collections::HashSet;
+
+use uuid::Uuid;
+
 use super::chain::{Chain, ChainHead, EntryKey, Floor};
 use crate::engine::{AuditPlace, AuditRow};
 use crate::rotate;
@@ -85,22 +89,31 @@ impl Reader {
                 .push(format!("record {} is not the one that the chain's head was made of", head.number));
         }
         walk.compare_noted(&head, &floor);
+        let waiting = self.engine.audit_unnumbered(PAGE_MAX).await?;
+        let sealed = self.engine.audit_known(waiting.iter().map(|row| row.record.id).collect()).await?;
+        // Read again: an entry that was sealed meanwhile is no copy of itself.
         let unnumbered = self.engine.audit_unnumbered(PAGE_MAX).await?;
         let key = chain.entry_key();
-        let faults = outside(&unnumbered, &key, end.marked, walk.place);
+        let faults = outside(&unnumbered, &sealed, &key, end.marked, walk.place);
         walk.faults.extend(faults);
         let unsealed = unnumbered.iter().filter(|row| !row.refused).count();
         Ok(Verified { records: walk.records, unsealed, head, faults: walk.faults })
     }
 }
 
-/// What is wrong with records that are not in the chain; `last` is where its last one stands.
-fn outside(rows: &[AuditRow], key: &EntryKey, marked: bool, last: Option<AuditPlace>) -> Vec<String> {
+/// What is wrong with records that are not in the chain; the ids of `sealed` are in it, and `last` is where its last one stands.
+fn outside(
+    rows: &[AuditRow],
+    sealed: &HashSet<Uuid>,
+    key: &EntryKey,
+    marked: bool,
+    last: Option<AuditPlace>,
+) -> Vec<String> {
     let (mut faults, mut strange, mut before) = (Vec::new(), 0, 0);
     for row in rows {
         let entry = &row.record.entry;
         let is_ours = row.is_marked_by(key, marked);
-        if !is_ours || row.refused {
+        if !is_ours || row.refused || sealed.contains(&row.record.id) {
             strange += 1;
             if strange <= EXAMPLES {
                 faults.push(match is_ours {

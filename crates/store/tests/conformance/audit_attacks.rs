@@ -153,6 +153,8 @@ on_both_engines! {
         };
         let columns = "id, at, actor, action, target, reason, correlation, before, after, mac";
         raw.execute(&format!("insert into audit ({place}, {columns}) select {behind}, {columns} from audit where number = 5")).await;
+        let unsealed = faults(store).await;
+        assert!(unsealed.len() == 1 && unsealed[0].contains("it is a copy"), "before any process runs: {unsealed:?}");
         seal_newest(store).await;
         let found = faults(store).await;
         assert!(found.len() == 1 && found[0].contains("is kept out of the chain"), "{found:?}");
