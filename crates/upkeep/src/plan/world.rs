@@ -133,7 +133,7 @@ impl<'a> Builder<'a> {
             board: Board {
                 world,
                 clusters: seen.clusters.iter().map(|(_, id)| id.clone()).collect(),
-                budgets: seen.budgets.iter().map(|it| (it.key.clone(), it.limit)).collect(),
+                budgets: seen.budgets.iter().map(|it| (catalogue.budget_name(&it.key), it.limit)).collect(),
                 sources: Vec::new(),
                 rhythms: HashMap::new(),
             },

@@ -67,6 +67,12 @@ impl Catalogue {
         self.tasks.get(&id)
     }
 
+    /// A budget's key as people write it: with the name of its task in the place of the id.
+    pub fn budget_name(&self, key: &str) -> String {
+        let task = key.strip_prefix("task/").and_then(|id| self.get(id.parse().ok()?));
+        task.map_or_else(|| key.to_owned(), |task| format!("task/{}", task.name()))
+    }
+
     /// Whether this id is that of a built-in task, which nobody can change.
     pub fn is_builtin(id: Uuid) -> bool {
         builtin::all().any(|it| it.id() == id)

@@ -23,6 +23,8 @@ pub struct Observed {
     pub more_ahead: bool,
     /// Every configured limit.
     pub budgets: Vec<Budget>,
+    /// The budget of its task, as people write it.
+    pub task_budget: String,
     /// How its cluster was when it was last looked at.
     pub health: Option<HealthSample>,
     /// What the task requires of the cluster and is not so, in a sentence.
@@ -225,11 +227,15 @@ fn budgets(seen: &Observed) -> Vec<Blocker> {
     // What is on its way to its end passes a full budget, as in the queue.
     let counted = |it: &&Budget| !seen.work.ending && seen.work.budgets.contains(&it.key);
     let full = seen.budgets.iter().filter(counted).filter(|it| it.used >= it.limit);
+    let name = |it: &Budget| match it.key.starts_with("task/") {
+        true => seen.task_budget.clone(),
+        false => it.key.clone(),
+    };
     full.map(|budget| Blocker {
         code: BlockerCode::BudgetFull,
         message: match budget.limit {
-            0 => format!("budget {} is 0: new starts are stopped", budget.key),
-            limit => format!("budget {} is full: {} of {limit} run", budget.key, budget.used),
+            0 => format!("budget {} is 0: new starts are stopped", name(budget)),
+            limit => format!("budget {} is full: {} of {limit} run", name(budget), budget.used),
         },
         owner: if budget.limit == 0 { Owner::Operator } else { Owner::System },
         since: None,

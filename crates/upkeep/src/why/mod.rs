@@ -50,6 +50,7 @@ pub async fn explain(
     let more_ahead = ahead.len() == AHEAD_MAX && !ahead.iter().any(|it| it.id == manifest);
     let budgets = reader.budgets().await?;
     let ahead = ahead.iter().take_while(|it| it.id != manifest).map(|it| Other::of(it, &budgets)).collect();
+    let task_budget = catalogue.budget_name(&format!("task/{}", document.document.task_id));
     let observed = Observed {
         manifest: document.document,
         work,
@@ -57,6 +58,7 @@ pub async fn explain(
         ahead,
         more_ahead,
         budgets,
+        task_budget,
         health,
         unmet,
         actuators: reader.leases("actuator/").await?.len(),
