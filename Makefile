@@ -19,7 +19,7 @@ build: ## build everything, for debugging
 
 up: ## start Shipshape here with a simulated fleet at work (needs only a Rust toolchain and a C compiler)
 	@tools/setup build
-	@exec cargo run --locked --bin shipshape -- up --demo $(ARGS)
+	@exec cargo run --locked --bin shipshape -- up $(if $(findstring --demo,$(ARGS)),,--demo) $(ARGS)
 
 release: ## build the executable for production, stripped, with its debug information beside it
 	@tools/setup build
