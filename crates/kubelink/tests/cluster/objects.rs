@@ -129,7 +129,7 @@ async fn a_restart_happens_once_for_a_run_and_the_rollout_is_followed() {
         Workload::Deployment,
         namespace,
         "none",
-        Duration::from_millis(200),
+        Duration::from_secs(3),
         &Progress::silent(),
     )
     .await;
