@@ -124,15 +124,9 @@ async fn a_restart_happens_once_for_a_run_and_the_rollout_is_followed() {
         "one restart, one generation"
     );
 
-    let missing = rollout(
-        link,
-        Workload::Deployment,
-        namespace,
-        "none",
-        Duration::from_secs(3),
-        &Progress::silent(),
-    )
-    .await;
+    let missing =
+        rollout(link, Workload::Deployment, namespace, "none", Duration::from_secs(3), &Progress::silent())
+            .await;
     assert!(missing.unwrap_err().to_string().contains("to exist"));
     // Without replicas there is nothing to wait for but the controller's word, given here in its place if it is absent.
     if !testbed::kube::shared().unwrap().has_controllers() {
