@@ -50,8 +50,8 @@ impl Task {
 
 fn main() -> anyhow::Result<()> {
     // What `cargo bench` hands over is not for us.
-    let Some(real) = testbed::kube::own(testbed::kube::Options::default()) else {
-        println!("there is nothing to compare with: {}", testbed::kube::MISSING);
+    let Some(real) = testkit::kube::own(testkit::kube::Options::default()) else {
+        println!("there is nothing to compare with: {}", testkit::kube::MISSING);
         return Ok(());
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

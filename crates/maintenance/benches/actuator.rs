@@ -17,7 +17,7 @@ use maintenance::trial::{self, Scripted};
 use serde_json::json;
 use steps::engine::{Outcome, Plan, Step};
 use store::{By, Completion, Keyring, Location, Options, Store, Transaction};
-use testbed::postgres;
+use testkit::postgres;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy};
 use jiff::{SignedDuration, Timestamp};
 use maintenance::scheduler::{Fleet, Plan};
+use planner::schedule::{Known, Window};
 use serde_json::{Map, json};
-use upkeep::schedule::{Known, Window};
 use uuid::Uuid;
 
 const CLUSTERS: usize = 10_000;

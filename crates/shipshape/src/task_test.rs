@@ -19,6 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use kubelink::apply::{ApplyOptions, Documents, apply};
 use kubelink::{Allow, Kubeconfig, Link, Progress, Timeouts};
 use kubesim::life::{Life, NodePlan};
+use planner::task::{Definition, check};
 use serde_json::{Map, Value};
 use steps::engine::{
     ATTEMPTS_MAX, Body, Control, Ended, Journal, Look, Order, Plan, Step, StepError, run as walk,
@@ -26,7 +27,6 @@ use steps::engine::{
 use steps::{ClusterContext, ClusterFacts};
 use store::{Claimed, Keyring, LEASE, Location, NewWork, Options, Store, WorkView};
 use tokio::sync::Notify;
-use upkeep::task::{Definition, check};
 use uuid::Uuid;
 
 /// So many claims are more than five attempts and a crash can cost.
@@ -431,7 +431,7 @@ mod tests {
             let words: Vec<&str> = line.split_whitespace().collect();
             let one = |flag: &str| given(&words, flag).first().map(|word| (*word).to_owned());
             let task = text(&one("-f").unwrap());
-            let form = upkeep::task::read(task.as_bytes(), upkeep::task::Format::Yaml).unwrap();
+            let form = planner::task::read(task.as_bytes(), planner::task::Format::Yaml).unwrap();
             let pairs = given(&words, "-p").into_iter().map(|pair| pair.split_once('=').unwrap());
             let test = TaskTest {
                 parameters: pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).collect(),

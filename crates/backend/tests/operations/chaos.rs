@@ -22,8 +22,8 @@ use cloud::sim::{FaultRule, Moment, Trouble};
 use cloud::{Cloud as _, Kind, ResourceId};
 use maintenance::trial::manifest;
 use store::{By, Keyring, Options, Store};
-use testbed::process::{Child, example_path};
-use testbed::{parts, postgres};
+use testkit::process::{Child, example_path};
+use testkit::{parts, postgres};
 use tokio::time::Instant;
 use uuid::{Uuid, uuid};
 

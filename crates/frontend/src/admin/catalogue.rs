@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::doc::Task;
+use planner::task::Catalogue;
 use store::{Etag, Reader, Selection, StoreError};
-use upkeep::task::Catalogue;
 use uuid::Uuid;
 
 /// The catalogue that was made last, and from what.

@@ -9,9 +9,9 @@ use axum::extract::State;
 use http::StatusCode;
 use jiff::Timestamp;
 use kubelink::Kubeconfig;
+use planner::why::version_seen;
 use serde::Serialize;
 use store::{PageToken, Selection, StoreError, Versioned};
-use upkeep::why::version_seen;
 use utoipa::ToSchema;
 use uuid::Uuid;
 

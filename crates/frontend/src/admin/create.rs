@@ -5,8 +5,8 @@ use api::doc::Manifest;
 use axum::extract::State;
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
-use upkeep::schedule::Member;
-use upkeep::task::{Catalogue, check_parameters};
+use planner::schedule::Member;
+use planner::task::{Catalogue, check_parameters};
 use uuid::Uuid;
 
 use super::params::{ClusterPath, Reason, Version};

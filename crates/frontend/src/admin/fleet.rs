@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use api::doc::{Cluster, Subscription, SubscriptionState};
+use planner::schedule::Member;
 use store::{Reader, Selection, StoreError};
-use upkeep::schedule::Member;
 
 use super::forms;
 

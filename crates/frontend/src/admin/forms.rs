@@ -140,12 +140,12 @@ pub(super) async fn of_many(desk: &Desk, uuids: Vec<Uuid>) -> Result<HashMap<Uui
         } else if let Some(found) = read::<Operation>(document) {
             operation(&found)
         } else if let Some(found) = read::<Schedule>(document) {
-            as_value(&upkeep::schedule::form(&found, statuses.get(&found.id).cloned()))
+            as_value(&planner::schedule::form(&found, statuses.get(&found.id).cloned()))
         } else if let Some(outlook) = read::<ScheduleOutlook>(document) {
             // How a schedule fares is shown with it.
             let path = format!("/maintenanceschedules/{}", outlook.schedule);
             let Some(found) = reader.documents::<Schedule>().find(&path).await? else { continue };
-            as_value(&upkeep::schedule::form(&found.document, Some(outlook.status)))
+            as_value(&planner::schedule::form(&found.document, Some(outlook.status)))
         } else if let Some(found) = read::<Task>(document).and_then(|task| catalogue.get(task.id)) {
             as_value(&found.form())
         } else {

@@ -4,13 +4,13 @@ use api::admin::{PlanForm, PlanGrouping, PlanOutcome, WhyForm};
 use api::duration::TimeSpan;
 use axum::extract::State;
 use jiff::Timestamp;
+use planner::plan::Question;
+use planner::task::Catalogue;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use upkeep::plan::Question;
-use upkeep::task::Catalogue;
 use uuid::Uuid;
 
 use super::params::{ClusterPath, Version};
@@ -35,7 +35,7 @@ pub(super) async fn why(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
     let id = manifests::cluster(&desk, &ask).await?.uuid;
     let manifest = manifests::find(&desk, &ask, |manifest| manifest.cluster == id).await?;
     let catalogue = desk.catalogue().await?;
-    let found = upkeep::why::explain(&desk.store, &catalogue, manifest.uuid, desk.clock.now()).await?;
+    let found = planner::why::explain(&desk.store, &catalogue, manifest.uuid, desk.clock.now()).await?;
     found.map(|why| Answer::ok(&why)).ok_or_else(|| Refusal::not_found(manifests::NO_MANIFEST))
 }
 
@@ -86,10 +86,10 @@ async fn computed(
     catalogue: Arc<Catalogue>,
     question: Question,
     now: Timestamp,
-) -> Result<upkeep::plan::Page, Refusal> {
+) -> Result<planner::plan::Page, Refusal> {
     let (reader, runtime) = (desk.store.reader(), tokio::runtime::Handle::current());
     let work = move |stop: &CancellationToken| {
-        runtime.block_on(upkeep::plan::plan(&reader, &catalogue, &question, now, stop))
+        runtime.block_on(planner::plan::plan(&reader, &catalogue, &question, now, stop))
     };
     let page = while_awaited(desk.planning.clone(), work).await??;
     page.ok_or_else(|| Refusal::internal("a plan was given up though somebody waits for it"))
@@ -180,7 +180,7 @@ fn cluster(text: &str) -> Result<String, Refusal> {
 }
 
 fn task(text: &str, catalogue: &Catalogue) -> Result<Uuid, Refusal> {
-    let found = catalogue.find(text).map(upkeep::task::Definition::id);
+    let found = catalogue.find(text).map(planner::task::Definition::id);
     found.ok_or_else(|| Refusal::parameter("task", "There is no such task."))
 }
 

@@ -8,10 +8,10 @@ use api::doc::{Schedule, ScheduleOutlook};
 use axum::extract::State;
 use http::StatusCode;
 use jiff::Timestamp;
+use planner::schedule::{self, Check, Limits, PREVIEW_PERIODS_MAX, Pending, RefusalCode, Rule};
+use planner::task::{Catalogue, check_parameters};
 use serde_json::{Map, Value};
 use store::{PageToken, Reader, Selection, StoreError, Versioned};
-use upkeep::schedule::{self, Check, Limits, PREVIEW_PERIODS_MAX, Pending, RefusalCode, Rule};
-use upkeep::task::{Catalogue, check_parameters};
 use uuid::Uuid;
 
 use super::clusters::TURNS_MAX;

@@ -5,8 +5,8 @@ use api::doc::{ScheduleState, Task};
 use api::work::WorkKind;
 use axum::extract::State;
 use http::StatusCode;
+use planner::task::{Catalogue, Definition, Format, TaskProblem};
 use store::{Selection, StoreError, Versioned};
-use upkeep::task::{Catalogue, Definition, Format, TaskProblem};
 use uuid::Uuid;
 
 use super::clusters::TURNS_MAX;
@@ -70,13 +70,13 @@ pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
         Media::Json => Format::Json,
         Media::Yaml => Format::Yaml,
     };
-    let mut form = upkeep::task::read(body, format).map_err(refused)?;
+    let mut form = planner::task::read(body, format).map_err(refused)?;
     if form.id.is_some_and(|given| given != id) {
         return Err(Refusal::parameter("id", "The id in the body is not the one in the path."));
     }
     let by = ask.by(form.reason.take().as_deref())?;
     form.id = Some(id);
-    let wanted = aside(move || upkeep::task::check(&form)).await?.map_err(refused)?.with_id(id);
+    let wanted = aside(move || planner::task::check(&form)).await?.map_err(refused)?.with_id(id);
     if let Some(other) = Catalogue::builtin().find(wanted.name()) {
         let message = format!("A built-in task is called {}; choose another name.", other.name());
         return Err(Refusal::parameter("name", message));

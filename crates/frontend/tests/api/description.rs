@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use api::doc::ProvisioningState;
 use serde_json::{Value, json};
-use testbed::{parts, schemathesis};
+use testkit::{parts, schemathesis};
 use tokio::process::Command;
 
 use crate::arm;

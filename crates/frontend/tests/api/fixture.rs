@@ -320,8 +320,8 @@ pub(crate) fn manifest(cluster: &str, rest: &str) -> String {
 /// Runs a test on SQLite and, where this machine has it, on PostgreSQL.
 pub(crate) async fn on_both<F: Future<Output = ()>>(test: impl Fn(House) -> F) {
     test(House::open().await).await;
-    let Some(server) = testbed::postgres::shared() else {
-        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server binaries were found");
+    let Some(server) = testkit::postgres::shared() else {
+        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server binaries were found");
     };
     let database = server.database().unwrap();
     let location = Location::Postgres(api::secret::Secret::new(database.url().to_owned()));

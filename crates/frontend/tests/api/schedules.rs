@@ -245,7 +245,7 @@ async fn a_schedule_that_nobody_can_have_meant_is_refused_by_its_member() {
     assert_eq!(house.store.feed_now().await.unwrap(), place, "something was stored");
 
     house.put(SCHEDULES, &schedule(json!({}))).await.expect(201);
-    let other = upkeep::task::Catalogue::builtin().list()[0].id();
+    let other = planner::task::Catalogue::builtin().list()[0].id();
     let task = json!({"maintenanceTaskID": other, "parameters": {}});
     let refusal = house.put(SCHEDULES, &schedule(task)).await.refusal();
     assert!(refusal.1 == "PropertyChangeNotAllowed" || refusal.2.starts_with("parameters"), "{refusal:?}");

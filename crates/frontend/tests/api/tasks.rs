@@ -78,7 +78,7 @@ async fn a_task_in_use_and_a_built_in_one_stay() {
     house.post(&crate::fixture::manifest("one", &format!("{id}/cancel"))).await.expect(200);
     house.delete(&path(TASK)).await.expect(200);
 
-    let builtin = upkeep::task::Catalogue::builtin();
+    let builtin = planner::task::Catalogue::builtin();
     let first = builtin.list()[0];
     let mut named = task();
     for (method, body) in [(Method::PUT, Some(task())), (Method::DELETE, None)] {

@@ -15,7 +15,7 @@ use kubelink::cordon::cordoned_by;
 use kubelink::wait::{Verdict, Which, wait};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
-use testbed::process::{Child, example_path};
+use testkit::process::{Child, example_path};
 
 use crate::drain::{LIMIT, is_cordoned, pods_on};
 use crate::support::{Kubelet, World, world, world_of};
@@ -82,7 +82,7 @@ impl Stage {
 /// The shared real cluster.
 fn stage(prefix: &str) -> Option<(World, Stage)> {
     let world = world(prefix)?;
-    let stage = Stage::of(testbed::kube::shared()?.kubeconfig(), &world);
+    let stage = Stage::of(testkit::kube::shared()?.kubeconfig(), &world);
     Some((world, stage))
 }
 
@@ -291,8 +291,8 @@ async fn a_restart_that_is_killed_at_any_request_happens_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_process_is_killed_at_any_request_runs_once() {
     let Some((world, stage)) = stage("kill-job") else { return };
-    if !testbed::kube::shared().unwrap().has_controllers() {
-        return testbed::parts::skip(testbed::parts::KUBERNETES_CONTROLLERS, "nobody makes pods of jobs");
+    if !testkit::kube::shared().unwrap().has_controllers() {
+        return testkit::parts::skip(testkit::parts::KUBERNETES_CONTROLLERS, "nobody makes pods of jobs");
     }
     let node = world.node("a").await;
     let jobs = async || world.api::<Job>().list(&ListParams::default()).await.unwrap().items;

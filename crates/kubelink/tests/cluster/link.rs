@@ -11,13 +11,13 @@ use futures_util::future::join_all;
 use kubelink::facts::version;
 use kubelink::{Allow, Failure, Kubeconfig, Link, LinkError, Links, LinksLimits, Timeouts};
 use serde_json::json;
-use testbed::kube::Cluster;
+use testkit::kube::Cluster;
 use uuid::Uuid;
 
 fn cluster() -> Option<&'static Cluster> {
-    let cluster = testbed::kube::shared();
+    let cluster = testkit::kube::shared();
     if cluster.is_none() {
-        testbed::parts::skip(testbed::parts::KUBERNETES, testbed::kube::MISSING);
+        testkit::parts::skip(testkit::parts::KUBERNETES, testkit::kube::MISSING);
     }
     cluster
 }

@@ -129,7 +129,7 @@ async fn a_restart_happens_once_for_a_run_and_the_rollout_is_followed() {
             .await;
     assert!(missing.unwrap_err().to_string().contains("to exist"));
     // Without replicas there is nothing to wait for but the controller's word, given here in its place if it is absent.
-    if !testbed::kube::shared().unwrap().has_controllers() {
+    if !testkit::kube::shared().unwrap().has_controllers() {
         let status = json!({"status": {"observedGeneration": 2}});
         world
             .api::<Deployment>()
@@ -150,8 +150,8 @@ async fn a_restart_happens_once_for_a_run_and_the_rollout_is_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_runs_once_for_a_run_and_its_failure_and_log_are_its_outcome() {
     let Some(world) = world("job") else { return };
-    if !testbed::kube::shared().unwrap().has_controllers() {
-        return testbed::parts::skip(testbed::parts::KUBERNETES_CONTROLLERS, "nobody makes pods of jobs");
+    if !testkit::kube::shared().unwrap().has_controllers() {
+        return testkit::parts::skip(testkit::parts::KUBERNETES_CONTROLLERS, "nobody makes pods of jobs");
     }
     let node = world.node("a").await;
     let long_log = "a line of the log\n".repeat(10_000) + "the last line\n";
@@ -256,7 +256,7 @@ async fn signing_requests_of_known_nodes_are_approved_and_others_named() {
 }
 
 fn kube_config() -> kube::Config {
-    let text = testbed::kube::shared().unwrap().kubeconfig();
+    let text = testkit::kube::shared().unwrap().kubeconfig();
     let parsed: kube::config::Kubeconfig = kube::config::Kubeconfig::from_yaml(text).unwrap();
     let options = kube::config::KubeConfigOptions::default();
     let make = kube::Config::from_custom_kubeconfig(parsed, &options);

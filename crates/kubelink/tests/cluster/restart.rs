@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use kubelink::cordon::{Cordoned, Holder};
 use kubelink::drain::{CordonLeft, DrainError, DrainOptions, EmptyDir, Unmanaged, drain};
 use kubelink::{Failure, Progress, Timeouts};
-use testbed::kube::{Options, own};
+use testkit::kube::{Options, own};
 use tokio_util::sync::CancellationToken;
 
 use crate::drain::is_cordoned;
@@ -20,7 +20,7 @@ use crate::support::{Kubelet, Tap, link_to, world_on};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
     let Some(cluster) = own(Options::default()) else {
-        return testbed::parts::skip(testbed::parts::KUBERNETES, testbed::kube::MISSING);
+        return testkit::parts::skip(testkit::parts::KUBERNETES, testkit::kube::MISSING);
     };
     let world = world_on(&cluster, "killed");
     let node = world.node("a").await;
@@ -65,7 +65,7 @@ async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_hangs_costs_no_more_than_the_time_limits() {
     let Some(cluster) = own(Options::default()) else {
-        return testbed::parts::skip(testbed::parts::KUBERNETES, testbed::kube::MISSING);
+        return testkit::parts::skip(testkit::parts::KUBERNETES, testkit::kube::MISSING);
     };
     let world = world_on(&cluster, "hangs");
     let node = world.node("a").await;

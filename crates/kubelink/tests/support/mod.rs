@@ -9,7 +9,7 @@ use kube::api::{PostParams, ResourceExt};
 use kube::{Api, Client};
 use kubelink::{Allow, Kubeconfig, Link, Timeouts};
 use serde_json::{Value, json};
-use testbed::kube::Cluster;
+use testkit::kube::Cluster;
 
 mod kubelet;
 mod logs;
@@ -31,8 +31,8 @@ pub(crate) struct World {
 
 /// A world of the test's own on the shared cluster; `None`, said aloud, where this machine has no cluster.
 pub(crate) fn world(prefix: &str) -> Option<World> {
-    let Some(cluster) = testbed::kube::shared() else {
-        testbed::parts::skip(testbed::parts::KUBERNETES, testbed::kube::MISSING);
+    let Some(cluster) = testkit::kube::shared() else {
+        testkit::parts::skip(testkit::parts::KUBERNETES, testkit::kube::MISSING);
         return None;
     };
     Some(world_on(cluster, prefix))

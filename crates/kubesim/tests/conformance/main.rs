@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use testbed::{kube, parts};
+use testkit::{kube, parts};
 
 mod cases;
 mod normal;

@@ -36,7 +36,7 @@ impl Default for Servers {
 impl Servers {
     /// The real one; none where this machine has none.
     pub(crate) fn real(&self) -> Option<&Client> {
-        let connect = || testbed::kube::shared().map(|it| self.runtime.block_on(connect(it.kubeconfig())));
+        let connect = || testkit::kube::shared().map(|it| self.runtime.block_on(connect(it.kubeconfig())));
         self.real.get_or_init(connect).as_ref()
     }
 

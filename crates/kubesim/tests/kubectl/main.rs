@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
-use testbed::{kube, parts};
+use testkit::{kube, parts};
 
 mod scenarios;
 mod servers;

@@ -1,6 +1,6 @@
 //! What people type.
 
-use testbed::{kube, parts};
+use testkit::{kube, parts};
 
 use crate::compare;
 use crate::servers::{Kubectl, Servers};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use api::clock::SystemClock;
 use kubesim::life::{Life, LifeOptions, NodePlan};
-use testbed::kube::{self, OwnCluster};
+use testkit::kube::{self, OwnCluster};
 use uuid::Uuid;
 
 use crate::words::alike;

@@ -15,7 +15,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use kubesim::life::{Life, LifeOptions, NodePlan, marks};
 use serde_json::{Value, json};
-use testbed::{kube as real, parts};
+use testkit::{kube as real, parts};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -8,11 +8,11 @@ use api::doc::{Cluster, Task};
 use cloud::SharedCloud;
 use kubelink::kubeconfig::{Allow, Kubeconfig};
 use kubelink::{Link, LinkError, Links, LinksLimits, facts};
+use planner::task::{Catalogue, Definition, TaskProblem, requires_met};
 use steps::credentials::Ours;
 use steps::engine::{Journal, StepError, StepErrorKind};
 use steps::{ClusterContext, ClusterFacts};
 use store::{Etag, KUBECONFIG, Reader, Store, StoreError};
-use upkeep::task::{Catalogue, Definition, TaskProblem, requires_met};
 use uuid::Uuid;
 
 use super::crew::SERVICE;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use api::doc::Manifest;
+use planner::schedule::{Known, Slot, Window, withdrawn};
 use store::{By, Ensured, PAGE_MAX};
-use upkeep::schedule::{Known, Slot, Window, withdrawn};
 use uuid::Uuid;
 
 use super::{Error, Plan, Scheduler};

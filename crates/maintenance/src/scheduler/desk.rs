@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use api::admin::ScheduleStatus;
 use jiff::Timestamp;
-use upkeep::schedule::{Horizon, Known, Rule, Slot};
+use planner::schedule::{Horizon, Known, Rule, Slot};
 use uuid::Uuid;
 
 /// A schedule, whether it is there or only what it has made.

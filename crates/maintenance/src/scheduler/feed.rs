@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use api::doc::{Cluster, Document, Manifest, Schedule, ScheduleOutlook, Subscription};
 use api::work::WorkKind;
 use jiff::{SignedDuration, Timestamp};
+use planner::schedule::{Known, parameters_mark};
 use serde::Deserialize as _;
 use store::{Change, FEED_PAGE_MAX, Listing, PAGE_MAX, Stored, Subject, Transaction, WorkView};
-use upkeep::schedule::{Known, parameters_mark};
 use uuid::Uuid;
 
 use super::act::by;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use api::doc::{Cluster, Schedule, SubscriptionState};
 use api::selector::Key;
 use jiff::Timestamp;
-use upkeep::schedule::{Changes, Known, Member, Rule, Slot, decide};
+use planner::schedule::{Changes, Known, Member, Rule, Slot, decide};
 use uuid::Uuid;
 
 use super::desk::{Desk, Dirty, Standing};

@@ -18,8 +18,8 @@ use serde_json::json;
 use store::{
     By, Completion, Fate, Hold, Keyring, Options, PAGE_MAX, Selection, Store, StoreError, Transaction,
 };
-use testbed::process::{Child, example_path};
-use testbed::{parts, postgres};
+use testkit::process::{Child, example_path};
+use testkit::{parts, postgres};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -202,7 +202,7 @@ fn what_a_process_hands_back_goes_on_elsewhere_at_once_and_nothing_runs_twice() 
             let mut hand = site.hand_for("actuator", store::LEASE);
             assert_eq!(hand.line(Duration::from_secs(60)).unwrap(), "ready");
             let begun = || lines(&std::fs::read_to_string(&site.log).unwrap_or_default()).len() > already;
-            testbed::wait_until("it is at work", Duration::from_secs(60), || begun().then_some(())).unwrap();
+            testkit::wait_until("it is at work", Duration::from_secs(60), || begun().then_some(())).unwrap();
             hands.push(hand);
         }
         let [mut one, mut other] = <[Child; 2]>::try_from(hands).unwrap();

@@ -13,6 +13,8 @@ use jiff::{SignedDuration, Timestamp};
 use maintenance::actuator::{self, Config, Errand};
 use maintenance::scheduler;
 use maintenance::trial::{self, Scripted};
+use planner::plan::{Question, plan};
+use planner::task::Catalogue;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use steps::engine::trial::VirtualClock;
@@ -23,8 +25,6 @@ use store::{
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use upkeep::plan::{Question, plan};
-use upkeep::task::Catalogue;
 use uuid::Uuid;
 
 const HORIZON: Duration = Duration::from_secs(3600);

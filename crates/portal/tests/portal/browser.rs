@@ -9,7 +9,7 @@ use api::clock::SystemClock;
 use portal::{Login, Options, Portal, Role};
 use serde_json::json;
 use store::HealthSample;
-use testbed::chromium;
+use testkit::chromium;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ struct Stage {
 impl Stage {
     async fn set() -> Option<Stage> {
         let Some(found) = chromium::find() else {
-            testbed::parts::skip(testbed::parts::CHROMIUM, chromium::MISSING);
+            testkit::parts::skip(testkit::parts::CHROMIUM, chromium::MISSING);
             return None;
         };
         let site = Site::open().await;

@@ -5,14 +5,14 @@ use std::process::Stdio;
 
 use api::admin::ImportRequest;
 use portal::Role;
-use testbed::kube;
+use testkit::kube;
 
 use super::fixture::{Site, page_of, rid};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
     let Some(cluster) = kube::shared() else {
-        return testbed::parts::skip(testbed::parts::KUBERNETES, kube::MISSING);
+        return testkit::parts::skip(testkit::parts::KUBERNETES, kube::MISSING);
     };
     let namespace = cluster.namespace("portal").unwrap();
     let objects = format!(

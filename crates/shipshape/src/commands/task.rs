@@ -130,7 +130,7 @@ pub(crate) async fn run(command: &TaskCommand, desk: &Desk<'_>) -> anyhow::Resul
         TaskCommand::Run { task, flags } => create::create(task, flags, desk).await,
         TaskCommand::Test { documents, parameters, crash_at, fail_at, objects } => {
             let Document { place, value } = documents.read_one()?;
-            let form: TaskForm = upkeep::task::of_value(value).with_context(|| place.clone())?;
+            let form: TaskForm = planner::task::of_value(value).with_context(|| place.clone())?;
             let objects = objects.as_ref().map(|file| {
                 std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))
             });

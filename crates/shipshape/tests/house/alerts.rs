@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use testbed::{parts, promtool, wait_until};
+use testkit::{parts, promtool, wait_until};
 
 use super::executable::{Answer, Home};
 use super::maintenance::{done, import_sim, walk_through};

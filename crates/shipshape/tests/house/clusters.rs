@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::Value;
-use testbed::{azure_sdk, kube, parts, wait_until};
+use testkit::{azure_sdk, kube, parts, wait_until};
 
 use super::executable::{Answer, Home};
 use super::maintenance::{done, repository};

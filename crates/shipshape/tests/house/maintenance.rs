@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use testbed::{kube, parts, postgres, wait_until};
+use testkit::{kube, parts, postgres, wait_until};
 
 use super::executable::{Answer, Home};
 

@@ -11,7 +11,7 @@ use api::work::WorkKind;
 use jiff::Timestamp;
 use serde_json::json;
 use store::{By, Keyring, Location, Options, Store};
-use testbed::{parts, postgres};
+use testkit::{parts, postgres};
 use uuid::Uuid;
 
 use super::executable::Home;
@@ -113,7 +113,7 @@ fn a_store_in_use_can_be_checked_listed_verified_and_copied() {
     assert_eq!(list.code, Some(0), "{list:?}");
     assert!(list.stdout.starts_with("TIME") && list.stdout.contains("sre@example"), "{list:?}");
     assert_eq!(list.stdout.lines().count(), 3, "{list:?}");
-    testbed::wait_until("the sealer", std::time::Duration::from_secs(20), || {
+    testkit::wait_until("the sealer", std::time::Duration::from_secs(20), || {
         let verify = home.run(&["audit", "verify"]);
         assert_eq!(verify.code, Some(0), "{verify:?}");
         verify.stdout.starts_with("9 sealed records are whole, 0 wait").then_some(())

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testbed::tmpfs::SmallDisk;
-use testbed::{parts, wait_until};
+use testkit::tmpfs::SmallDisk;
+use testkit::{parts, wait_until};
 
 use super::executable::{Answer, Home, get};
 use super::maintenance::{done, walk_through};

@@ -9,7 +9,7 @@ use api::doc::Document;
 use serde::{Deserialize, Serialize};
 use store::{Keyring, Location, Options, Store};
 use tempfile::TempDir;
-use testbed::postgres::{self, Database, Server};
+use testkit::postgres::{self, Database, Server};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
 
@@ -20,7 +20,7 @@ const SESSION: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enabl
 /// What this machine has.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// With `fsync` on, as the testbed makes it.
+    /// With `fsync` on, as the testkit makes it.
     pub(crate) postgres: Option<Server>,
 }
 

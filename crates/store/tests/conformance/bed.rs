@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::clock::{SharedClock, SystemClock};
 use store::{Keyring, Location, Options, Store};
-use testbed::{parts, postgres};
+use testkit::{parts, postgres};
 
 /// A fresh store and all that is needed to open it once more.
 pub(crate) struct Bed {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use api::clock::SystemClock;
 use store::{Hold, Keyring, Location, Options, Store};
-use testbed::process::{Child, example_path};
-use testbed::{parts, postgres};
+use testkit::process::{Child, example_path};
+use testkit::{parts, postgres};
 use uuid::Uuid;
 
 use crate::hands::SOON;

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use store::{Keyring, Location, Options, Store, StoreError};
-use testbed::process::{Child, example_path};
-use testbed::{parts, tmpfs::SmallDisk};
+use testkit::process::{Child, example_path};
+use testkit::{parts, tmpfs::SmallDisk};
 use uuid::Uuid;
 
 use crate::bed::{block_on, options, short_or_long};

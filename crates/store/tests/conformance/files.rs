@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use api::secret::Secret;
 use store::{FeedError, Location, Migrate, Options, Reader, Store};
-use testbed::postgres::{self, Options as ServerOptions};
-use testbed::process::{Child, example_path};
-use testbed::{parts, tmpfs};
+use testkit::postgres::{self, Options as ServerOptions};
+use testkit::process::{Child, example_path};
+use testkit::{parts, tmpfs};
 use uuid::Uuid;
 
 use crate::bed::{Bed, block_on, options};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use api::work::{Ending, WorkKind};
 use serde_json::json;
 use store::{Completion, FeedError, LEASE, NewWork, RENEWAL, SELF_STOP, Store, StoreError, Topic};
-use testbed::postgres::{self, Options as ServerOptions, Server, Stop};
-use testbed::{parts, tmpfs::SmallDisk};
+use testkit::postgres::{self, Options as ServerOptions, Server, Stop};
+use testkit::{parts, tmpfs::SmallDisk};
 use tokio::time::timeout;
 use uuid::Uuid;
 

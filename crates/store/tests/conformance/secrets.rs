@@ -7,7 +7,7 @@ use api::secret::Secret;
 use store::{
     AuditListing, Keyring, Listing, Location, OpenError, Options, Reader, Store, StoreError, Transaction,
 };
-use testbed::postgres;
+use testkit::postgres;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 

@@ -12,7 +12,7 @@ use store::{
     AuditListing, Completion, FeedError, HealthSample, Keyring, Listing, Location, NewWork, OpenError,
     Options, Position, Reader, Store, StoreError, Transaction, Yielding,
 };
-use testbed::postgres;
+use testkit::postgres;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -204,7 +204,7 @@ fn a_store_moves_from_sqlite_to_postgresql_and_back() {
         arrived(&second, &moved).await;
 
         let Some(server) = postgres::shared() else {
-            return testbed::parts::skip(testbed::parts::POSTGRESQL, "no PostgreSQL server was found");
+            return testkit::parts::skip(testkit::parts::POSTGRESQL, "no PostgreSQL server was found");
         };
         let database = server.database().unwrap();
         let third = Options { keyring: moved.keyring.clone(), ..options(database.url().parse().unwrap()) };

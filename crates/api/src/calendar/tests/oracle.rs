@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::{Dice, at, calendar, expression};
 use jiff::tz::TimeZone;
-use testbed::parts;
+use testkit::parts;
 
 /// One process answers for so many expressions.
 const BLOCK: usize = 250;

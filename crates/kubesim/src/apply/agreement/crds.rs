@@ -1,7 +1,7 @@
 //! Schemas in CRDs: what the real server refuses, and in which words.
 
 use serde_json::{Value, json};
-use testbed::{kube as cluster, parts};
+use testkit::{kube as cluster, parts};
 
 use super::{client, request};
 use crate::schema;

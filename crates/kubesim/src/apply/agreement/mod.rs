@@ -14,8 +14,8 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use testbed::kube::{self as cluster, Cluster, Options};
-use testbed::parts;
+use testkit::kube::{self as cluster, Cluster, Options};
+use testkit::parts;
 
 use crate::schema::{self, Schema, Schemas};
 use crate::{apply, patch};

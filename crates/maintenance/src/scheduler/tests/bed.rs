@@ -11,7 +11,7 @@ use api::work::WorkState;
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Map, json};
 use store::{By, Keyring, Location, Options, Store, Versioned, WorkView};
-use testbed::{parts, postgres};
+use testkit::{parts, postgres};
 use uuid::Uuid;
 
 use super::super::{Deps, Metrics, Scheduler, Timing};

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use api::doc::{MissedPolicy, ProvisioningState, ScheduleState, Subscription, SubscriptionState};
 use api::work::{WorkKind, WorkState};
 use jiff::{SignedDuration, ToSpan};
+use planner::schedule::{Pending, delete, status};
 use serde_json::json;
-use upkeep::schedule::{Pending, delete, status};
 use uuid::Uuid;
 
 use super::bed::{Bed, by, calendar_at, cluster, daily, on_both_engines, turn};

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use api::doc::{ScheduleState, SpreadBy};
 use jiff::{SignedDuration, Timestamp, ToSpan};
+use planner::schedule::{Member, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use upkeep::schedule::{Member, Rule};
 use uuid::Uuid;
 
 use super::super::Scheduler;

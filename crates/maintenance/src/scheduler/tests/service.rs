@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use planner::schedule::status;
 use store::Topic;
 use tokio_util::sync::CancellationToken;
-use upkeep::schedule::status;
 
 use super::super::{Error, LEASE, run, turn};
 use super::bed::{Bed, cluster, daily, on_both_engines};

@@ -22,7 +22,7 @@ use api::clock::SystemClock;
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::Timestamp;
 use serde_json::json;
-use testbed::postgres::Database;
+use testkit::postgres::Database;
 use uuid::Uuid;
 
 use super::Postgres;
@@ -43,8 +43,8 @@ struct Bed {
 }
 
 async fn bed() -> Option<Bed> {
-    let Some(server) = testbed::postgres::shared() else {
-        testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+    let Some(server) = testkit::postgres::shared() else {
+        testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
         return None;
     };
     let database = server.database().unwrap();

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use testbed::postgres::{self, Server};
+use testkit::postgres::{self, Server};
 
 use super::options;
 use crate::open::Options;
@@ -48,7 +48,7 @@ fn trusting(url: &str, directory: &Path, authority: &CertifiedIssuer<'static, Ke
 #[tokio::test]
 async fn a_server_is_believed_only_by_its_certificate() {
     let Some(server) = postgres::private(postgres::Options::default()) else {
-        return testbed::parts::skip(testbed::parts::POSTGRESQL, "no server for tests");
+        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
     };
     let (ours, theirs) = (authority(), authority());
     encrypt(&server, &ours);

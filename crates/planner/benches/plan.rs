@@ -1,4 +1,4 @@
-//! How long a plan of 30 days takes, and how much memory: `cargo bench -p upkeep --bench plan`.
+//! How long a plan of 30 days takes, and how much memory: `cargo bench -p planner --bench plan`.
 //!
 //! 10,000 clusters, 20 weekly schedules that match all of them, a budget for the fleet; beside it a fleet of a hundredth, so
 //! that the cost for each planned run can be compared.
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use api::admin::PlanGrouping;
 use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy, TaskStats};
 use jiff::Timestamp;
+use planner::plan::{Observed, Question, answer};
+use planner::schedule::{Member, Rule};
+use planner::task::Catalogue;
 use serde_json::{Map, json};
 use store::Budget;
 use tokio_util::sync::CancellationToken;
-use upkeep::plan::{Observed, Question, answer};
-use upkeep::schedule::{Member, Rule};
-use upkeep::task::Catalogue;
 use uuid::Uuid;
 
 const HORIZON: Duration = Duration::from_secs(30 * 24 * 3600);

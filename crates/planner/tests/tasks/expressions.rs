@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kubelink::Link;
+use planner::task::{Definition, check, of_value};
 use serde_json::{Value, json};
-use upkeep::task::{Definition, check, of_value};
 
 use crate::effects::create;
 use crate::real::{End, Errand};

@@ -1,7 +1,7 @@
 //! Parts of a machine that some tests need and some machines lack.
 //!
 //! ```no_run
-//! # use testbed::{parts, postgres};
+//! # use testkit::{parts, postgres};
 //! fn a_test() {
 //!     let Some(server) = postgres::shared() else {
 //!         return parts::skip(parts::POSTGRESQL, "no server binaries were found");
@@ -126,7 +126,7 @@ mod tests {
         let name = "parts::tests::a_skip_is_one_line_with_part_executable_test_and_reason";
         assert_eq!(
             std::fs::read_to_string(&file).unwrap(),
-            format!("a-part\ttestbed\t{name}\tfirst reason\nb-part\ttestbed\t{name}\tsecond\n")
+            format!("a-part\ttestkit\t{name}\tfirst reason\nb-part\ttestkit\t{name}\tsecond\n")
         );
     }
 

@@ -2,7 +2,7 @@
 //! neither outlives that. It prints the directories in which their programs work, and then `ready`.
 
 use anyhow::Context;
-use testbed::kube;
+use testkit::kube;
 
 fn main() -> anyhow::Result<()> {
     let shared = kube::shared().context(kube::MISSING)?;

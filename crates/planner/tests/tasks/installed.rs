@@ -11,11 +11,11 @@ use cloud::{CertificateWish, Cloud as _, Frontend, IssuedCertificate, Put, Resou
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kubelink::Link;
+use planner::task::Catalogue;
 use serde_json::json;
 use steps::ClusterContext;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use upkeep::task::Catalogue;
 
 use crate::ours::{OURS, certificate_of, in_cloud, object};
 use crate::real::{End, Errand, eventually, facts, link_to};

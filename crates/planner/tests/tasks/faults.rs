@@ -7,10 +7,10 @@ use api::clock::SystemClock;
 use api::work::WorkState;
 use kubelink::{Allow, Kubeconfig, Link, Timeouts};
 use kubesim::faults::Fault;
+use planner::task::{Definition, check, of_value};
 use serde_json::{Value, json};
 use steps::engine::WaitingCode;
 use steps::engine::trial::rests_for;
-use upkeep::task::{Definition, check, of_value};
 
 use crate::real::Errand;
 

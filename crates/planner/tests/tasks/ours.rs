@@ -21,11 +21,11 @@ use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::Api;
 use kubelink::Link;
 use kubelink::apply::{ApplyOptions, Documents, apply};
+use planner::task::Catalogue;
 use serde_json::{Value, json};
 use steps::ClusterContext;
 use steps::credentials::Ours;
 use store::{By, Store, Transaction};
-use upkeep::task::Catalogue;
 use uuid::Uuid;
 
 use crate::real::{End, Errand, facts, real};

@@ -1,8 +1,8 @@
 //! Holds a server, a standby of it and, where it may, a small disk until it is killed, for the test that
 //! nothing outlives that. It prints what it holds, and then `ready`.
 
-use testbed::postgres::{Options, Server};
-use testbed::tmpfs::SmallDisk;
+use testkit::postgres::{Options, Server};
+use testkit::tmpfs::SmallDisk;
 
 fn main() -> anyhow::Result<()> {
     let disk = SmallDisk::new(1 << 20);

@@ -5,8 +5,8 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Api;
 use kube::api::ListParams;
+use planner::task::{Definition, Format, check, read};
 use serde_json::{Value, json};
-use upkeep::task::{Definition, Format, check, read};
 
 use crate::sim::{Look, Trying};
 use crate::trials::{SHOP, is, no_node_is_cordoned, nothing, web_was_restarted};

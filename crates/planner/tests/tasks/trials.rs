@@ -8,9 +8,9 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use kubelink::Link;
 use kubelink::rollout::RESTARTED_BY;
+use planner::task::Catalogue;
+use planner::task::builtin::cycle_nodes::CYCLED_BY;
 use serde_json::{Value, json};
-use upkeep::task::Catalogue;
-use upkeep::task::builtin::cycle_nodes::CYCLED_BY;
 
 use crate::secrets::pair;
 use crate::sim::{Look, Trying};

@@ -42,7 +42,7 @@ const SETTINGS: &[(&str, &str)] = &[
 /// How a private server is made.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Settings of `postgresql.conf` on top of the testbed's own; the last of a name wins.
+    /// Settings of `postgresql.conf` on top of the testkit's own; the last of a name wins.
     pub settings: Vec<(String, String)>,
     /// The superuser's password, asked for with SCRAM on every connection. `None`: nobody is asked.
     pub password: Option<String>,
@@ -303,7 +303,7 @@ fn make_data_directory(place: &Place, options: &Options) -> anyhow::Result<()> {
     place.run("initdb", &arguments)?;
     let _ = std::fs::remove_file(&file);
 
-    let mut settings = String::from("\n# The testbed's own settings, then those of the test.\n");
+    let mut settings = String::from("\n# The testkit's own settings, then those of the test.\n");
     let own = SETTINGS.iter().copied();
     let given = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     for (name, value) in own.chain(given) {

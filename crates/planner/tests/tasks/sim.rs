@@ -15,11 +15,11 @@ use kube::{Api, ResourceExt};
 use kubelink::Link;
 use kubelink::apply::{ApplyOptions, Documents, apply};
 use kubesim::life::{Life, LifeOptions, NodePlan};
+use planner::task::{Catalogue, Definition};
 use serde_json::{Value, json};
 use steps::ClusterContext;
 use steps::engine::trial::{Mishap, Trial};
 use store::{Keyring, Location, Options, Store};
-use upkeep::task::{Catalogue, Definition};
 
 use crate::effects::{create, deployment};
 use crate::real::{Errand, eventually, facts, map};

@@ -1,7 +1,7 @@
 //! Real Kubernetes clusters for tests: one that the tests of a run share, and own ones that may fail.
 //!
 //! ```no_run
-//! # use testbed::{kube, parts};
+//! # use testkit::{kube, parts};
 //! fn a_test() {
 //!     let Some(cluster) = kube::shared() else {
 //!         return parts::skip(parts::KUBERNETES, kube::MISSING);

@@ -10,13 +10,13 @@ use api::doc::ProvisioningState;
 use api::work::{WorkKind, WorkState};
 use kubelink::{Allow, Kubeconfig, Link, Timeouts};
 use kubesim::life::{Life, LifeOptions, NodePlan};
+use planner::task::Definition;
 use serde_json::{Map, Value, json};
 use steps::engine::{ATTEMPTS_MAX, Control, Ended, Journal, Order, run};
 use steps::{ClusterContext, ClusterFacts};
 use store::{Keyring, Location, NewWork, Options, Store, Transaction, WorkView};
-use testbed::kube::{OwnCluster, own};
+use testkit::kube::{OwnCluster, own};
 use tokio::runtime::Runtime;
-use upkeep::task::Definition;
 use uuid::Uuid;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -37,7 +37,7 @@ pub(crate) const POOLS: [(&str, &str); 5] =
 pub(crate) fn real() -> Option<&'static Real> {
     static REAL: OnceLock<Option<Real>> = OnceLock::new();
     let real = REAL.get_or_init(|| {
-        let cluster = own(testbed::kube::Options::default().with_controllers())?;
+        let cluster = own(testkit::kube::Options::default().with_controllers())?;
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let nodes = POOLS.map(|(name, pool)| {
@@ -58,7 +58,7 @@ pub(crate) fn real() -> Option<&'static Real> {
         Some(Real { cluster, _runtime: runtime, _life: life })
     });
     if real.is_none() {
-        testbed::parts::skip(testbed::parts::KUBERNETES_CONTROLLERS, testbed::kube::MISSING);
+        testkit::parts::skip(testkit::parts::KUBERNETES_CONTROLLERS, testkit::kube::MISSING);
     }
     real.as_ref()
 }
@@ -216,6 +216,6 @@ pub(crate) fn map(value: &Value) -> Map<String, Value> {
 
 /// Carries out a built-in task once.
 pub(crate) async fn done(name: &str, parameters: &Value, link: &Link) -> End {
-    let catalogue = upkeep::task::Catalogue::builtin();
+    let catalogue = planner::task::Catalogue::builtin();
     Errand::new().await.carry_out(catalogue.find(name).unwrap(), parameters, link).await
 }

@@ -13,8 +13,8 @@ use kube::Api;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kubelink::Link;
+use planner::task::{Catalogue, check_parameters};
 use serde_json::{Value, json};
-use upkeep::task::{Catalogue, check_parameters};
 
 use crate::real::{Errand, done, eventually, map, real};
 
