@@ -7,8 +7,8 @@ use store::{AuditListing, ChainHead};
 
 use crate::config::Config;
 use crate::opening;
-use crate::output;
 use crate::store::Form;
+use cli::output;
 
 /// What can be asked of the audit log.
 #[derive(Debug, Subcommand)]

@@ -11,9 +11,9 @@ use cloudsim::{Options, Service};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{CloudConfig, Config};
-use crate::private_file;
 use crate::process::Process;
 use crate::supervisor::Stage;
+use cli::private_file;
 
 /// Where a simulated cloud keeps what it holds, below the data directory of `up`, and below the directory of `sim` there.
 pub(crate) const DIRECTORY: &str = "cloud";

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::time::Instant;
 
-use crate::private_file;
+use cli::private_file;
 
 /// What we make in a data directory. One of these tells that it is ours.
 const OURS: [&str; 8] = ["shipshape.db", "keys", "context.toml", "pki", "cloud", "sim", "demo.json", LOCK];

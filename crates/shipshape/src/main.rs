@@ -1,21 +1,17 @@
 //! Shipshape: one executable for every service and for the command line that talks to them.
 
 mod admin;
+mod arguments;
 mod audit;
-mod cli;
 mod cloud;
-mod commands;
 mod config;
-mod contexts;
 mod data_dir;
 mod demo;
 mod listening;
 mod metrics;
 mod open_files;
 mod opening;
-mod output;
 mod portal;
-mod private_file;
 mod process;
 mod readiness;
 mod services;
@@ -38,10 +34,11 @@ use clap::{CommandFactory as _, Parser as _};
 use clap_complete::env::{CompleteEnv, Shells};
 
 use anyhow::Context as _;
+use arguments::{Cli, Command, ConfigCommand, ConfigOutput, TaskCommand, UpFlags, VersionOutput};
 use clap_complete::Shell;
-use cli::{Cli, Command, ConfigCommand, ConfigOutput, UpFlags, VersionOutput};
-use commands::{Desk, Interrupted, complete};
-use config::{ConfigErrors, Environment, Flag, Loaded};
+use cli::commands::{self, Desk, Interrupted, complete};
+use cli::{Environment, output};
+use config::{ConfigErrors, Flag, Loaded};
 use process::Process;
 use supervisor::Fault;
 use telemetry::Telemetry;
@@ -66,7 +63,7 @@ fn main() -> ExitCode {
         Ok(false) => {}
         Err(error) => return usage(&error),
     }
-    let environment = Environment::of_process();
+    let environment = Environment::from_process();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -110,7 +107,8 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Version { command: Some(command), .. } => ask(commands::version(command, &desk)),
         Command::Version { output: VersionOutput::Text, .. } => output::show(&Version::current().to_text()),
         Command::Version { output: VersionOutput::Json, .. } => output::show(&Version::current().to_json()?),
-        Command::Task(command) => ask(commands::task(command, &desk)),
+        Command::Task(TaskCommand::Client(command)) => ask(commands::task(command, &desk)),
+        Command::Task(TaskCommand::Test(flags)) => ask(task_test::test(flags)),
         Command::Manifest(command) => ask(commands::manifest(command, &desk)),
         Command::Schedule(command) => ask(commands::schedule(command, &desk)),
         Command::Cluster(command) => ask(commands::cluster(command, &desk)),

@@ -18,8 +18,6 @@ use store::{Reader, Store, housekeeping};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::config::Environment;
-use crate::contexts::{self, ContextFile, Published};
 use crate::data_dir::ensure_writable;
 use crate::opening;
 use crate::portal::Pair;
@@ -27,6 +25,8 @@ use crate::process::Process;
 use crate::readiness::Condition;
 use crate::supervisor::Stage;
 use crate::version::Version;
+use cli::Environment;
+use cli::contexts::{self, ContextFile, Published};
 
 /// How often our own certificates are looked at: they are renewed months before they end.
 const RENEW_EVERY: Duration = Duration::from_secs(6 * 60 * 60);

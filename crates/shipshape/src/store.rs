@@ -12,7 +12,7 @@ use store::By;
 
 use crate::config::{Config, Migrate};
 use crate::opening;
-use crate::output;
+use cli::output;
 
 /// What can be asked of the store.
 #[derive(Debug, Subcommand)]

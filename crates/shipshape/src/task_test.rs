@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -15,8 +16,11 @@ use api::clock::{Clock, SharedClock, SystemClock};
 use api::doc::ProvisioningState;
 use api::duration::TimeSpan;
 use api::work::{WorkKind, WorkState};
+use clap::Args;
+use cli::commands::{self, Document, Documents, KeyValue};
+use cli::output;
 use jiff::{SignedDuration, Timestamp};
-use kubelink::apply::{ApplyOptions, Documents, apply};
+use kubelink::apply::{self, ApplyOptions, apply};
 use kubelink::{Allow, Kubeconfig, Link, Progress, Timeouts};
 use kubesim::life::{Life, NodePlan};
 use planner::task::{Definition, check};
@@ -38,32 +42,72 @@ const PAGE: usize = 200;
 /// How long the simulated nodes may take until they are ready.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
+/// Flags of `shipshape task test`.
+#[derive(Debug, Args)]
+pub(crate) struct TestFlags {
+    #[command(flatten)]
+    documents: Documents,
+    /// A parameter of the task; may be repeated
+    #[arg(short, long = "param", value_name = "KEY=VALUE")]
+    parameters: Vec<KeyValue>,
+    /// Kill the worker in this step, and let another go on
+    #[arg(long, value_name = "STEP")]
+    crash_at: Option<String>,
+    /// Let this step fail for good, and see what is undone
+    #[arg(long, value_name = "STEP")]
+    fail_at: Option<String>,
+    /// A file with objects that are in the cluster before the task begins
+    #[arg(long, value_name = "FILE")]
+    objects: Option<PathBuf>,
+}
+
+/// Runs the task of the flags, shows what happened, and fails unless it ended as expected.
+pub(crate) async fn test(flags: &TestFlags) -> anyhow::Result<()> {
+    let Document { place, value } = flags.documents.read_one()?;
+    let form: TaskForm = planner::task::of_value(value).with_context(|| place.clone())?;
+    let objects = flags.objects.as_ref().map(|file| {
+        std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))
+    });
+    let test = TaskTest {
+        parameters: commands::parameters(&form, &flags.parameters),
+        crash_at: flags.crash_at.clone(),
+        fail_at: flags.fail_at.clone(),
+        objects: objects.transpose()?,
+    };
+    let report = run(&form, &test).await.with_context(|| place)?;
+    output::show(&report.text)?;
+    if !report.as_expected {
+        bail!("the task ended as {}", report.state);
+    }
+    Ok(())
+}
+
 /// What to try.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct TaskTest {
+struct TaskTest {
     /// What the task is given.
-    pub(crate) parameters: Map<String, Value>,
+    parameters: Map<String, Value>,
     /// The worker dies in this step, after it took effect and before that is remembered.
-    pub(crate) crash_at: Option<String>,
+    crash_at: Option<String>,
     /// This step fails for good, after it took effect.
-    pub(crate) fail_at: Option<String>,
+    fail_at: Option<String>,
     /// Objects in YAML that are in the cluster before the task begins.
-    pub(crate) objects: Option<String>,
+    objects: Option<String>,
 }
 
 /// What happened.
 #[derive(Debug, Clone)]
-pub(crate) struct Report {
+struct Report {
     /// All of it, for people.
-    pub(crate) text: String,
+    text: String,
     /// How it ended.
-    pub(crate) state: WorkState,
+    state: WorkState,
     /// Whether it ended as it should: completed, or, with a failure that was asked for, failed with everything undone.
-    pub(crate) as_expected: bool,
+    as_expected: bool,
 }
 
 /// Runs the task.
-pub(crate) async fn run(form: &TaskForm, test: &TaskTest) -> anyhow::Result<Report> {
+async fn run(form: &TaskForm, test: &TaskTest) -> anyhow::Result<Report> {
     let definition = check(form)?;
     let names = definition.step_names();
     for step in [&test.crash_at, &test.fail_at].into_iter().flatten() {
@@ -101,7 +145,7 @@ impl<'a> Stage<'a> {
         let link = Link::open("test", &kubeconfig, Timeouts::default(), Arc::new(SystemClock))?;
         nodes_are_ready(&link).await?;
         if let Some(objects) = &test.objects {
-            let documents = Documents::parse(objects).context("the objects of the test")?;
+            let documents = apply::Documents::parse(objects).context("the objects of the test")?;
             apply(&link, &documents, &ApplyOptions::default(), &Progress::silent())
                 .await
                 .context("the objects of the test")?;

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::output;
+use cli::output;
 
 /// What is listened to. Operations are told of by their clusters, tasks change when somebody changes them.
 const TOPICS: [Topic; 3] = [Topic::Clusters, Topic::Manifests, Topic::Schedules];

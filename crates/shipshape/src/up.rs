@@ -1,5 +1,6 @@
 //! `shipshape up`: every service in one process; and each of them alone, for many processes on one PostgreSQL.
 
+use cli::Environment;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,19 +11,19 @@ use client::Client;
 use store::{By, Store};
 
 use crate::cloud;
-use crate::commands::Bench;
-use crate::config::{Config, Environment};
-use crate::contexts::Published;
+use crate::config::Config;
 use crate::data_dir::{ensure_writable, hold};
 use crate::demo::Demo;
 use crate::listening::Listen;
-use crate::output;
 use crate::portal::{self, Doorstep};
 use crate::process::Process;
 use crate::services::{self, Api};
 use crate::supervisor::Stage;
 use crate::tell;
 use crate::version::Version;
+use cli::commands::Bench;
+use cli::contexts::Published;
+use cli::output;
 
 /// A service that can run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The three places a value can come from, each read into the same form: key, value, origin.
 
+use cli::Environment;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,9 +8,9 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::environment::{Environment, PREFIX};
 use super::keys::{Keys, Kind, nearest};
 use super::origin::Origin;
+use super::variables::{self, PREFIX};
 
 /// A setting given on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +109,7 @@ impl Layers {
     /// Reads the `SHIPSHAPE_*` variables.
     pub(super) fn add_environment(&mut self, keys: &Keys, environment: &Environment) {
         let names: BTreeMap<String, &str> = keys.settings().map(|key| (variable(key), key)).collect();
-        for (name, value) in environment.settings() {
+        for (name, value) in variables::settings(environment) {
             let Some(key) = names.get(&name) else {
                 let near = nearest(&name, names.keys().map(String::as_str)).unwrap_or_default();
                 self.problems
@@ -217,9 +218,7 @@ pub(super) fn config_file(
 ) -> Option<(PathBuf, Option<&'static str>)> {
     let by_flag = flag.map(|path| (path.to_owned(), Some("--config")));
     let by_variable = || {
-        environment
-            .get(super::environment::CONFIG_FILE)
-            .map(|path: &OsStr| (path.into(), Some("SHIPSHAPE_CONFIG")))
+        environment.get(variables::CONFIG_FILE).map(|path: &OsStr| (path.into(), Some("SHIPSHAPE_CONFIG")))
     };
     let usual = || {
         let base = environment.base_dir("XDG_CONFIG_HOME", ".config")?;

@@ -1,6 +1,7 @@
 //! Puts the layers together: every value is tried alone against the typed [`Config`], so that one
 //! mistake does not hide the next, and then all of them together.
 
+use cli::Environment;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,6 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::environment::Environment;
 use super::keys::Keys;
 use super::layers::{Flag, Given, Layers, Raw, config_file};
 use super::origin::Origin;

@@ -6,13 +6,13 @@
 //! be accepted. A value that may hold a secret is never repeated in such a sentence.
 
 mod checks;
-mod environment;
 mod keys;
 mod layers;
 mod load;
 mod origin;
 mod show;
 mod values;
+mod variables;
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,6 @@ use api::duration::TimeSpan;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub(crate) use environment::Environment;
 pub(crate) use layers::Flag;
 pub(crate) use load::{ConfigErrors, Loaded, load};
 pub(crate) use values::redacted;

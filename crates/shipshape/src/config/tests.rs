@@ -1,5 +1,6 @@
 //! What is accepted, what wins, and how a refusal reads.
 
+use cli::Environment;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ impl Given {
         });
         let mut variables = vec![("HOME", "/home/me")];
         variables.extend(&self.variables);
-        load(path.as_deref(), &Environment::of(&variables), &self.flags).map_err(|errors| {
+        load(path.as_deref(), &Environment::from_iter(variables), &self.flags).map_err(|errors| {
             let shorten = |sentence: &String| match &path {
                 Some(path) => sentence.replace(path.to_str().unwrap(), "F"),
                 None => sentence.clone(),
@@ -247,7 +248,7 @@ fn a_broken_file_is_reported_by_line_and_without_its_text() {
 
 #[test]
 fn a_file_that_somebody_named_must_be_there() {
-    let environment = Environment::of(&[("HOME", "/home/me"), ("SHIPSHAPE_CONFIG", "/nowhere.toml")]);
+    let environment = Environment::from_iter([("HOME", "/home/me"), ("SHIPSHAPE_CONFIG", "/nowhere.toml")]);
     let errors = load(None, &environment, &[]).unwrap_err();
     let expected =
         "the configuration file /nowhere.toml (SHIPSHAPE_CONFIG) cannot be read: it does not exist";
@@ -262,7 +263,7 @@ fn a_file_that_somebody_named_must_be_there() {
 #[test]
 fn the_usual_file_is_read_if_it_exists() {
     let home = tempfile::tempdir().unwrap();
-    let environment = Environment::of(&[("HOME", home.path().to_str().unwrap())]);
+    let environment = Environment::from_iter([("HOME", home.path())]);
     assert_eq!(load(None, &environment, &[]).unwrap().file, None);
     let directory = home.path().join(".config/shipshape");
     std::fs::create_dir_all(&directory).unwrap();
@@ -282,8 +283,9 @@ fn without_a_home_the_data_directory_must_be_given() {
 
 #[test]
 fn a_value_that_is_not_text_is_refused() {
-    let environment = Environment::of(&[("HOME", "/home/me")]);
-    let environment = environment.with_os("SHIPSHAPE_LOG_LEVEL", OsStr::from_bytes(b"\xff"));
+    let log_level = OsStr::from_bytes(b"\xff");
+    let environment =
+        Environment::from_iter([("HOME", OsStr::new("/home/me")), ("SHIPSHAPE_LOG_LEVEL", log_level)]);
     let errors = load(None, &environment, &[]).unwrap_err();
     let expected = "log.level (environment variable SHIPSHAPE_LOG_LEVEL): the value is not UTF-8 text";
     assert_eq!(errors.sentences(), [expected]);

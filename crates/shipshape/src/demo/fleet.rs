@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::commands::Place;
+use cli::commands::Place;
 
 /// Where clusters may be made by hand beside those of the demonstration, and where these are.
 pub(super) const LOCATIONS: [&str; 4] = ["local", "eastus", "westeurope", "japaneast"];

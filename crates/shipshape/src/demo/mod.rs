@@ -25,8 +25,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::commands::{self, Bench};
 use crate::config::Flag;
+use cli::commands::{self, Bench};
 use fleet::{FIRST, LOCATIONS, Member, Scene, TEAMS};
 use record::Record;
 

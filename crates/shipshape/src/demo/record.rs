@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use crate::private_file;
+use cli::private_file;
 
 /// The file in the data directory.
 const FILE: &str = "demo.json";

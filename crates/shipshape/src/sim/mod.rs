@@ -16,10 +16,10 @@ use kubesim::{Options, Sim};
 
 use crate::config::Config;
 use crate::data_dir::ensure_writable;
-use crate::output;
-use crate::private_file;
 use crate::process::Process;
 use crate::supervisor::Stage;
+use cli::output;
+use cli::private_file;
 pub(crate) use fault::FaultWish;
 
 /// More clusters or nodes than this are a slip of the finger.

@@ -1,0 +1,147 @@
+//! `shipshape budget`: how much may run at once.
+
+use std::str::FromStr;
+
+use anyhow::Context as _;
+use api::admin::{BudgetForm, BudgetRequest};
+use clap::Subcommand;
+use client::Client;
+use uuid::Uuid;
+
+use super::form::{Output, Shown};
+use super::table::{Column, View, Width};
+use super::{Connect, Desk, find};
+
+/// What can be done with budgets.
+#[derive(Debug, Subcommand)]
+pub enum BudgetCommand {
+    /// List the limits and their use
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Set a limit; 0 stops new starts, none removes it
+    Set {
+        /// fleet, region/LOCATION, subscription/ID or task/NAME
+        key: String,
+        /// At most so many at once, or none
+        limit: Limit,
+        /// Why; kept in the audit log
+        #[arg(long)]
+        reason: Option<String>,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Remove a limit
+    Clear {
+        /// fleet, region/LOCATION, subscription/ID or task/NAME
+        key: String,
+        /// Why; kept in the audit log
+        #[arg(long)]
+        reason: Option<String>,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+/// A limit as it is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit(Option<u32>);
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Limit, String> {
+        match text {
+            "none" => Ok(Limit(None)),
+            text => text
+                .parse()
+                .map(|limit| Limit(Some(limit)))
+                .map_err(|_| "expected a whole number (0 stops new starts), or none for no limit".to_owned()),
+        }
+    }
+}
+
+/// Carries out what was asked.
+pub async fn run(command: &BudgetCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    match command {
+        BudgetCommand::List { output, connect } => {
+            output.list(desk, &desk.client(connect)?.budgets().all().await?)
+        }
+        BudgetCommand::Set { key, limit, reason, output, connect } => {
+            let client = desk.client(connect)?;
+            set(&client, key, *limit, reason.clone(), *output, desk).await
+        }
+        BudgetCommand::Clear { key, reason, output, connect } => {
+            let client = desk.client(connect)?;
+            set(&client, key, Limit(None), reason.clone(), *output, desk).await
+        }
+    }
+}
+
+async fn set(
+    client: &Client,
+    key: &str,
+    limit: Limit,
+    reason: Option<String>,
+    form: Output,
+    desk: &Desk<'_>,
+) -> anyhow::Result<()> {
+    let key = key.strip_prefix("budget/").unwrap_or(key);
+    let key = match key.strip_prefix("task/") {
+        Some(task) if Uuid::parse_str(task).is_err() => {
+            let id = find::task(client, task).await?.id.context("the server's task has no id")?;
+            format!("task/{id}")
+        }
+        _ => key.to_owned(),
+    };
+    let stored = client.set_budget(&key, &BudgetRequest { limit: limit.0, reason }).await?;
+    let did = match limit.0 {
+        None => "has no limit".to_owned(),
+        Some(0) => "is 0: nothing new starts under it".to_owned(),
+        Some(limit) => format!("is {limit}"),
+    };
+    form.done(desk, &stored.value, &did)
+}
+
+impl Shown for BudgetForm {
+    const KIND: &'static str = "budget";
+    const COLUMNS: &'static [Column] = &[
+        Column("KEY", Width::Always),
+        Column("LIMIT", Width::Always),
+        Column("USED", Width::Always),
+        Column("PARKED", Width::Always),
+    ];
+
+    fn name(&self) -> String {
+        self.key.clone()
+    }
+
+    fn cells(&self, _view: &View) -> Vec<String> {
+        let limit = self.limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+        vec![self.key.clone(), limit, self.used.to_string(), self.parked.to_string()]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        ["Key", "Limit", "Used", "Parked"].into_iter().zip(self.cells(view)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_number_or_none() {
+        assert_eq!("3".parse(), Ok(Limit(Some(3))));
+        assert_eq!("none".parse(), Ok(Limit(None)));
+        assert!("-1".parse::<Limit>().is_err() && "many".parse::<Limit>().is_err());
+    }
+}

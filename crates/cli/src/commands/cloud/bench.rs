@@ -1,0 +1,122 @@
+//! The simulated cloud of a server on this machine, found by the file that the server leaves in its data directory.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::error::{Class, Classify as _};
+use api::secret::Secret;
+use cloud::{Cloud as _, CloudError, Put, Resource, ResourceId, Shape, Simulated, State};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::contexts::Chosen;
+
+/// Where the file is below the server's data directory.
+const FILE: &str = "cloud/cloud.json";
+
+/// Things of a network are made in seconds; a simulated cloud that is told to be slow gets longer.
+const READY_MAX: Duration = Duration::from_secs(120);
+
+/// How often it is looked at while it is made.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A simulated cloud, and the directory where its owner keeps what belongs to it.
+#[derive(Debug)]
+pub struct Bench {
+    pub cloud: Simulated,
+    pub(super) directory: PathBuf,
+}
+
+/// Where the simulated cloud is.
+#[derive(Deserialize)]
+struct Address {
+    url: String,
+    token: String,
+}
+
+impl Bench {
+    /// The simulated cloud of the server whose context this is.
+    pub fn of(chosen: &Chosen) -> anyhow::Result<Bench> {
+        let Some(data_dir) = chosen.file.as_deref().and_then(Path::parent) else {
+            bail!(
+                "--server names no data directory, where the simulated cloud would be found; use the server's context (--context NAME)"
+            );
+        };
+        let path = data_dir.join(FILE);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+                "{}: the server of context {} has no simulated cloud on this machine; `shipshape up` has one unless its settings name another cloud",
+                path.display(),
+                chosen.name
+            ),
+            Err(error) => {
+                return Err(error).with_context(|| format!("{}: cannot be read", path.display()));
+            }
+        };
+        // Without the parser's own words, which repeat the text: it holds the token.
+        let address: Address = serde_json::from_str(&text)
+            .map_err(|_| anyhow::anyhow!("{}: expected JSON with url and token", path.display()))?;
+        let cloud = Simulated::new(&address.url, Secret::new(address.token))
+            .with_context(|| format!("{}", path.display()))?;
+        Ok(Bench { cloud, directory: data_dir.join("cloud") })
+    }
+
+    /// One that is known already, with its directory.
+    pub fn new(cloud: Simulated, directory: PathBuf) -> Bench {
+        Bench { cloud, directory }
+    }
+
+    /// Makes a resource be as wanted, and waits until it is.
+    pub(super) async fn ensure(
+        &self,
+        id: &ResourceId,
+        location: &str,
+        shape: Shape,
+    ) -> anyhow::Result<Resource> {
+        let put = Put {
+            id: id.clone(),
+            location: location.to_owned(),
+            tags: std::collections::BTreeMap::new(),
+            shape,
+            token: None,
+        };
+        let limit = Instant::now() + READY_MAX;
+        patiently(limit, || self.cloud.put(put.clone())).await.with_context(|| format!("{id}"))?;
+        loop {
+            let found = patiently(limit, || self.cloud.get(id)).await.with_context(|| format!("{id}"))?;
+            match found.as_ref().map(|it| &it.state) {
+                Some(State::Failed { fault }) => bail!("{id}: {} ({})", fault.message, fault.code),
+                Some(State::Succeeded) => {
+                    if let Some(resource) = found {
+                        return Ok(resource);
+                    }
+                }
+                // Not seen yet, or on its way.
+                None | Some(State::Creating | State::Updating | State::Deleting) => {}
+            }
+            if Instant::now() > limit {
+                bail!(
+                    "{id}: is not ready after {READY_MAX:?}; `shipshape cloud show {id}` tells how it stands"
+                );
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// Asks again, until the limit, as long as the cloud is only slow or throttles.
+pub(super) async fn patiently<T, F>(limit: Instant, ask: impl Fn() -> F) -> Result<T, CloudError>
+where
+    F: Future<Output = Result<T, CloudError>>,
+{
+    loop {
+        match ask().await {
+            Err(error) if error.class() == Class::Transient && Instant::now() < limit => {
+                tokio::time::sleep(error.retry_after().unwrap_or(LOOK)).await;
+            }
+            answer => return answer,
+        }
+    }
+}

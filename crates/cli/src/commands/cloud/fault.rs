@@ -1,0 +1,195 @@
+//! Faults of the simulated cloud, as they are written on the command line.
+
+use std::str::FromStr;
+
+use api::duration::TimeSpan;
+use clap::Subcommand;
+use cloud::sim::{FaultRule, Moment, Trouble};
+
+use super::super::form::{Output, Shown};
+use super::super::table::{Column, View, Width};
+use super::super::{Connect, Desk};
+use crate::output;
+
+/// What can be done with faults.
+#[derive(Debug, Subcommand)]
+pub enum FaultCommand {
+    /// Let something go wrong from now on
+    #[command(visible_alias = "create")]
+    Set {
+        /// throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied,
+        /// fails=CODE, unseen=DURATION, spreads-late=DURATION
+        #[arg(value_name = "FAULT")]
+        trouble: Wish,
+        /// Only calls of this verb, such as put
+        #[arg(long)]
+        verb: Option<String>,
+        /// Only calls about something whose id or name contains this
+        #[arg(long, value_name = "TEXT")]
+        about: Option<String>,
+        /// Only so many calls [default: all]
+        #[arg(long, value_name = "N")]
+        times: Option<u32>,
+        /// Only this share of the calls, from 0 to 1 [default: all]
+        #[arg(long, value_name = "SHARE", value_parser = share)]
+        share: Option<f64>,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// List what goes wrong
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Let nothing go wrong any longer
+    Clear {
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+/// Something that is to go wrong, as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish(Trouble);
+
+impl FromStr for Wish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Wish, String> {
+        let unknown = || {
+            format!(
+                "{text:?} is no fault; accepted are throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied, fails=CODE, unseen=DURATION and spreads-late=DURATION"
+            )
+        };
+        let span = |text: &str| text.parse::<TimeSpan>().map(TimeSpan::duration).map_err(|_| unknown());
+        let millis = |text: &str| Ok::<_, String>(u64::try_from(span(text)?.as_millis()).unwrap_or(u64::MAX));
+        Ok(Wish(match text.split_once('=') {
+            None => match text {
+                "unavailable" => Trouble::Unavailable { when: Moment::Before },
+                "unavailable-after" => Trouble::Unavailable { when: Moment::After },
+                "reset" => Trouble::Reset { when: Moment::Before },
+                "reset-after" => Trouble::Reset { when: Moment::After },
+                "denied" => Trouble::Denied {},
+                _ => return Err(unknown()),
+            },
+            Some((_, "")) => return Err(unknown()),
+            Some(("throttled", value)) => {
+                // A bare number is of seconds, as Retry-After has it.
+                let seconds = value.parse().or_else(|_| span(value).map(|it| it.as_secs()));
+                Trouble::Throttled { after_seconds: seconds? }
+            }
+            Some(("hangs", value)) => Trouble::Hangs { millis: millis(value)?, when: Moment::Before },
+            Some(("quota", value)) => Trouble::Quota { quota: value.to_owned() },
+            Some(("fails", value)) => Trouble::FailsLater {
+                code: value.to_owned(),
+                message: "It was made to fail by hand.".to_owned(),
+            },
+            Some(("unseen", value)) => Trouble::Unseen { millis: millis(value)? },
+            Some(("spreads-late", value)) => Trouble::SpreadsLate { millis: millis(value)? },
+            Some(_) => return Err(unknown()),
+        }))
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("expected a number from 0 to 1, such as 0.2".to_owned()),
+    }
+}
+
+/// Carries out what was asked.
+pub(super) async fn run(command: &FaultCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    match command {
+        FaultCommand::Set { trouble, verb, about, times, share, connect } => {
+            let rule = FaultRule {
+                trouble: trouble.0.clone(),
+                verb: verb.clone(),
+                about: about.clone(),
+                times: *times,
+                share: *share,
+            };
+            let sentence = format!("fault set: {}\n", rule.cells_text());
+            desk.cloud(connect)?.cloud.inject(rule).await?;
+            output::show(&sentence)
+        }
+        FaultCommand::List { output, connect } => {
+            output.list(desk, &desk.cloud(connect)?.cloud.faults().await?)
+        }
+        FaultCommand::Clear { connect } => {
+            desk.cloud(connect)?.cloud.clear_faults().await?;
+            output::show("faults cleared\n")
+        }
+    }
+}
+
+/// What a rule is about, in words.
+trait InWords {
+    fn cells_text(&self) -> String;
+}
+
+impl InWords for FaultRule {
+    fn cells_text(&self) -> String {
+        let verb =
+            self.verb.as_deref().map_or_else(|| "every call".to_owned(), |verb| format!("calls of {verb}"));
+        let about = self.about.as_deref().map(|about| format!(" about {about}")).unwrap_or_default();
+        format!("{verb}{about}: {}", self.trouble)
+    }
+}
+
+impl Shown for FaultRule {
+    const KIND: &'static str = "fault";
+    const COLUMNS: &'static [Column] = &[
+        Column("FAULT", Width::Always),
+        Column("VERB", Width::Always),
+        Column("ABOUT", Width::Always),
+        Column("TIMES", Width::Always),
+        Column("SHARE", Width::Always),
+    ];
+
+    fn name(&self) -> String {
+        self.trouble.to_string()
+    }
+
+    fn cells(&self, _view: &View) -> Vec<String> {
+        let or_all = |text: Option<String>| text.unwrap_or_else(|| "all".to_owned());
+        vec![
+            self.trouble.to_string(),
+            or_all(self.verb.clone()),
+            or_all(self.about.clone()),
+            or_all(self.times.map(|it| it.to_string())),
+            or_all(self.share.map(|it| it.to_string())),
+        ]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        ["Fault", "Verb", "About", "Times", "Share"].into_iter().zip(self.cells(view)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        let check = |text: &str, expect: Trouble| assert_eq!(text.parse(), Ok(Wish(expect)), "{text}");
+        check("throttled=5", Trouble::Throttled { after_seconds: 5 });
+        check("throttled=1m", Trouble::Throttled { after_seconds: 60 });
+        check("reset-after", Trouble::Reset { when: Moment::After });
+        check("hangs=2s", Trouble::Hangs { millis: 2_000, when: Moment::Before });
+        check("quota=cores", Trouble::Quota { quota: "cores".to_owned() });
+        check("unseen=500ms", Trouble::Unseen { millis: 500 });
+        for wrong in ["", "slow", "throttled", "throttled=", "hangs=long", "quota=", "x=y"] {
+            let said = wrong.parse::<Wish>().unwrap_err();
+            assert!(
+                said.starts_with(&format!("{wrong:?} is no fault; accepted are throttled=SECONDS")),
+                "{said}"
+            );
+        }
+        assert!(share("0.2").is_ok() && share("2").is_err() && share("few").is_err());
+    }
+}

@@ -1,0 +1,491 @@
+//! `shipshape cloud`: what a customer must bring to a cluster, shown and made in the simulated cloud.
+
+mod bench;
+mod fault;
+mod prepare;
+mod shown;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use cloud::sim::{KnownPrincipal, Rights, Setting};
+use cloud::{Cloud as _, Kind, Resource, ResourceId, Shape};
+
+use super::confirm::Confirm;
+use super::form::Output;
+use super::place::{GROUP, LOCATION, PlaceFlags, SUBSCRIPTION};
+use super::{Connect, Desk};
+use crate::output;
+pub use bench::Bench;
+pub(crate) use fault::FaultCommand;
+pub(crate) use prepare::{Prepared, ensure_registered, prepare};
+
+/// What can be done with the simulated cloud.
+#[derive(Debug, Subcommand)]
+pub enum CloudCommand {
+    /// Make all that a cluster needs to be brought: group, network, subnets, principal
+    Prepare {
+        /// The cluster's name
+        name: String,
+        #[command(flatten)]
+        place: PlaceFlags,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Resource groups
+    #[command(subcommand, visible_alias = "groups")]
+    Group(GroupCommand),
+    /// Virtual networks
+    #[command(subcommand, visible_alias = "networks")]
+    Network(NetworkCommand),
+    /// Subnets of a network
+    #[command(subcommand, visible_alias = "subnets")]
+    Subnet(SubnetCommand),
+    /// Principals that clusters work as
+    #[command(subcommand, visible_alias = "principals")]
+    Principal(PrincipalCommand),
+    /// List all that a resource group holds
+    Resources(ListFlags),
+    /// Show any resource by its id
+    Show {
+        /// The resource id
+        id: ResourceId,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// List the certificates of the vault
+    Certificates {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// List the tokens of the registry
+    Tokens {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// What goes wrong in the simulated cloud
+    #[command(subcommand, visible_alias = "faults")]
+    Fault(FaultCommand),
+}
+
+/// Which group.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct InGroup {
+    /// The resource group
+    #[arg(short = 'g', long = "group", visible_alias = "resource-group", value_name = "NAME", default_value = GROUP)]
+    group: String,
+    /// The subscription
+    #[arg(long, value_name = "ID", default_value = SUBSCRIPTION)]
+    subscription: String,
+}
+
+impl InGroup {
+    fn id(&self) -> anyhow::Result<ResourceId> {
+        Ok(ResourceId::group(&self.subscription, &self.group).as_str().parse()?)
+    }
+}
+
+/// What is listed.
+#[derive(Debug, Clone, Args)]
+pub struct ListFlags {
+    #[command(flatten)]
+    within: InGroup,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// One thing in a group.
+#[derive(Debug, Clone, Args)]
+pub struct OneFlags {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    within: InGroup,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// One thing in a group that is to go.
+#[derive(Debug, Clone, Args)]
+pub struct DeleteFlags {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    within: InGroup,
+    #[command(flatten)]
+    confirm: Confirm,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// What can be done with groups.
+#[derive(Debug, Subcommand)]
+pub enum GroupCommand {
+    /// Make a group
+    Create {
+        /// Its name
+        name: String,
+        /// The subscription
+        #[arg(long, value_name = "ID", default_value = SUBSCRIPTION)]
+        subscription: String,
+        /// The location
+        #[arg(long, value_name = "NAME", default_value = LOCATION)]
+        location: String,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// List the groups of a subscription
+    #[command(visible_alias = "ls")]
+    List {
+        /// The subscription
+        #[arg(long, value_name = "ID", default_value = SUBSCRIPTION)]
+        subscription: String,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Show a group
+    #[command(visible_alias = "get")]
+    Show {
+        /// Its name
+        name: String,
+        /// The subscription
+        #[arg(long, value_name = "ID", default_value = SUBSCRIPTION)]
+        subscription: String,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Remove a group with all that it holds
+    Delete {
+        /// Its name
+        name: String,
+        /// The subscription
+        #[arg(long, value_name = "ID", default_value = SUBSCRIPTION)]
+        subscription: String,
+        #[command(flatten)]
+        confirm: Confirm,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+/// What can be done with networks.
+#[derive(Debug, Subcommand)]
+pub enum NetworkCommand {
+    /// Make a network
+    Create {
+        #[command(flatten)]
+        one: OneFlags,
+        /// Its addresses; may be repeated
+        #[arg(long = "address-space", value_name = "CIDR", default_value = "10.0.0.0/22")]
+        address_space: Vec<String>,
+        /// The location
+        #[arg(long, value_name = "NAME", default_value = LOCATION)]
+        location: String,
+    },
+    /// List the networks of a group
+    #[command(visible_alias = "ls")]
+    List(ListFlags),
+    /// Show a network
+    #[command(visible_alias = "get")]
+    Show(OneFlags),
+    /// Remove a network
+    Delete(DeleteFlags),
+}
+
+/// What can be done with subnets.
+#[derive(Debug, Subcommand)]
+pub enum SubnetCommand {
+    /// Make a subnet
+    Create {
+        #[command(flatten)]
+        one: OneFlags,
+        /// The network that it is part of
+        #[arg(long, value_name = "NAME")]
+        network: String,
+        /// Its addresses
+        #[arg(long, value_name = "CIDR")]
+        prefix: String,
+        /// The location
+        #[arg(long, value_name = "NAME", default_value = LOCATION)]
+        location: String,
+    },
+    /// List the subnets of a group
+    #[command(visible_alias = "ls")]
+    List(ListFlags),
+    /// Show a subnet
+    #[command(visible_alias = "get")]
+    Show {
+        #[command(flatten)]
+        one: OneFlags,
+        /// The network that it is part of
+        #[arg(long, value_name = "NAME")]
+        network: String,
+    },
+    /// Remove a subnet
+    Delete {
+        #[command(flatten)]
+        one: DeleteFlags,
+        /// The network that it is part of
+        #[arg(long, value_name = "NAME")]
+        network: String,
+    },
+}
+
+/// What a principal may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RightsWish {
+    /// Everything, everywhere
+    Everywhere,
+    /// What the roles allow that it is given
+    ByRoles,
+}
+
+/// What can be done with principals.
+#[derive(Debug, Subcommand)]
+pub enum PrincipalCommand {
+    /// Make a principal and keep its secret in a file
+    Create {
+        /// What to call it
+        name: String,
+        /// What it may do
+        #[arg(long, value_enum, default_value = "everywhere")]
+        rights: RightsWish,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// List the principals
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Show a principal
+    #[command(visible_alias = "get")]
+    Show {
+        /// Its name or client id
+        principal: String,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Give a principal another secret and keep it in its file; the one before is no longer good
+    Secret {
+        /// Its name or client id
+        principal: String,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Remove a principal
+    Delete {
+        /// Its name or client id
+        principal: String,
+        #[command(flatten)]
+        confirm: Confirm,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+/// Carries out what was asked.
+pub async fn run(command: &CloudCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    match command {
+        CloudCommand::Prepare { name, place, output, connect } => {
+            let place = place.of(name)?;
+            let prepared = prepare(&desk.cloud(connect)?, &place).await?;
+            ensure_registered(&desk.client(connect)?, &place).await?;
+            output.plain(desk, &prepared, |_| said(&prepared))
+        }
+        CloudCommand::Group(command) => group(command, desk).await,
+        CloudCommand::Network(command) => network(command, desk).await,
+        CloudCommand::Subnet(command) => subnet(command, desk).await,
+        CloudCommand::Principal(command) => principal(command, desk).await,
+        CloudCommand::Resources(flags) => list(flags, desk, |_| true).await,
+        CloudCommand::Show { id, output, connect } => {
+            output.one(desk, &found(&desk.cloud(connect)?, id).await?)
+        }
+        CloudCommand::Certificates { output, connect } => {
+            output.list(desk, &desk.cloud(connect)?.cloud.certificates().await?)
+        }
+        CloudCommand::Tokens { output, connect } => {
+            output.list(desk, &desk.cloud(connect)?.cloud.tokens().await?)
+        }
+        CloudCommand::Fault(command) => fault::run(command, desk).await,
+    }
+}
+
+fn said(prepared: &Prepared) -> String {
+    format!(
+        "Group:          {}\nNetwork:        {}\nMaster subnet:  {}\nWorker subnet:  {}\nClient ID:      {}\nSecret file:    {}\n",
+        prepared.group,
+        prepared.network,
+        prepared.master_subnet,
+        prepared.worker_subnet,
+        prepared.client_id,
+        prepared.client_secret_file.display()
+    )
+}
+
+async fn group(command: &GroupCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let id = |subscription: &str, name: &str| -> anyhow::Result<ResourceId> {
+        Ok(ResourceId::group(subscription, name).as_str().parse()?)
+    };
+    match command {
+        GroupCommand::Create { name, subscription, location, output, connect } => {
+            let shape = Shape::ResourceGroup { managed_by: None };
+            let made = desk.cloud(connect)?.ensure(&id(subscription, name)?, location, shape).await?;
+            output.done(desk, &made, "created")
+        }
+        GroupCommand::List { subscription, output, connect } => {
+            output.list(desk, &desk.cloud(connect)?.cloud.groups(subscription).await?)
+        }
+        GroupCommand::Show { name, subscription, output, connect } => {
+            output.one(desk, &found(&desk.cloud(connect)?, &id(subscription, name)?).await?)
+        }
+        GroupCommand::Delete { name, subscription, confirm, connect } => {
+            remove(&desk.cloud(connect)?, &id(subscription, name)?, *confirm, "group with all that it holds")
+                .await
+        }
+    }
+}
+
+async fn network(command: &NetworkCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let id = |within: &InGroup, name: &str| -> anyhow::Result<ResourceId> {
+        Ok(prepare::network_id(&within.id()?, name).as_str().parse()?)
+    };
+    match command {
+        NetworkCommand::Create { one, address_space, location } => {
+            let shape = Shape::VirtualNetwork { address_space: address_space.clone() };
+            let made =
+                desk.cloud(&one.connect)?.ensure(&id(&one.within, &one.name)?, location, shape).await?;
+            one.output.done(desk, &made, "created")
+        }
+        NetworkCommand::List(flags) => list(flags, desk, |kind| kind == Kind::VirtualNetwork).await,
+        NetworkCommand::Show(one) => {
+            one.output.one(desk, &found(&desk.cloud(&one.connect)?, &id(&one.within, &one.name)?).await?)
+        }
+        NetworkCommand::Delete(one) => {
+            remove(&desk.cloud(&one.connect)?, &id(&one.within, &one.name)?, one.confirm, "network").await
+        }
+    }
+}
+
+async fn subnet(command: &SubnetCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let id = |within: &InGroup, network: &str, name: &str| -> anyhow::Result<ResourceId> {
+        Ok(prepare::network_id(&within.id()?, network).child("subnets", name).as_str().parse()?)
+    };
+    match command {
+        SubnetCommand::Create { one, network, prefix, location } => {
+            let shape = Shape::Subnet {
+                address_prefix: prefix.clone(),
+                security_group: None,
+                route_table: None,
+                nat_gateway: None,
+                service_endpoints: Vec::new(),
+                private_link_policies: false,
+            };
+            let id = id(&one.within, network, &one.name)?;
+            let made = desk.cloud(&one.connect)?.ensure(&id, location, shape).await?;
+            one.output.done(desk, &made, "created")
+        }
+        SubnetCommand::List(flags) => list(flags, desk, |kind| kind == Kind::Subnet).await,
+        SubnetCommand::Show { one, network } => {
+            let id = id(&one.within, network, &one.name)?;
+            one.output.one(desk, &found(&desk.cloud(&one.connect)?, &id).await?)
+        }
+        SubnetCommand::Delete { one, network } => {
+            let id = id(&one.within, network, &one.name)?;
+            remove(&desk.cloud(&one.connect)?, &id, one.confirm, "subnet").await
+        }
+    }
+}
+
+async fn principal(command: &PrincipalCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    match command {
+        PrincipalCommand::Create { name, rights, output, connect } => {
+            let bench = desk.cloud(connect)?;
+            let rights = match rights {
+                RightsWish::Everywhere => Rights::Everywhere,
+                RightsWish::ByRoles => Rights::ByRoles,
+            };
+            let made = bench.cloud.create_principal(name, rights).await?;
+            let file = prepare::keep_secret(&bench, &made.principal.client_id, &made.secret)?;
+            output::note(&format!("its secret is in {}", file.display()));
+            output.done(desk, &made.principal, "created")
+        }
+        PrincipalCommand::List { output, connect } => {
+            output.list(desk, &desk.cloud(connect)?.cloud.principals().await?)
+        }
+        PrincipalCommand::Show { principal, output, connect } => {
+            output.one(desk, &known(&desk.cloud(connect)?, principal).await?)
+        }
+        PrincipalCommand::Secret { principal, connect } => {
+            let bench = desk.cloud(connect)?;
+            let known = known(&bench, principal).await?;
+            let made = bench.cloud.change_secret(&known.client_id).await?;
+            let file = prepare::keep_secret(&bench, &known.client_id, &made.secret)?;
+            output::show(&format!("principal/{} has another secret, in {}\n", known.name, file.display()))
+        }
+        PrincipalCommand::Delete { principal, confirm, connect } => {
+            let bench = desk.cloud(connect)?;
+            let KnownPrincipal { name, client_id, .. } = known(&bench, principal).await?;
+            confirm.ask(&format!("Remove principal {name}"))?;
+            bench.cloud.arrange(Setting::DeletePrincipal { client_id: client_id.clone() }).await?;
+            prepare::forget_secret(&bench, &client_id);
+            output::show(&format!("principal/{name} deleted\n"))
+        }
+    }
+}
+
+async fn known(bench: &Bench, text: &str) -> anyhow::Result<KnownPrincipal> {
+    let principals = bench.cloud.principals().await?;
+    let found = principals.into_iter().find(|it| it.name == text || it.client_id.eq_ignore_ascii_case(text));
+    found.with_context(|| {
+        format!("there is no principal {text:?}; `shipshape cloud principal list` shows those that there are")
+    })
+}
+
+async fn list(flags: &ListFlags, desk: &Desk<'_>, meant: impl Fn(Kind) -> bool) -> anyhow::Result<()> {
+    let resources = desk.cloud(&flags.connect)?.cloud.list(&flags.within.id()?).await?;
+    let resources: Vec<Resource> = resources.into_iter().filter(|it| meant(it.shape.kind())).collect();
+    flags.output.list(desk, &resources)
+}
+
+async fn found(bench: &Bench, id: &ResourceId) -> anyhow::Result<Resource> {
+    bench.cloud.get(id).await?.with_context(|| {
+        format!(
+            "there is no {id}; `shipshape cloud resources --group {}` shows what its group holds",
+            id.resource_group()
+        )
+    })
+}
+
+async fn remove(bench: &Bench, id: &ResourceId, confirm: Confirm, what: &str) -> anyhow::Result<()> {
+    if bench.cloud.get(id).await?.is_none() {
+        bail!("there is no {id}");
+    }
+    confirm.ask(&format!("Remove the {what} {}", id.name()))?;
+    bench.cloud.delete(id).await?;
+    output::show(&format!("{} is being deleted\n", id.name()))
+}

@@ -1,0 +1,195 @@
+//! Changing and removing clusters that were made here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+use serde_json::{Map, Value, json};
+
+use super::super::confirm::Confirm;
+use super::super::find;
+use super::super::form::Output;
+use super::super::input;
+use super::super::labels::LabelChange;
+use super::super::operation::{self, Wait};
+use super::super::{Connect, Desk, complete};
+use super::create::{explained, read_secret};
+use super::{import, made};
+
+/// What is to change.
+#[derive(Debug, Args)]
+pub struct UpdateFlags {
+    /// The cluster, by its name or resource id
+    #[arg(add = ArgValueCandidates::new(complete::clusters))]
+    cluster: String,
+    /// KEY=VALUE sets a tag, KEY- removes it; may be repeated
+    #[arg(long = "tag", value_name = "KEY=VALUE|KEY-")]
+    tags: Vec<LabelChange>,
+    /// How many public addresses its traffic leaves from
+    #[arg(long, value_name = "N")]
+    managed_outbound_ips: Option<u32>,
+    /// Another principal, by its client id
+    #[arg(long, value_name = "ID", requires = "client_secret_file")]
+    client_id: Option<String>,
+    /// A file with the principal's secret; - for standard input
+    #[arg(long, value_name = "FILE")]
+    client_secret_file: Option<PathBuf>,
+    /// Change nothing: only have it made again as it should be
+    #[arg(long)]
+    reconcile: bool,
+    /// A file with the body of the change instead, as JSON or YAML; - for standard input
+    #[arg(
+        short = 'f', long = "filename", value_name = "FILE",
+        conflicts_with_all = ["tags", "managed_outbound_ips", "client_id", "client_secret_file", "reconcile"]
+    )]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    wait: Wait,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// What is to be removed.
+#[derive(Debug, Args)]
+pub struct DeleteFlags {
+    /// The cluster, by its name or resource id
+    #[arg(add = ArgValueCandidates::new(complete::clusters))]
+    cluster: String,
+    #[command(flatten)]
+    confirm: Confirm,
+    #[command(flatten)]
+    wait: Wait,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Asks for a change.
+pub(super) async fn update(flags: &UpdateFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let client = desk.client(&flags.connect)?;
+    let cluster = find::cluster(&client, &flags.cluster).await?;
+    let cluster =
+        made(cluster, "`shipshape cluster label` sets its labels, and nothing else of it is ours to change")?;
+    let name = cluster.name.clone();
+    let patch = match &flags.file {
+        Some(file) => input::read_file(file)?.value,
+        None => {
+            let tags = match flags.tags.is_empty() {
+                true => None,
+                // Tags are replaced as a whole, so the present ones are needed.
+                false => {
+                    let resource =
+                        client.resource(&cluster.id).await.map_err(|error| explained(error, &name))?;
+                    Some(import::changed(tags_of(&resource.value), &flags.tags))
+                }
+            };
+            flags.patch(tags)?
+        }
+    };
+    let accepted =
+        client.patch_resource(&cluster.id, &patch).await.map_err(|error| explained(error, &name))?;
+    operation::begun(&client, desk, &accepted.operation, &name, "update", &flags.wait).await?;
+    let cluster = client.cluster(&cluster.id).await?.value;
+    flags.output.done(desk, &cluster, if flags.wait.is_wanted() { "updated" } else { "is being updated" })
+}
+
+impl UpdateFlags {
+    fn patch(&self, tags: Option<BTreeMap<String, String>>) -> anyhow::Result<Value> {
+        let mut patch = Map::new();
+        if let Some(tags) = tags {
+            patch.insert("tags".to_owned(), json!(tags));
+        }
+        let mut properties = Map::new();
+        if let Some(count) = self.managed_outbound_ips {
+            let network = json!({ "loadBalancerProfile": { "managedOutboundIps": { "count": count } } });
+            properties.insert("networkProfile".to_owned(), network);
+        }
+        if let Some(file) = &self.client_secret_file {
+            let mut principal = Map::new();
+            if let Some(id) = &self.client_id {
+                principal.insert("clientId".to_owned(), json!(id));
+            }
+            principal.insert("clientSecret".to_owned(), json!(read_secret(file)?.expose()));
+            properties.insert("servicePrincipalProfile".to_owned(), principal.into());
+        }
+        if !properties.is_empty() {
+            patch.insert("properties".to_owned(), properties.into());
+        }
+        if patch.is_empty() && !self.reconcile {
+            bail!(
+                "nothing is to change; say --tag, --managed-outbound-ips, --client-id with --client-secret-file, -f FILE, or --reconcile to have the cluster made again as it should be"
+            );
+        }
+        Ok(patch.into())
+    }
+}
+
+fn tags_of(resource: &Value) -> BTreeMap<String, String> {
+    let tags = resource["tags"].as_object().into_iter().flatten();
+    tags.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}
+
+/// Asks for a removal.
+pub(super) async fn delete(flags: &DeleteFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let client = desk.client(&flags.connect)?;
+    let cluster = find::cluster(&client, &flags.cluster).await?;
+    let forget = format!("`shipshape cluster forget {}` looks after it no longer", cluster.name);
+    let cluster = made(cluster, &forget)?;
+    let name = &cluster.name;
+    flags.confirm.ask(&format!("Remove cluster {name} with all that was made for it"))?;
+    let accepted = client.delete_resource(&cluster.id).await.map_err(|error| explained(error, name))?;
+    let did = match accepted {
+        None => "was gone already",
+        Some(accepted) => {
+            operation::begun(&client, desk, &accepted.operation, name, "delete", &flags.wait).await?;
+            if flags.wait.is_wanted() { "deleted" } else { "is being deleted" }
+        }
+    };
+    let last_seen = match flags.output.is_for_programs() {
+        false => cluster,
+        // The removal has begun, or is over, whatever is answered now.
+        true => client.cluster(&cluster.id).await.map_or(cluster, |answer| answer.value),
+    };
+    flags.output.done(desk, &last_seen, did)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        update: UpdateFlags,
+    }
+
+    fn patch(arguments: &[&str], tags: Option<&[(&str, &str)]>) -> anyhow::Result<Value> {
+        let line = Line::try_parse_from([&["update", "harbour"], arguments].concat()).unwrap();
+        let tags =
+            tags.map(|tags| tags.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect());
+        line.update.patch(tags)
+    }
+
+    #[test]
+    fn only_what_is_named_is_in_the_change() {
+        assert_eq!(
+            patch(&["--managed-outbound-ips", "3"], None).unwrap(),
+            json!({ "properties": { "networkProfile": { "loadBalancerProfile": { "managedOutboundIps": { "count": 3 } } } } })
+        );
+        assert_eq!(patch(&["--tag", "a=b"], Some(&[("a", "b")])).unwrap(), json!({ "tags": { "a": "b" } }));
+        assert_eq!(
+            patch(&["--tag", "a-"], Some(&[])).unwrap(),
+            json!({ "tags": {} }),
+            "the last tag goes too"
+        );
+        assert_eq!(patch(&["--reconcile"], None).unwrap(), json!({}));
+        assert!(patch(&[], None).unwrap_err().to_string().starts_with("nothing is to change; say --tag"));
+    }
+}

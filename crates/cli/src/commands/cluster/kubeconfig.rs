@@ -1,0 +1,208 @@
+//! The way into a cluster that was made here: its kubeconfig, and what a person signs in with.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use api::admin::AdminCluster;
+use clap::{Args, ValueEnum as _};
+use clap_complete::engine::ArgValueCandidates;
+use client::Client;
+use serde_json::{Value, json};
+
+use super::super::form::{Form, Output};
+use super::super::{Connect, Desk, complete, find, input};
+use super::create::explained;
+use super::made;
+use crate::{output, private_file};
+
+/// Whose kubeconfig, and where to.
+#[derive(Debug, Args)]
+pub struct KubeconfigFlags {
+    /// The cluster, by its name or resource id
+    #[arg(add = ArgValueCandidates::new(complete::clusters))]
+    cluster: String,
+    /// Write it to this file, for its owner only [default: standard output]
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Add it to the kubeconfig that kubectl uses, and make it the current context there
+    #[arg(long, conflicts_with = "file")]
+    merge: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Writes a kubeconfig.
+pub(super) async fn kubeconfig(flags: &KubeconfigFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
+    flags.file.as_deref().map_or(Ok(()), refuse_form)?;
+    let client = desk.client(&flags.connect)?;
+    let cluster = find::cluster(&client, &flags.cluster).await?;
+    let cluster = made(cluster, "its kubeconfig is with whoever imported it")?;
+    let name = &cluster.name;
+    let text = client.kubeconfig(&cluster.id).await.map_err(|error| explained(error, name))?;
+    let Some(text) = text else {
+        bail!("cluster {name} has no kubeconfig yet; `shipshape cluster show {name}` tells how far it is");
+    };
+    if flags.merge {
+        let file = kubectl_file(desk).context("--merge")?;
+        let present = match file.exists() {
+            true => input::read_file(&file)?.value,
+            false => json!({ "apiVersion": "v1", "kind": "Config" }),
+        };
+        let merged = merged(present, &parse(name, text.expose())?, name);
+        write_private(&file, &serde_saphyr::to_string(&merged)?)?;
+        return output::show(&format!(
+            "context {name} added to {} and made the current one\n",
+            file.display()
+        ));
+    }
+    match &flags.file {
+        Some(file) if file != Path::new("-") => {
+            write_private(file, text.expose())?;
+            output::show(&format!("kubeconfig of cluster/{name} written to {}\n", file.display()))
+        }
+        _ => output::show(text.expose()),
+    }
+}
+
+/// Everywhere else `-o yaml` names a form: whoever says so here does not want a key in a file of that name.
+fn refuse_form(file: &Path) -> anyhow::Result<()> {
+    match file.to_str().filter(|name| Form::from_str(name, false).is_ok()) {
+        None => Ok(()),
+        Some(name) => bail!(
+            "-o names a file here, and {name} is a form of output: leave -o out to have the kubeconfig, which is always YAML, on standard output, or say -o ./{name} for a file of that name"
+        ),
+    }
+}
+
+/// Shows with what a person signs in.
+pub(super) async fn credentials(
+    client: &Client,
+    cluster: &AdminCluster,
+    desk: &Desk<'_>,
+    form: Output,
+) -> anyhow::Result<()> {
+    // A name is no secret, and to tell it none has to be fetched.
+    if form.is_for_names() {
+        return form.one(desk, cluster);
+    }
+    let found = client.credentials(&cluster.id).await.map_err(|error| explained(error, &cluster.name))?;
+    let (username, password) = (&found.username, found.password.expose());
+    let item = json!({ "kubeadminUsername": username, "kubeadminPassword": password });
+    form.plain(desk, &item, |_| format!("Username:  {username}\nPassword:  {password}\n"))
+}
+
+/// The file that kubectl would write to: the first of KUBECONFIG, else ~/.kube/config.
+fn kubectl_file(desk: &Desk<'_>) -> anyhow::Result<PathBuf> {
+    if let Some(list) = desk.environment.get("KUBECONFIG")
+        && let Some(first) = std::env::split_paths(list).find(|path| !path.as_os_str().is_empty())
+    {
+        return Ok(first);
+    }
+    let home = desk.environment.get("HOME").context("there is no home directory; name a file by -o FILE")?;
+    Ok(Path::new(home).join(".kube/config"))
+}
+
+fn parse(name: &str, text: &str) -> anyhow::Result<Value> {
+    // Without the parser's own words, which repeat the text: it holds a key.
+    serde_saphyr::from_str(text).map_err(|_| anyhow::anyhow!("the kubeconfig of cluster {name} is not YAML"))
+}
+
+/// `present` with the current context of `added` under the name `name`, which becomes the current one. What was there under that
+/// name is replaced; all else stays.
+fn merged(mut present: Value, added: &Value, name: &str) -> Value {
+    let user = format!("{name}-admin");
+    let current = added["current-context"].as_str().unwrap_or_default();
+    let entry = |list: &str, wanted: &str| {
+        let found = added[list].as_array().into_iter().flatten().find(|it| it["name"] == wanted);
+        found.or_else(|| added[list].get(0)).cloned().unwrap_or_default()
+    };
+    let context = entry("contexts", current)["context"].clone();
+    let of_context = |member: &str| context[member].as_str().unwrap_or_default().to_owned();
+    let cluster = entry("clusters", &of_context("cluster"))["cluster"].clone();
+    let credentials = entry("users", &of_context("user"))["user"].clone();
+    let mut context = json!({ "cluster": name, "user": user });
+    if !of_context("namespace").is_empty() {
+        context["namespace"] = json!(of_context("namespace"));
+    }
+    for (list, member, entry_name, value) in [
+        ("clusters", "cluster", name, cluster),
+        ("users", "user", user.as_str(), credentials),
+        ("contexts", "context", name, context),
+    ] {
+        let mut entries = present[list].as_array().cloned().unwrap_or_default();
+        entries.retain(|it| it["name"] != entry_name);
+        entries.push(json!({ "name": entry_name, member: value }));
+        present[list] = entries.into();
+    }
+    present["current-context"] = json!(name);
+    present
+}
+
+/// Puts a file in place as a whole, for its owner only, in a directory that need not be there yet.
+fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(directory) = file.parent() {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("{}: cannot be made", directory.display()))?;
+    }
+    private_file::write(file, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_added_beside_others_and_replaces_itself() {
+        let added = json!({
+            "clusters": [{ "name": "c", "cluster": { "server": "https://new" } }],
+            "users": [{ "name": "u", "user": { "token": "t" } }],
+            "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
+            "current-context": "x",
+        });
+        let present = json!({
+            "apiVersion": "v1",
+            "preferences": {},
+            "clusters": [
+                { "name": "other", "cluster": { "server": "https://other" } },
+                { "name": "harbour", "cluster": { "server": "https://old" } },
+            ],
+            "current-context": "other",
+        });
+        let once = merged(present, &added, "harbour");
+        assert_eq!(once["clusters"].as_array().unwrap().len(), 2, "{once:#}");
+        assert_eq!(once["clusters"][1], json!({ "name": "harbour", "cluster": { "server": "https://new" } }));
+        assert_eq!(once["users"], json!([{ "name": "harbour-admin", "user": { "token": "t" } }]));
+        assert_eq!(
+            once["contexts"],
+            json!([{ "name": "harbour", "context": { "cluster": "harbour", "user": "harbour-admin" } }])
+        );
+        assert_eq!(once["current-context"], "harbour");
+        assert_eq!(once["preferences"], json!({}), "what else was there stays");
+        assert_eq!(merged(once.clone(), &added, "harbour"), once, "twice is once");
+    }
+
+    #[test]
+    fn a_file_that_is_called_like_a_form_is_refused_unless_its_path_says_that_it_is_one() {
+        for name in ["json", "yaml", "wide", "name"] {
+            let said = refuse_form(Path::new(name)).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("-o names a file here, and {name} is a form")), "{said}");
+            assert!(said.ends_with(&format!("say -o ./{name} for a file of that name")), "{said}");
+            assert!(refuse_form(&Path::new(".").join(name)).is_ok(), "./{name}");
+        }
+        for name in ["-", "harbour.yaml", "YAML", "yaml/harbour", "/tmp/yaml"] {
+            assert!(refuse_form(Path::new(name)).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_written_file_is_its_owners_alone_even_if_another_was_there() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("deep/config");
+        std::fs::create_dir(place.path().join("deep")).unwrap();
+        std::fs::write(&file, "open to all").unwrap();
+        write_private(&file, "secret").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "secret");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,298 @@
+//! `shipshape cluster`: the clusters that are looked after, those that were imported and those that are made here.
+
+mod body;
+mod change;
+mod create;
+mod import;
+mod kubeconfig;
+mod newest;
+mod show;
+
+use api::admin::AdminCluster;
+use clap::Subcommand;
+use clap_complete::engine::ArgValueCandidates;
+use client::{Client, Topic};
+
+use super::confirm::Confirm;
+use super::find;
+use super::form::Output;
+use super::labels::{LabelChange, LabelSelector};
+use super::{Connect, Desk, complete, watch};
+use crate::output;
+#[cfg(feature = "sim")]
+pub(super) use body::Provided;
+use change::{DeleteFlags, UpdateFlags};
+use create::CreateFlags;
+#[cfg(feature = "sim")]
+pub use create::ask_for;
+use import::ImportFlags;
+use kubeconfig::KubeconfigFlags;
+use newest::Newest;
+use show::Whole;
+
+/// What can be done with clusters.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Make a cluster, from nothing
+    Create(Box<CreateFlags>),
+    /// Look after a cluster from now on, by its kubeconfig
+    Import(Box<ImportFlags>),
+    /// List the clusters
+    #[command(visible_alias = "ls")]
+    List {
+        /// Only those with these labels, such as env=prod,tier!=db
+        #[arg(short = 'l', long, value_name = "LABELS")]
+        selector: Option<LabelSelector>,
+        /// Go on showing what changes
+        #[arg(short, long)]
+        watch: bool,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Show one cluster, and how its newest operation stands
+    #[command(visible_alias = "get")]
+    Show {
+        /// The cluster, by its name or resource id
+        #[arg(add = ArgValueCandidates::new(complete::clusters))]
+        cluster: String,
+        /// Go on showing what changes
+        #[arg(short, long)]
+        watch: bool,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Change a cluster that was made here
+    Update(Box<UpdateFlags>),
+    /// Remove a cluster that was made here, with all that was made for it
+    Delete(DeleteFlags),
+    /// Show with what a person signs in to a cluster that was made here
+    Credentials {
+        /// The cluster, by its name or resource id
+        #[arg(add = ArgValueCandidates::new(complete::clusters))]
+        cluster: String,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Write the kubeconfig of a cluster that was made here
+    Kubeconfig(KubeconfigFlags),
+    /// Set labels of a cluster (KEY=VALUE) or remove them (KEY-)
+    Label {
+        /// The cluster, by its name or resource id
+        #[arg(add = ArgValueCandidates::new(complete::clusters))]
+        cluster: String,
+        /// KEY=VALUE sets a label, KEY- removes it
+        #[arg(required = true, value_name = "KEY=VALUE|KEY-", allow_hyphen_values = false)]
+        changes: Vec<LabelChange>,
+        /// Why; kept in the audit log
+        #[arg(long)]
+        reason: Option<String>,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Look after an imported cluster no longer; nothing in it is touched
+    Forget {
+        /// The cluster, by its name or resource id
+        #[arg(add = ArgValueCandidates::new(complete::clusters))]
+        cluster: String,
+        /// Why; kept in the audit log
+        #[arg(long)]
+        reason: Option<String>,
+        #[command(flatten)]
+        confirm: Confirm,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+/// Carries out what was asked.
+pub async fn run(command: &ClusterCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    match command {
+        ClusterCommand::Create(flags) => create::create(flags, desk).await,
+        ClusterCommand::Import(flags) => import::import(flags, desk).await,
+        ClusterCommand::List { selector, watch, output, connect } => {
+            let client = desk.client(connect)?;
+            let list = || async {
+                let clusters = client.clusters().all().await?.into_iter();
+                let meant = |it: &AdminCluster| {
+                    selector.as_ref().is_none_or(|selector| selector.matches(&it.properties.labels))
+                };
+                Ok(clusters.filter(meant).collect::<Vec<_>>())
+            };
+            match watch {
+                true => watch::watch(desk, &client, Topic::Clusters, *output, list).await,
+                false => {
+                    let clusters: anyhow::Result<Vec<AdminCluster>> = list().await;
+                    output.list(desk, &clusters?)
+                }
+            }
+        }
+        ClusterCommand::Show { cluster, watch, output, connect } => {
+            let client = desk.client(connect)?;
+            let found = find::cluster(&client, cluster).await?;
+            if !watch {
+                return output.one(desk, &whole(&client, found, *output).await?);
+            }
+            let id = found.id;
+            let look = || async {
+                match client.cluster(&id).await {
+                    Ok(answer) => Ok(vec![answer.value]),
+                    Err(error) if error.is_not_found() => Ok(Vec::new()),
+                    Err(error) => Err(error.into()),
+                }
+            };
+            watch::watch(desk, &client, Topic::Clusters, *output, look).await
+        }
+        ClusterCommand::Update(flags) => change::update(flags, desk).await,
+        ClusterCommand::Delete(flags) => change::delete(flags, desk).await,
+        ClusterCommand::Credentials { cluster, output, connect } => {
+            let client = desk.client(connect)?;
+            let cluster =
+                made(find::cluster(&client, cluster).await?, "its credentials are in its kubeconfig")?;
+            kubeconfig::credentials(&client, &cluster, desk, *output).await
+        }
+        ClusterCommand::Kubeconfig(flags) => kubeconfig::kubeconfig(flags, desk).await,
+        ClusterCommand::Label { cluster, changes, reason, output, connect } => {
+            let client = desk.client(connect)?;
+            let cluster = find::cluster(&client, cluster).await?;
+            let labels = import::changed(cluster.properties.labels, changes);
+            let stored = client.label_cluster(&cluster.id, &labels, reason.as_deref()).await?;
+            output.done(desk, &stored.value, "labelled")
+        }
+        ClusterCommand::Forget { cluster, reason, confirm, connect } => {
+            let client = desk.client(connect)?;
+            let cluster = find::cluster(&client, cluster).await?;
+            if !cluster.properties.imported {
+                anyhow::bail!(
+                    "cluster {name} was made here and not imported; `shipshape cluster delete {name}` removes it with all that was made for it",
+                    name = cluster.name
+                );
+            }
+            confirm.ask(&format!("Forget cluster {} and cancel its pending manifests", cluster.name))?;
+            client.forget_cluster(&cluster.id, reason.as_deref()).await?;
+            output::show(&format!("cluster/{} forgotten\n", cluster.name))
+        }
+    }
+}
+
+/// A cluster with what its customer sees of it and, in a description, with its newest operation.
+async fn whole(client: &Client, cluster: AdminCluster, form: Output) -> anyhow::Result<Whole> {
+    if cluster.properties.imported {
+        return Ok(Whole { cluster, resource: None, newest: Newest::Unasked });
+    }
+    let resource = match client.resource(&cluster.id).await {
+        Ok(answer) => Some(answer.value),
+        Err(error) if error.is_not_found() => None, // removed a moment ago
+        Err(error) => return Err(error.into()),
+    };
+    let newest = match form.is_description() {
+        true => Newest::of(client, &cluster.id).await,
+        false => Newest::Unasked,
+    };
+    Ok(Whole { cluster, resource, newest })
+}
+
+/// The cluster, if it was made here; `instead` says what to do with an imported one.
+fn made(cluster: AdminCluster, instead: &str) -> anyhow::Result<AdminCluster> {
+    match cluster.properties.imported {
+        false => Ok(cluster),
+        true => anyhow::bail!(
+            "cluster {} was imported by its kubeconfig and not made here; {instead}",
+            cluster.name
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::http::{StatusCode, Uri};
+    use clap::Parser as _;
+    use serde_json::{Value, json};
+
+    use super::super::form::Shown as _;
+    use super::super::table::View;
+    use super::*;
+
+    const ID: &str =
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.RedHatOpenShift/openShiftClusters/web";
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        output: Output,
+    }
+
+    /// A cluster as it is shown in this form by a server that answers so when it is asked for operations, and how often it
+    /// was asked for them.
+    async fn shown(form: &[&str], imported: bool, status: StatusCode, answer: Value) -> (Whole, usize) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let router = Router::new().fallback(move |uri: Uri| {
+            let is_about_operations =
+                uri.path().starts_with("/admin/") && uri.path().ends_with("/operations");
+            if is_about_operations {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            let answer =
+                if is_about_operations { (status, answer.clone()) } else { (StatusCode::OK, json!({})) };
+            async move { (answer.0, axum::Json(answer.1)) }
+        });
+        let cluster = serde_json::from_value(json!({
+            "id": ID, "name": "web", "type": "t", "location": "l",
+            "properties": {
+                "uuid": uuid::Uuid::nil(), "provisioningState": "Failed", "imported": imported,
+                "createdAt": "2026-01-01T00:00:00Z",
+            },
+        }));
+        let form = Line::try_parse_from([&["show"], form].concat()).unwrap().output;
+        let shown = whole(&Client::in_process(router), cluster.unwrap(), form).await.unwrap();
+        (shown, asked.load(Ordering::Relaxed))
+    }
+
+    fn fact(whole: &Whole, name: &str) -> Option<String> {
+        let view = View { now: "2026-01-01T00:09:00Z".parse().unwrap(), wide: false };
+        whole.facts(&view).into_iter().find(|(it, _)| *it == name).map(|(_, value)| value)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_tell_of_operations_still_shows_the_cluster() {
+        let refusal = json!({ "error": { "code": "Forbidden", "message": "This is for operators." } });
+        for (status, answer, why) in [
+            (StatusCode::FORBIDDEN, refusal, "unknown: This is for operators (Forbidden)"),
+            (StatusCode::NOT_FOUND, Value::Null, "unknown: Not Found: null (404)"),
+        ] {
+            let (whole, asked) = shown(&[], false, status, answer).await;
+            assert_eq!(fact(&whole, "State").as_deref(), Some("Failed"));
+            assert_eq!((fact(&whole, "Operation").as_deref(), asked), (Some(why), 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn operations_are_asked_for_once_and_only_for_a_description_of_a_cluster_that_has_some() {
+        let answer = json!({ "value": [{
+            "id": uuid::Uuid::nil(), "verb": "Create", "status": "Failed", "attempt": 1,
+            "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:05:00Z",
+            "error": { "code": "QuotaExceeded", "message": "There are too few cores." },
+        }] });
+        let (whole, asked) = shown(&[], false, StatusCode::OK, answer.clone()).await;
+        assert_eq!(fact(&whole, "Error").as_deref(), Some("There are too few cores (QuotaExceeded)"));
+        assert_eq!(asked, 1);
+        for form in ["json", "yaml", "name", "wide"] {
+            let (_, asked) = shown(&["-o", form], false, StatusCode::OK, answer.clone()).await;
+            assert_eq!(asked, 0, "{form}");
+        }
+        let (whole, asked) = shown(&[], true, StatusCode::OK, answer).await;
+        assert_eq!((fact(&whole, "Operation"), asked), (None, 0), "an imported one has none");
+    }
+}

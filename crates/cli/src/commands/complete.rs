@@ -1,0 +1,89 @@
+//! Names for the shell: what the server knows, asked for while a word is being typed.
+//!
+//! Nothing here may complain or take long: whoever presses the tab key has asked for help, not for an error.
+
+use std::future::Future;
+use std::time::Duration;
+
+use clap_complete::engine::CompletionCandidate;
+use client::Client;
+
+use crate::Environment;
+use crate::contexts::{self, Contexts, Wish};
+
+/// The variable by which the shell's script asks for completions.
+pub const VARIABLE: &str = "SHIPSHAPE_COMPLETE";
+
+/// Longer than this nobody waits for a word.
+const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// More candidates than this help nobody.
+const CANDIDATES_MAX: usize = 200;
+
+/// The known contexts.
+pub fn contexts() -> Vec<CompletionCandidate> {
+    let contexts = Contexts::load(&Environment::from_process()).unwrap_or_default();
+    contexts.names().map(CompletionCandidate::new).collect()
+}
+
+/// The names of the clusters.
+pub fn clusters() -> Vec<CompletionCandidate> {
+    names(|client| async move {
+        let clusters = client.clusters().first(CANDIDATES_MAX).await?;
+        Ok(clusters.into_iter().map(|it| (it.name, it.location)).collect())
+    })
+}
+
+/// The names of the tasks.
+pub fn tasks() -> Vec<CompletionCandidate> {
+    names(|client| async move {
+        let tasks = client.tasks().first(CANDIDATES_MAX).await?;
+        Ok(tasks.into_iter().map(|it| (it.name, it.title)).collect())
+    })
+}
+
+/// The ids of the schedules.
+pub fn schedules() -> Vec<CompletionCandidate> {
+    names(|client| async move {
+        let schedules = client.schedules().first(CANDIDATES_MAX).await?;
+        Ok(schedules.into_iter().map(|it| (it.id, it.state)).collect())
+    })
+}
+
+/// The ids of the manifests that wait.
+pub fn manifests() -> Vec<CompletionCandidate> {
+    names(|client| async move {
+        let manifests = client.queued_manifests().first(CANDIDATES_MAX).await?;
+        Ok(manifests.into_iter().map(|it| (it.id.to_string(), it.task_name)).collect())
+    })
+}
+
+/// The versions of OpenShift that can be installed.
+pub fn versions() -> Vec<CompletionCandidate> {
+    names(|client| async move {
+        let versions = client.versions().first(CANDIDATES_MAX).await?;
+        let name = |it: &serde_json::Value| it["properties"]["version"].as_str().map(str::to_owned);
+        Ok(versions.iter().filter_map(name).map(|it| (it, String::new())).collect())
+    })
+}
+
+type Named = Vec<(String, String)>;
+
+fn names<F>(ask: impl FnOnce(Client) -> F) -> Vec<CompletionCandidate>
+where
+    F: Future<Output = Result<Named, client::ClientError>>,
+{
+    let asked = || -> anyhow::Result<Named> {
+        let client = contexts::connect(&Wish::default(), &Environment::from_process())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let named = runtime.block_on(async { tokio::time::timeout(TIME_MAX, ask(client)).await });
+        runtime.shutdown_background();
+        Ok(named??)
+    };
+    let named = asked().unwrap_or_default();
+    let candidate = |(name, help): (String, String)| {
+        let help = (!help.is_empty()).then(|| help.into());
+        CompletionCandidate::new(name).help(help)
+    };
+    named.into_iter().map(candidate).collect()
+}

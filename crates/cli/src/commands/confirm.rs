@@ -1,0 +1,49 @@
+//! Asking before something is destroyed.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anyhow::bail;
+use clap::Args;
+
+/// Whether a person is asked first.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Confirm {
+    /// Do not ask first
+    #[arg(short, long)]
+    yes: bool,
+}
+
+impl Confirm {
+    /// Goes on when the person says so, or has said so beforehand. `what` completes "… ?".
+    pub(super) fn ask(self, what: &str) -> anyhow::Result<()> {
+        if self.yes {
+            return Ok(());
+        }
+        let stdin = std::io::stdin();
+        if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
+            bail!("{what}? There is nobody to ask; say --yes if it is meant");
+        }
+        let mut stderr = std::io::stderr().lock();
+        write!(stderr, "{what}? [y/N] ")?;
+        stderr.flush()?;
+        let mut answer = String::new();
+        stdin.read_line(&mut answer)?;
+        match is_yes(&answer) {
+            true => Ok(()),
+            false => bail!("nothing was done"),
+        }
+    }
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        assert!(super::is_yes("y\n") && super::is_yes(" YES "));
+        assert!(!super::is_yes("\n") && !super::is_yes("yep") && !super::is_yes("n"));
+    }
+}

@@ -1,0 +1,143 @@
+//! Asking for a manifest: `manifest create` and `task run` are the same wish.
+
+use anyhow::{Context as _, bail};
+use api::admin::{AdminCluster, ManifestForm, ManifestRequest, TaskForm};
+use api::duration::TimeSpan;
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+use client::Client;
+use serde_json::{Map, Value};
+
+use super::form::Output;
+use super::labels::{KeyValue, LabelSelector};
+use super::when::When;
+use super::{Connect, Desk, complete, find, wait};
+
+/// On which clusters, when, and how.
+#[derive(Debug, Clone, Args)]
+pub struct CreateFlags {
+    /// The cluster, by its name or resource id; may be repeated
+    #[arg(long, value_name = "CLUSTER", required_unless_present = "selector", add = ArgValueCandidates::new(complete::clusters))]
+    cluster: Vec<String>,
+    /// Every cluster with these labels, such as env=prod
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Option<LabelSelector>,
+    /// A parameter of the task; may be repeated
+    #[arg(short, long = "param", value_name = "KEY=VALUE")]
+    parameters: Vec<KeyValue>,
+    /// Not before: 2h from now, Unix seconds, or a time such as 2026-11-30T04:00:00Z [default: now]
+    #[arg(long, value_name = "WHEN")]
+    run_after: Option<When>,
+    /// Not begun at or after [default: 7 days later]
+    #[arg(long, value_name = "WHEN")]
+    run_before: Option<When>,
+    /// Among those due at the same second, lower goes first
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    priority: Option<i32>,
+    /// Why; kept in the history
+    #[arg(long)]
+    reason: Option<String>,
+    /// Only ask whether it would be accepted, and as what
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
+    /// Show its progress and wait for its end; fails unless it is Completed
+    #[arg(short, long)]
+    wait: bool,
+    /// How long to wait at most
+    #[arg(long, value_name = "DURATION", requires = "wait")]
+    timeout: Option<TimeSpan>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Asks for a manifest of `task` on each cluster that is meant, and waits for them where that is wanted.
+pub(super) async fn create(task: &str, flags: &CreateFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let client = desk.client(&flags.connect)?;
+    let task = find::task(&client, task).await?;
+    let clusters = clusters(&client, flags).await?;
+    let now = desk.now();
+    let request = ManifestRequest {
+        maintenance_task_id: task.id.map(|id| id.to_string()).context("the server's task has no id")?,
+        priority: flags.priority,
+        run_after: flags.run_after.map(|when| when.unix(now)),
+        run_before: flags.run_before.map(|when| when.unix(now)),
+        parameters: parameters(&task, &flags.parameters),
+        status_text: None,
+        reason: flags.reason.clone(),
+    };
+    let mut made: Vec<ManifestForm> = Vec::new();
+    for cluster in &clusters {
+        let answer = client.create_manifest(&cluster.id, &request, flags.dry_run).await;
+        let mut form = answer.with_context(|| format!("cluster {}", cluster.name))?.value;
+        form.cluster_resource_id = Some(cluster.id.clone());
+        let did = match flags.dry_run {
+            true => format!("would be created for cluster {} (dry run)", cluster.name),
+            false => format!("created for cluster {}", cluster.name),
+        };
+        // A program that waits is given the end, not the beginning.
+        if !flags.wait || flags.output.is_for_people() {
+            flags.output.done(desk, &form, &did)?;
+        }
+        made.push(form);
+    }
+    if !flags.wait {
+        return Ok(());
+    }
+    wait::for_all(&client, desk, &made, flags.timeout, flags.output).await
+}
+
+async fn clusters(client: &Client, flags: &CreateFlags) -> anyhow::Result<Vec<AdminCluster>> {
+    let mut clusters = Vec::new();
+    for name in &flags.cluster {
+        clusters.push(find::cluster(client, name).await?);
+    }
+    if let Some(selector) = &flags.selector {
+        let all = client.clusters().all().await?;
+        clusters.extend(all.into_iter().filter(|it| selector.matches(&it.properties.labels)));
+    }
+    clusters.sort_by(|a, b| a.id.cmp(&b.id));
+    clusters.dedup_by(|a, b| a.id == b.id);
+    if clusters.is_empty() {
+        bail!("no cluster has these labels; `shipshape cluster list -o wide` shows those that there are");
+    }
+    Ok(clusters)
+}
+
+/// What is typed is text; whether `3` is meant as a number, the task's schema says.
+pub fn parameters(task: &TaskForm, given: &[KeyValue]) -> Map<String, Value> {
+    let value = |pair: &KeyValue| {
+        let schema = task.parameters.as_ref().and_then(|schema| schema.get("properties")?.get(&pair.key));
+        let wants_text = schema.is_some_and(|schema| {
+            let kinds = &schema["type"];
+            kinds == "string" || kinds.as_array().is_some_and(|kinds| kinds.contains(&Value::from("string")))
+        });
+        let text = || Value::String(pair.value.clone());
+        if wants_text { text() } else { serde_json::from_str(&pair.value).unwrap_or_else(|_| text()) }
+    };
+    given.iter().map(|pair| (pair.key.clone(), value(pair))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_what_the_schema_says() {
+        let task: TaskForm = serde_json::from_value(serde_json::json!({
+            "name": "t", "title": "t", "steps": [],
+            "parameters": { "properties": {
+                "version": { "type": "string" }, "count": { "type": "integer" }, "either": { "type": ["string", "null"] },
+            } },
+        }))
+        .unwrap();
+        let given: Vec<KeyValue> = ["version=1.20", "count=3", "either=5", "list=[1,2]", "other=text"]
+            .map(|text| text.parse().unwrap())
+            .to_vec();
+        assert_eq!(
+            Value::Object(parameters(&task, &given)),
+            serde_json::json!({ "version": "1.20", "count": 3, "either": "5", "list": [1, 2], "other": "text" })
+        );
+    }
+}

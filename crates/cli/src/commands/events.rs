@@ -1,0 +1,142 @@
+//! `shipshape events`: what happens, as it happens.
+
+use clap::{Args, ValueEnum};
+use client::{Change, Event, Topic};
+use futures_util::StreamExt as _;
+use serde_json::json;
+
+use super::find::short_name;
+use super::table::{absolute, word};
+use super::{Connect, Desk};
+use crate::output;
+
+/// Which events, and how they are written.
+#[derive(Debug, Args)]
+pub struct EventsCommand {
+    /// Only of these, separated by commas [default: all]
+    #[arg(long, value_name = "TOPIC", value_delimiter = ',', value_enum)]
+    topics: Vec<TopicName>,
+    /// From after this event on, by its id [default: from now on]
+    #[arg(long, value_name = "ID")]
+    after: Option<String>,
+    /// End after so many
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// How to write them
+    #[arg(short, long, value_enum, default_value_t)]
+    output: EventForm,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Topics as they are typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TopicName {
+    Manifests,
+    Schedules,
+    Tasks,
+    Clusters,
+    Operations,
+}
+
+impl From<TopicName> for Topic {
+    fn from(name: TopicName) -> Topic {
+        match name {
+            TopicName::Manifests => Topic::Manifests,
+            TopicName::Schedules => Topic::Schedules,
+            TopicName::Tasks => Topic::Tasks,
+            TopicName::Clusters => Topic::Clusters,
+            TopicName::Operations => Topic::Operations,
+        }
+    }
+}
+
+/// Forms of an event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum EventForm {
+    /// One line for people
+    #[default]
+    Text,
+    /// One JSON object on a line
+    Json,
+}
+
+/// Shows events until the process is ended.
+pub async fn run(command: &EventsCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let topics: Vec<Topic> = command.topics.iter().map(|name| Topic::from(*name)).collect();
+    let mut events = desk.client(&command.connect)?.events(&topics, command.after.clone());
+    let mut shown = 0;
+    while command.limit.is_none_or(|limit| shown < limit)
+        && let Some(event) = events.next().await
+    {
+        let event = event?;
+        if let Change::Interrupted { why } = &event.change {
+            output::note(&format!("the stream broke and is taken up again: {why}"));
+            continue;
+        }
+        output::show(&match command.output {
+            EventForm::Text => format!("{}  {}\n", absolute(desk.now()), line(&event)),
+            EventForm::Json => {
+                format!("{}\n", json!({ "id": event.id, "event": topic(&event.change), "data": event.data }))
+            }
+        })?;
+        shown += 1;
+    }
+    Ok(())
+}
+
+fn topic(change: &Change) -> &str {
+    match change {
+        Change::Manifest(_) => "manifest",
+        Change::Schedule(_) => "schedule",
+        Change::Task(_) => "task",
+        Change::Cluster(_) => "cluster",
+        Change::Other(topic) | Change::Deleted { topic, .. } => topic,
+        Change::Relist | Change::Interrupted { .. } => "relist",
+    }
+}
+
+fn line(event: &Event) -> String {
+    match &event.change {
+        Change::Manifest(form) => {
+            let cluster = short_name(form.cluster_resource_id.as_deref().unwrap_or_default());
+            let step = form.step.as_ref().map(|step| format!(" {}", step.name)).unwrap_or_default();
+            let text =
+                if form.status_text.is_empty() { String::new() } else { format!(": {}", form.status_text) };
+            format!(
+                "manifest/{} {} on {cluster} {}{step}{text}",
+                form.id,
+                form.task_name,
+                form.state.as_str()
+            )
+        }
+        Change::Schedule(form) => format!("schedule/{} {}", form.id, form.state),
+        Change::Task(form) => format!("task/{} version {}", form.name, form.version.unwrap_or_default()),
+        Change::Cluster(form) => {
+            format!("cluster/{} {}", form.name, word(form.properties.provisioning_state))
+        }
+        Change::Other(topic) => format!("{topic} {}", event.data),
+        // A cluster that is gone is told by its path.
+        Change::Deleted { topic, id } => format!("{topic}/{} deleted", short_name(id)),
+        Change::Relist => "events were missed; what was read before may be old".to_owned(),
+        Change::Interrupted { why } => why.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_is_gone_is_told_by_its_name() {
+        let gone = |topic: &str, id: &str| {
+            let change = Change::Deleted { topic: topic.to_owned(), id: id.to_owned() };
+            line(&Event { id: String::new(), change, data: serde_json::Value::Null })
+        };
+        assert_eq!(
+            gone("cluster", "/subscriptions/s/resourcegroups/g/x/y/harbour"),
+            "cluster/harbour deleted"
+        );
+        assert_eq!(gone("schedule", "weekly"), "schedule/weekly deleted");
+    }
+}

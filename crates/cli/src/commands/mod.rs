@@ -1,0 +1,113 @@
+//! The commands that speak with a server: one file for each group, and beside them what they share.
+
+#![expect(missing_docs, reason = "flattened fields of commands have no help text of their own")]
+
+mod age;
+mod budget;
+#[cfg(feature = "sim")]
+mod cloud;
+mod cluster;
+pub mod complete;
+mod confirm;
+mod context;
+mod create;
+mod events;
+mod find;
+mod form;
+mod input;
+mod labels;
+mod manifest;
+mod operation;
+mod place;
+mod plan;
+mod progress;
+mod schedule;
+mod table;
+mod task;
+mod version;
+mod wait;
+mod watch;
+mod when;
+mod why;
+
+use std::path::PathBuf;
+
+use api::clock::{Clock as _, SystemClock};
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+use client::Client;
+use jiff::Timestamp;
+
+use crate::Environment;
+use crate::contexts::{self, Wish};
+
+pub use budget::{BudgetCommand, run as budget};
+#[cfg(feature = "sim")]
+pub use cloud::{Bench, CloudCommand, run as cloud};
+#[cfg(feature = "sim")]
+pub use cluster::ask_for;
+pub use cluster::{ClusterCommand, run as cluster};
+pub use context::{ContextCommand, run as context};
+pub use create::parameters;
+pub use events::{EventsCommand, run as events};
+pub use input::{Document, Documents};
+pub use labels::KeyValue;
+pub use manifest::{ManifestCommand, run as manifest};
+pub use operation::{Interrupted, OperationCommand, run as operation};
+pub use place::Place;
+pub use plan::{PlanCommand, run as plan};
+pub use schedule::{ScheduleCommand, run as schedule};
+pub use task::{TaskCommand, run as task};
+pub use version::{VersionCommand, run as version};
+pub use why::{WhyCommand, run as why};
+
+/// Which server is meant.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Server")]
+pub struct Connect {
+    /// The context to use, by its name or the path of its file [default: the current one]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::contexts))]
+    context: Option<String>,
+    /// Another address than the context's
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+}
+
+/// What commands work with.
+#[derive(Debug)]
+pub struct Desk<'a> {
+    environment: &'a Environment,
+    data_dir: Option<PathBuf>,
+}
+
+impl<'a> Desk<'a> {
+    /// The desk of a process; `data_dir` is what the command line names.
+    pub fn new(environment: &'a Environment, data_dir: Option<PathBuf>) -> Desk<'a> {
+        Desk { environment, data_dir }
+    }
+
+    /// A client of the server that is meant.
+    pub fn client(&self, connect: &Connect) -> anyhow::Result<Client> {
+        contexts::connect(&self.wish(connect), self.environment)
+    }
+
+    /// The simulated cloud of the server that is meant.
+    #[cfg(feature = "sim")]
+    fn cloud(&self, connect: &Connect) -> anyhow::Result<cloud::Bench> {
+        let chosen = contexts::choose(&self.wish(connect), self.environment)?;
+        cloud::Bench::of(&chosen)
+    }
+
+    fn wish(&self, connect: &Connect) -> Wish {
+        Wish {
+            context: connect.context.clone(),
+            server: connect.server.clone(),
+            data_dir: self.data_dir.clone(),
+        }
+    }
+
+    /// The present instant.
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+}

@@ -1,0 +1,355 @@
+//! `shipshape operation`: what makes, changes or removes a cluster, and `--wait` for it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::duration::TimeSpan;
+use api::rest::OperationStatus;
+use clap::{Args, Subcommand};
+use client::{Begun, Client};
+use jiff::Timestamp;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::form::{Output, Shown};
+use super::place::{LOCATION, SUBSCRIPTION};
+use super::progress::Progress;
+use super::table::{Column, View, Width, both};
+use super::{Connect, Desk};
+use crate::output;
+
+/// A person watches, so the server is asked more often than it asks programs to.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A server that restarts is back sooner; one that stays away longer is not waited for.
+const AWAY_MAX: Duration = Duration::from_secs(300);
+
+/// What can be done with operations.
+#[derive(Debug, Subcommand)]
+pub enum OperationCommand {
+    /// Show how an operation stands
+    #[command(visible_alias = "get")]
+    Show {
+        /// Its id, or the path of its status
+        operation: String,
+        /// The subscription of its cluster [default: searched among those of the clusters]
+        #[arg(long, value_name = "ID")]
+        subscription: Option<String>,
+        /// The location of its cluster [default: searched among those of the clusters]
+        #[arg(long, value_name = "NAME")]
+        location: Option<String>,
+        #[command(flatten)]
+        wait: Wait,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+/// Whether the end is waited for.
+#[derive(Debug, Clone, Args)]
+pub struct Wait {
+    /// Show the progress and wait for the end; fails unless it succeeds
+    #[arg(short, long)]
+    wait: bool,
+    /// Wait no longer than this, such as 30m; the operation goes on
+    #[arg(long, value_name = "DURATION", requires = "wait")]
+    timeout: Option<TimeSpan>,
+}
+
+impl Wait {
+    /// Whether the end is waited for.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wait
+    }
+}
+
+/// A person has stopped waiting.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no longer waiting; operation {operation} goes on, and `shipshape operation show {operation} --wait` follows it"
+)]
+pub struct Interrupted {
+    operation: Uuid,
+}
+
+/// Carries out what was asked.
+pub async fn run(command: &OperationCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let OperationCommand::Show { operation, subscription, location, wait, output, connect } = command;
+    let client = desk.client(connect)?;
+    let (begun, status) = find(&client, operation, subscription.as_deref(), location.as_deref()).await?;
+    if !wait.wait {
+        return output.one(desk, &status);
+    }
+    let ended = follow(&client, &begun, &short(begun.id), wait.timeout).await?;
+    output.one(desk, &ended)?;
+    conclude(&ended, "the operation").map(drop)
+}
+
+/// Says what carries a change out, and waits for its end if that is wanted.
+pub(super) async fn begun(
+    client: &Client,
+    desk: &Desk<'_>,
+    operation: &Begun,
+    cluster: &str,
+    verb: &str,
+    wait: &Wait,
+) -> anyhow::Result<()> {
+    let id = operation.id;
+    if !wait.wait {
+        output::note(&format!(
+            "operation {id} carries it out; `shipshape operation show {id} --wait` follows it"
+        ));
+        return Ok(());
+    }
+    let began = desk.now();
+    let ended = follow(client, operation, cluster, wait.timeout).await?;
+    conclude(&ended, &format!("the {verb} of cluster {cluster}"))?;
+    let took = super::age::span_text(desk.now().duration_since(began).unsigned_abs());
+    output::note(&format!("{cluster}  {verb} succeeded in {took}"));
+    Ok(())
+}
+
+/// The operation that is meant, and how it stands.
+async fn find(
+    client: &Client,
+    text: &str,
+    subscription: Option<&str>,
+    location: Option<&str>,
+) -> anyhow::Result<(Begun, OperationStatus)> {
+    let text = text.strip_prefix("operation/").unwrap_or(text);
+    let id = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
+    let Ok(id) = Uuid::parse_str(id) else {
+        bail!(
+            "{text:?} is no operation's id; commands that begin an operation say it, such as `shipshape cluster update`"
+        );
+    };
+    for (subscription, location) in places(client, text, subscription, location).await? {
+        let begun = Begun::at(&subscription, &location, id);
+        match client.look(&begun).await {
+            Ok(look) => return Ok((begun, look.status)),
+            // Not of this subscription, or this is no location of the server.
+            Err(error) if error.status().is_some_and(|it| matches!(it.as_u16(), 400 | 404)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bail!(
+        "there is no operation {id} in the subscriptions of the clusters; it may be over for more than a week, or --subscription and --location name its place"
+    )
+}
+
+/// Where an operation may be: as the command line says, as its path says, else wherever clusters are.
+async fn places(
+    client: &Client,
+    text: &str,
+    subscription: Option<&str>,
+    location: Option<&str>,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let segments: Vec<&str> = text.split('/').collect();
+    let after = |word: &str| {
+        let at = segments.iter().position(|it| it.eq_ignore_ascii_case(word))?;
+        segments.get(at + 1).copied()
+    };
+    let subscription = subscription.or_else(|| after("subscriptions"));
+    let location = location.or_else(|| after("locations"));
+    if let (Some(subscription), Some(location)) = (subscription, location) {
+        return Ok(vec![(subscription.to_owned(), location.to_owned())]);
+    }
+    let mut places =
+        vec![(subscription.unwrap_or(SUBSCRIPTION).to_owned(), location.unwrap_or(LOCATION).to_owned())];
+    for cluster in client.clusters().all().await? {
+        let of_cluster = cluster.id.split('/').nth(2).unwrap_or_default();
+        let place =
+            (subscription.unwrap_or(of_cluster).to_owned(), location.unwrap_or(&cluster.location).to_owned());
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+/// Shows the progress of an operation until it ends, or until a person has seen enough.
+async fn follow(
+    client: &Client,
+    operation: &Begun,
+    cluster: &str,
+    timeout: Option<TimeSpan>,
+) -> anyhow::Result<OperationStatus> {
+    let progress = Progress::of_hundred(cluster);
+    tokio::select! {
+        ended = until_end(client, operation, &progress, timeout) => ended,
+        // The operation is the server's; only the watching ends here.
+        signal = tokio::signal::ctrl_c() => {
+            signal.context("signals cannot be listened to")?;
+            Err(Interrupted { operation: operation.id }.into())
+        }
+    }
+}
+
+async fn until_end(
+    client: &Client,
+    operation: &Begun,
+    progress: &Progress,
+    timeout: Option<TimeSpan>,
+) -> anyhow::Result<OperationStatus> {
+    let limit = timeout.map(|timeout| Instant::now() + timeout.duration());
+    let mut step = String::new();
+    let mut away: Option<Instant> = None;
+    loop {
+        let mut pause = LOOK;
+        match client.look(operation).await {
+            Ok(look) => {
+                if away.take().is_some() {
+                    progress.line("the server answers again");
+                }
+                if let Some(now) = &look.status.properties {
+                    if !now.step.is_empty() && now.step != step {
+                        step.clone_from(&now.step);
+                        progress.line(&format!("step {step} began, {}% done", now.percent));
+                    }
+                    progress.percent(now.percent);
+                    progress.show(&standing(&step, &now.message));
+                }
+                match look.again_in {
+                    Some(again_in) => pause = pause.min(again_in.max(Duration::from_millis(100))),
+                    None => return Ok(look.status),
+                }
+            }
+            // The work goes on without us, and perhaps the server is only being restarted.
+            Err(error) if error.may_pass() => {
+                let since = *away.get_or_insert_with(|| {
+                    progress.line(&format!("{error}; still waiting"));
+                    Instant::now()
+                });
+                if since.elapsed() > AWAY_MAX {
+                    return Err(error.into());
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if limit.is_some_and(|limit| Instant::now() + pause > limit) {
+            bail!(
+                "operation {id} has not ended in time; it goes on, and `shipshape operation show {id} --wait` follows it",
+                id = operation.id
+            );
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn standing(step: &str, message: &str) -> String {
+    match (step.is_empty(), message.is_empty()) {
+        (true, _) => "waiting for its turn".to_owned(),
+        (false, true) => step.to_owned(),
+        (false, false) => format!("{step}: {message}"),
+    }
+}
+
+/// An error unless it succeeded.
+fn conclude(ended: &OperationStatus, what: &str) -> anyhow::Result<()> {
+    if ended.status.eq_ignore_ascii_case("succeeded") {
+        return Ok(());
+    }
+    match &ended.error {
+        None => bail!("{what} ended {}", ended.status),
+        Some(error) => bail!("{what} failed: {}", reason(error)),
+    }
+}
+
+/// Why an operation failed, with the code of it and of the faults beneath.
+pub(super) fn reason(error: &api::doc::OperationError) -> String {
+    let message = error.message.trim_end_matches('.');
+    let target = error.target.as_deref().filter(|target| !message.contains(target));
+    let mut text = match target {
+        Some(target) => format!("{message} ({}, {target})", error.code),
+        None => format!("{message} ({})", error.code),
+    };
+    for detail in &error.details {
+        text += &format!("; {}", reason(detail));
+    }
+    text
+}
+
+fn short(id: Uuid) -> String {
+    id.to_string().chars().take(8).collect()
+}
+
+impl Shown for OperationStatus {
+    const KIND: &'static str = "operation";
+    const COLUMNS: &'static [Column] = &[
+        Column("ID", Width::Always),
+        Column("STATUS", Width::Always),
+        Column("STEP", Width::Always),
+        Column("DONE", Width::Always),
+        Column("MESSAGE", Width::Wide),
+        Column("AGE", Width::Always),
+    ];
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn cells(&self, view: &View) -> Vec<String> {
+        let progress = self.properties.clone().unwrap_or_default();
+        vec![
+            self.name.clone(),
+            self.status.clone(),
+            progress.step,
+            if self.properties.is_some() { format!("{}%", progress.percent) } else { String::new() },
+            progress.message,
+            view.maybe(self.start_time.parse().ok()),
+        ]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        let time =
+            |text: &str| text.parse::<Timestamp>().map_or(text.to_owned(), |time| both(time, view.now));
+        let progress = self.properties.as_ref();
+        vec![
+            ("ID", self.name.clone()),
+            ("Status", self.status.clone()),
+            ("Step", progress.map(|it| it.step.clone()).unwrap_or_default()),
+            ("Done", progress.map(|it| format!("{}%", it.percent)).unwrap_or_default()),
+            ("Message", progress.map(|it| it.message.clone()).unwrap_or_default()),
+            ("Began", time(&self.start_time)),
+            ("Ended", self.end_time.as_deref().map(time).unwrap_or_default()),
+            ("Error", self.error.as_ref().map(reason).unwrap_or_default()),
+            ("Path", self.id.clone()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(status: &str, error: Option<serde_json::Value>) -> OperationStatus {
+        serde_json::from_value(serde_json::json!({
+            "id": "/x", "name": "n", "status": status, "startTime": "2026-01-01T00:00:00Z", "error": error,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_success_is_success_and_a_failure_says_why() {
+        assert!(conclude(&ended("Succeeded", None), "it").is_ok());
+        let error = serde_json::json!({
+            "code": "InvalidLinkedVNet", "message": "The network was not found.", "target": "properties.masterProfile.subnetId",
+            "details": [{ "code": "NotFound", "message": "v" }],
+        });
+        let said =
+            conclude(&ended("Failed", Some(error)), "the create of cluster a").unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "the create of cluster a failed: The network was not found (InvalidLinkedVNet, properties.masterProfile.subnetId); v (NotFound)"
+        );
+    }
+
+    #[test]
+    fn how_it_stands_says_what_is_waited_for() {
+        assert_eq!(standing("", "x"), "waiting for its turn");
+        assert_eq!(standing("ensure-network", ""), "ensure-network");
+        assert_eq!(standing("nodes-ready", "2 of 3 masters ready"), "nodes-ready: 2 of 3 masters ready");
+    }
+}

@@ -1,0 +1,110 @@
+//! Where a cluster that is made hangs: subscription, resource group, location.
+
+use anyhow::bail;
+use clap::Args;
+
+/// The subscription of whoever has none to name.
+pub(super) const SUBSCRIPTION: &str = "00000000-0000-0000-0000-000000000000";
+
+/// The resource group of whoever names none.
+pub(super) const GROUP: &str = "clusters";
+
+/// The location that a server has unless its settings name others.
+pub(super) const LOCATION: &str = "local";
+
+/// What is said of a place on the command line.
+#[derive(Debug, Clone, Args)]
+pub struct PlaceFlags {
+    /// The resource group
+    #[arg(short = 'g', long, visible_alias = "group", value_name = "NAME", default_value = GROUP)]
+    resource_group: String,
+    /// The subscription
+    #[arg(long, value_name = "ID", default_value = SUBSCRIPTION)]
+    subscription: String,
+    /// The location
+    #[arg(long, value_name = "NAME", default_value = LOCATION)]
+    location: String,
+}
+
+/// A cluster's name and where it hangs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub subscription: String,
+    pub group: String,
+    pub location: String,
+    pub name: String,
+}
+
+impl PlaceFlags {
+    /// The place of a cluster with that name.
+    pub(super) fn of(&self, name: &str) -> anyhow::Result<Place> {
+        let wrong = |text: &str| {
+            text.is_empty() || text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control())
+        };
+        if wrong(name) {
+            bail!("{name:?} is no name for a cluster; use letters, digits and dashes, such as harbour-1");
+        }
+        for (what, text) in [
+            ("--resource-group", &self.resource_group),
+            ("--subscription", &self.subscription),
+            ("--location", &self.location),
+        ] {
+            if wrong(text) {
+                bail!("{what} {text:?} is no name; use letters, digits and dashes");
+            }
+        }
+        Ok(Place {
+            subscription: self.subscription.clone(),
+            group: self.resource_group.clone(),
+            location: self.location.clone(),
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl Place {
+    /// The cluster's resource id.
+    pub fn id(&self) -> String {
+        let Place { subscription, group, name, .. } = self;
+        format!(
+            "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
+        )
+    }
+
+    /// The id of the group that holds what is made for the cluster. It is the cluster's alone, so both names are in it.
+    pub fn managed_group(&self) -> String {
+        let Place { subscription, group, name, .. } = self;
+        format!("/subscriptions/{subscription}/resourceGroups/{group}-{name}-managed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(group: &str) -> PlaceFlags {
+        PlaceFlags {
+            resource_group: group.to_owned(),
+            subscription: SUBSCRIPTION.to_owned(),
+            location: LOCATION.to_owned(),
+        }
+    }
+
+    #[test]
+    fn clusters_of_one_name_in_two_groups_share_nothing() {
+        let (one, other) = (flags("a").of("web").unwrap(), flags("b").of("web").unwrap());
+        assert!(
+            one.id().ends_with("/resourceGroups/a/providers/Microsoft.RedHatOpenShift/openShiftClusters/web")
+        );
+        assert_ne!(one.id(), other.id());
+        assert_ne!(one.managed_group(), other.managed_group());
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for name in ["", "a/b", "a b", "a\n"] {
+            assert!(flags("g").of(name).is_err(), "{name:?}");
+        }
+        assert!(flags("g/h").of("web").unwrap_err().to_string().starts_with("--resource-group \"g/h\""));
+    }
+}

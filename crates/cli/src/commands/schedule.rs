@@ -1,0 +1,373 @@
+//! `shipshape schedule`: rules that make manifests.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use api::admin::{PreviewForm, ScheduleForm};
+use clap::Subcommand;
+use clap_complete::engine::ArgValueCandidates;
+use client::{Client, PendingWork, Topic};
+use serde::Serialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::confirm::Confirm;
+use super::find::{self, short_name};
+use super::form::{Output, Shown};
+use super::input::{Document, Documents};
+use super::table::{self, Column, View, Width, both};
+use super::when::When;
+use super::{Connect, Desk, complete, watch};
+use crate::output;
+
+/// What can be done with schedules.
+#[derive(Debug, Subcommand)]
+pub enum ScheduleCommand {
+    /// List the schedules
+    #[command(visible_alias = "ls")]
+    List {
+        /// Go on showing what changes
+        #[arg(short, long)]
+        watch: bool,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Show one schedule
+    #[command(visible_alias = "get")]
+    Show {
+        /// The schedule's id
+        #[arg(add = ArgValueCandidates::new(complete::schedules))]
+        schedule: String,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Store schedules that are written as YAML or JSON; the task may be named by its name
+    Apply {
+        #[command(flatten)]
+        documents: Documents,
+        /// Why; kept in the audit log
+        #[arg(long)]
+        reason: Option<String>,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Show what a schedule would make, and store nothing
+    Preview {
+        #[command(flatten)]
+        documents: Documents,
+        /// How many periods
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        count: u32,
+        /// Of how many clusters
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        clusters: u32,
+        /// As if it were then: 2h from now, Unix seconds, or a time such as 2026-11-30T04:00:00Z
+        #[arg(long, value_name = "WHEN")]
+        now: Option<When>,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Let a schedule make manifests again
+    Enable {
+        #[command(flatten)]
+        switch: Switch,
+    },
+    /// Keep a schedule but withdraw what it has pending, until it is enabled again
+    Disable {
+        #[command(flatten)]
+        switch: Switch,
+    },
+    /// Remove a schedule
+    Delete {
+        /// The schedule's id
+        #[arg(add = ArgValueCandidates::new(complete::schedules))]
+        schedule: String,
+        /// Leave its pending manifests as they are, instead of cancelling them
+        #[arg(long)]
+        keep_pending: bool,
+        /// Why; kept in the audit log
+        #[arg(long)]
+        reason: Option<String>,
+        #[command(flatten)]
+        confirm: Confirm,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+/// Which schedule is switched, and why.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Switch {
+    /// The schedule's id
+    #[arg(add = ArgValueCandidates::new(complete::schedules))]
+    schedule: String,
+    /// Why; kept in the audit log
+    #[arg(long)]
+    reason: Option<String>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Carries out what was asked.
+pub async fn run(command: &ScheduleCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    match command {
+        ScheduleCommand::List { watch, output, connect } => {
+            let client = desk.client(connect)?;
+            let names = task_names(&client).await?;
+            let list = || async {
+                let forms = client.schedules().all().await?;
+                Ok(forms.into_iter().map(|form| Rule::new(form, &names)).collect())
+            };
+            match watch {
+                true => watch::watch(desk, &client, Topic::Schedules, *output, list).await,
+                false => {
+                    let rules: anyhow::Result<Vec<Rule>> = list().await;
+                    output.list(desk, &rules?)
+                }
+            }
+        }
+        ScheduleCommand::Show { schedule, output, connect } => {
+            let client = desk.client(connect)?;
+            let form = find::schedule(&client, schedule).await?.value;
+            output.one(desk, &Rule::new(form, &task_names(&client).await?))
+        }
+        ScheduleCommand::Apply { documents, reason, output, connect } => {
+            let documents = documents.read()?;
+            let client = desk.client(connect)?;
+            for document in documents {
+                let Document { place, mut value } = document;
+                name_task(&client, &place, &mut value).await?;
+                if let (Some(reason), Some(rule)) = (reason, value.as_object_mut()) {
+                    rule.insert("reason".to_owned(), Value::from(reason.as_str()));
+                }
+                let stored = client.put_schedule(&value, None).await.with_context(|| place)?;
+                let did = if stored.is_created() { "created" } else { "configured" };
+                output.done(desk, &Rule::new(stored.value, &BTreeMap::new()), did)?;
+            }
+            Ok(())
+        }
+        ScheduleCommand::Preview { documents, count, clusters, now, output, connect } => {
+            let Document { place, mut value } = documents.read_one()?;
+            let client = desk.client(connect)?;
+            name_task(&client, &place, &mut value).await?;
+            let at = now.and_then(|when| jiff::Timestamp::from_second(when.unix(desk.now())).ok());
+            let at_text = at.map(|at| at.to_string());
+            let preview =
+                client.preview(&value, *count, *clusters, at_text.as_deref()).await.with_context(|| place)?;
+            output.plain(desk, &preview, |view| {
+                preview_text(&preview, &View { now: at.unwrap_or(view.now), wide: view.wide })
+            })
+        }
+        ScheduleCommand::Enable { switch } => turn(switch, "Enabled", "enabled", desk).await,
+        ScheduleCommand::Disable { switch } => turn(switch, "Disabled", "disabled", desk).await,
+        ScheduleCommand::Delete { schedule, keep_pending, reason, confirm, connect } => {
+            let client = desk.client(connect)?;
+            let form = find::schedule(&client, schedule).await?.value;
+            let (pending, and) = match keep_pending {
+                true => (PendingWork::Keep, "keep its pending manifests"),
+                false => (PendingWork::Cancel, "cancel its pending manifests"),
+            };
+            confirm.ask(&format!("Remove schedule {} and {and}", form.id))?;
+            client.delete_schedule(&form.id, pending, reason.as_deref()).await?;
+            output::show(&format!("schedule/{} deleted\n", form.id))
+        }
+    }
+}
+
+async fn turn(switch: &Switch, state: &str, did: &str, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let client = desk.client(&switch.connect)?;
+    let found = find::schedule(&client, &switch.schedule).await?;
+    let mut form = found.value;
+    form.state = state.to_owned();
+    form.status = None;
+    form.reason = switch.reason.clone();
+    // Whoever changes it between our read and this write is not written over.
+    let stored = client.put_schedule(&form, found.etag.as_deref()).await?;
+    switch.output.done(desk, &Rule::new(stored.value, &BTreeMap::new()), did)
+}
+
+/// Lets a document name its task as people do.
+async fn name_task(client: &Client, place: &str, schedule: &mut Value) -> anyhow::Result<()> {
+    let Some(name) = schedule.get("maintenanceTaskID").and_then(Value::as_str).map(str::to_owned) else {
+        return Ok(());
+    };
+    if name.is_empty() || Uuid::parse_str(&name).is_ok() {
+        return Ok(());
+    }
+    let task = find::task(client, &name).await.with_context(|| format!("{place}: maintenanceTaskID"))?;
+    schedule["maintenanceTaskID"] = serde_json::to_value(task.id)?;
+    Ok(())
+}
+
+/// Tasks by their ids; schedules know only those.
+async fn task_names(client: &Client) -> anyhow::Result<BTreeMap<String, String>> {
+    let tasks = client.tasks().all().await?;
+    Ok(tasks.into_iter().filter_map(|task| Some((task.id?.to_string(), task.name))).collect())
+}
+
+fn preview_text(preview: &PreviewForm, view: &View) -> String {
+    let mut text = format!("{} of {} clusters match\n", preview.matched, preview.of);
+    text += "Periods\n";
+    for period in &preview.periods {
+        text += &format!("  {}\n", both(*period, view.now));
+    }
+    if !preview.clusters.is_empty() {
+        let columns = [Column("CLUSTER", Width::Always), Column("RUN AFTER", Width::Always)];
+        let times = |times: &[i64]| {
+            let shown = times.iter().map(|seconds| View { wide: true, ..*view }.unix(*seconds));
+            shown.collect::<Vec<_>>().join(", ")
+        };
+        let name = |id: &str| if view.wide { id.to_owned() } else { short_name(id).to_owned() };
+        let rows: Vec<Vec<String>> =
+            preview.clusters.iter().map(|it| vec![name(&it.id), times(&it.run_after)]).collect();
+        text += &table::rows(&columns, &rows, view, true);
+    }
+    for warning in &preview.warnings {
+        text += &format!("warning: {warning}\n");
+    }
+    text
+}
+
+/// A schedule with its task's name.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct Rule {
+    form: ScheduleForm,
+    #[serde(skip)]
+    task: String,
+}
+
+impl Rule {
+    fn new(form: ScheduleForm, names: &BTreeMap<String, String>) -> Rule {
+        let task = names.get(&form.maintenance_task_id).unwrap_or(&form.maintenance_task_id).clone();
+        Rule { form, task }
+    }
+
+    fn calendar(&self) -> String {
+        match self.form.schedule.is_empty() {
+            false => self.form.schedule.clone(),
+            true => self.form.calendars.join("; "),
+        }
+    }
+}
+
+impl Shown for Rule {
+    const KIND: &'static str = "schedule";
+    const COLUMNS: &'static [Column] = &[
+        Column("ID", Width::Always),
+        Column("STATE", Width::Always),
+        Column("TASK", Width::Always),
+        Column("CALENDAR", Width::Always),
+        Column("ZONE", Width::Wide),
+        Column("ACROSS", Width::Wide),
+        Column("START WITHIN", Width::Wide),
+        Column("MISSED", Width::Wide),
+        Column("MATCHED", Width::Always),
+        Column("NEXT", Width::Always),
+        Column("LAST PLANNED", Width::Wide),
+        Column("ERRORS", Width::Wide),
+    ];
+
+    fn name(&self) -> String {
+        self.form.id.clone()
+    }
+
+    fn cells(&self, view: &View) -> Vec<String> {
+        let status = self.form.status.as_ref();
+        let next = status.and_then(|status| status.next_periods.first().copied());
+        vec![
+            self.form.id.clone(),
+            self.form.state.clone(),
+            self.task.clone(),
+            self.calendar(),
+            self.form.time_zone.clone(),
+            self.form.schedule_across.clone(),
+            self.form.start_within.clone(),
+            self.form.missed_policy.clone(),
+            status.map(|status| status.matched.to_string()).unwrap_or_default(),
+            view.maybe(next),
+            view.maybe(status.and_then(|status| status.last_planned_at)),
+            status.map(|status| status.errors.join("; ")).unwrap_or_default(),
+        ]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        let form = &self.form;
+        let status = form.status.clone().unwrap_or_default();
+        let periods = status.next_periods.iter().map(|period| both(*period, view.now));
+        let selectors = form.selectors.iter().map(Value::to_string);
+        let parameters = form.parameters.iter().map(|(key, value)| format!("{key}={value}"));
+        let planned = status.last_planned_at.map(|time| {
+            format!(
+                "{}: {} clusters match; of its last change, {} made and {} withdrawn",
+                both(time, view.now),
+                status.matched,
+                status.created,
+                status.cancelled
+            )
+        });
+        vec![
+            ("ID", form.id.clone()),
+            ("State", form.state.clone()),
+            ("Task", format!("{} ({})", self.task, form.maintenance_task_id)),
+            ("Calendar", self.calendar()),
+            ("Time zone", form.time_zone.clone()),
+            ("Look forward", form.look_forward_count.to_string()),
+            ("Across", form.schedule_across.clone()),
+            ("Spread by", form.spread_by.clone()),
+            ("Start within", form.start_within.clone()),
+            ("Missed", form.missed_policy.clone()),
+            ("Priority", form.priority.to_string()),
+            ("Selectors", selectors.collect::<Vec<_>>().join("\n")),
+            ("Parameters", parameters.collect::<Vec<_>>().join("\n")),
+            ("Planned", planned.unwrap_or_default()),
+            ("Next", periods.collect::<Vec<_>>().join("\n")),
+            ("Errors", status.errors.join("\n")),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_tells_periods_clusters_and_warnings() {
+        let preview = PreviewForm {
+            periods: vec!["2026-01-01T04:00:00Z".parse().unwrap()],
+            matched: 1,
+            of: 3,
+            clusters: vec![api::admin::PreviewCluster {
+                id: "/s/x/web".into(),
+                run_after: vec![1_767_240_000],
+            }],
+            warnings: vec!["no cluster has it".into()],
+        };
+        let view = View { now: "2026-01-01T00:00:00Z".parse().unwrap(), wide: false };
+        assert_eq!(
+            preview_text(&preview, &view),
+            "1 of 3 clusters match\nPeriods\n  2026-01-01T04:00:00Z (in 4h)\nCLUSTER   RUN AFTER\n\
+             web       2026-01-01T04:00:00Z\nwarning: no cluster has it\n"
+        );
+    }
+
+    #[test]
+    fn a_rule_shows_its_tasks_name_and_is_written_as_the_server_sent_it() {
+        let form =
+            ScheduleForm { id: "weekly".into(), maintenance_task_id: "t".into(), ..ScheduleForm::default() };
+        let rule = Rule::new(form.clone(), &BTreeMap::from([("t".to_owned(), "restart-web".to_owned())]));
+        let view = View { now: jiff::Timestamp::UNIX_EPOCH, wide: false };
+        assert_eq!(rule.cells(&view)[2], "restart-web");
+        assert_eq!(serde_json::to_value(&rule).unwrap(), serde_json::to_value(&form).unwrap());
+    }
+}

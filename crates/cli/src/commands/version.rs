@@ -1,0 +1,147 @@
+//! `shipshape version list` and `set`: the versions of OpenShift that clusters can be installed with.
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use clap_complete::engine::ArgValueCandidates;
+use client::Client;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::form::{Output, Shown};
+use super::table::{Column, View, Width};
+use super::{Connect, Desk, complete};
+
+/// What can be done with versions.
+#[derive(Debug, Subcommand)]
+pub enum VersionCommand {
+    /// List the versions that clusters can be installed with, and those that are switched off
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Make a version known, or change what is known of it
+    Set {
+        /// The version, such as 4.17.3
+        #[arg(add = ArgValueCandidates::new(complete::versions))]
+        version: String,
+        /// The release image
+        #[arg(long, value_name = "IMAGE")]
+        pullspec: Option<String>,
+        /// The installer's image
+        #[arg(long, value_name = "IMAGE")]
+        installer_pullspec: Option<String>,
+        /// Let customers choose it
+        #[arg(long, conflicts_with = "disable")]
+        enable: bool,
+        /// Let customers not choose it any longer
+        #[arg(long)]
+        disable: bool,
+        /// Take it when a customer names none; the one before it is no longer the default
+        #[arg(long, conflicts_with = "disable")]
+        default: bool,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+/// A version, as operators see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Listed {
+    properties: Properties,
+}
+
+/// What is known of a version.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Properties {
+    version: String,
+    open_shift_pullspec: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    installer_pullspec: Option<String>,
+    enabled: bool,
+    #[serde(rename = "default")]
+    is_default: bool,
+}
+
+/// Carries out what was asked.
+pub async fn run(command: &VersionCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    match command {
+        VersionCommand::List { output, connect } => output.list(desk, &known(&desk.client(connect)?).await?),
+        VersionCommand::Set {
+            version,
+            pullspec,
+            installer_pullspec,
+            enable,
+            disable,
+            default,
+            output,
+            connect,
+        } => {
+            let client = desk.client(connect)?;
+            let before = known(&client).await?.into_iter().find(|it| it.properties.version == *version);
+            let mut wanted = before.map(|it| it.properties).unwrap_or_else(|| Properties {
+                version: version.clone(),
+                enabled: true,
+                ..Properties::default()
+            });
+            if let Some(pullspec) = pullspec {
+                wanted.open_shift_pullspec.clone_from(pullspec);
+            }
+            if let Some(installer) = installer_pullspec {
+                wanted.installer_pullspec = Some(installer.clone());
+            }
+            wanted.enabled = (wanted.enabled || *enable || *default) && !disable;
+            wanted.is_default = wanted.is_default || *default;
+            let body = serde_json::to_value(Listed { properties: wanted })?;
+            let stored = client.set_version(&body).await.with_context(|| format!("version {version}"))?;
+            let did = if stored.is_created() { "created" } else { "changed" };
+            output.done(desk, &read(stored.value)?, did)
+        }
+    }
+}
+
+async fn known(client: &Client) -> anyhow::Result<Vec<Listed>> {
+    client.versions().all().await?.into_iter().map(read).collect()
+}
+
+fn read(value: Value) -> anyhow::Result<Listed> {
+    serde_json::from_value(value)
+        .context("the server answered a version in a form that this client does not know")
+}
+
+impl Shown for Listed {
+    const KIND: &'static str = "version";
+    const COLUMNS: &'static [Column] = &[
+        Column("VERSION", Width::Always),
+        Column("ENABLED", Width::Always),
+        Column("DEFAULT", Width::Always),
+        Column("RELEASE IMAGE", Width::Wide),
+        Column("INSTALLER IMAGE", Width::Wide),
+    ];
+
+    fn name(&self) -> String {
+        self.properties.version.clone()
+    }
+
+    fn cells(&self, _view: &View) -> Vec<String> {
+        let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        let it = &self.properties;
+        vec![
+            it.version.clone(),
+            word(it.enabled),
+            word(it.is_default),
+            it.open_shift_pullspec.clone(),
+            it.installer_pullspec.clone().unwrap_or_default(),
+        ]
+    }
+
+    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+        let names = ["Version", "Enabled", "Default", "Release image", "Installer image"];
+        names.into_iter().zip(self.cells(view)).collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! `shipshape why`: all that stands between a manifest and its start, or between its step and the next.
+
+use api::admin::{Blocker, Owner, Verdict, WhyForm};
+use clap::Args;
+
+use super::Desk;
+use super::age::age;
+use super::form::Output;
+use super::manifest::One;
+use super::table::{self, Column, View, Width, both};
+
+/// Which manifest.
+#[derive(Debug, Args)]
+pub struct WhyCommand {
+    #[command(flatten)]
+    one: One,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Shows why a manifest waits.
+pub async fn run(command: &WhyCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+    let (client, cluster, form) = command.one.find(desk).await?;
+    let why = client.why(&cluster, form.id).await?;
+    command.output.plain(desk, &why, |view| text(&why, view))
+}
+
+fn text(why: &WhyForm, view: &View) -> String {
+    let state = why.state.as_str();
+    let verdict = match why.verdict {
+        Verdict::Blocked => {
+            let start = match why.earliest_start {
+                Some(time) => format!("it can start at {} at the earliest", both(time, view.now)),
+                None => "nobody can say when it will start".to_owned(),
+            };
+            format!("is {state} and blocked; {start}")
+        }
+        Verdict::Ready => format!("is {state} and ready: nothing stands in its way"),
+        Verdict::Running => format!("is {state}{}", running(why, view)),
+        Verdict::Finished => format!("has ended: {state}"),
+    };
+    let mut text = format!("manifest {} {verdict}\n", why.manifest);
+    let message = why.step.as_ref().filter(|_| why.verdict == Verdict::Running).map(|step| &step.message);
+    if let Some(message) = message.filter(|it| !it.is_empty()) {
+        text += &format!("{message}\n");
+    }
+    if !why.blockers.is_empty() {
+        let columns = ["BLOCKER", "OWNER", "SINCE", "UNTIL", "WHY"].map(|name| Column(name, Width::Always));
+        let rows: Vec<Vec<String>> = why.blockers.iter().map(|blocker| row(blocker, view)).collect();
+        text += &table::rows(&columns, &rows, view, true);
+    }
+    text
+}
+
+/// The step that running work is in, since when, and until when it may take.
+fn running(why: &WhyForm, view: &View) -> String {
+    let Some(step) = &why.step else { return ": its first step has not reported yet".to_owned() };
+    let doing = if why.undoing { "undoing" } else { "in" };
+    let until = step.deadline.map(|at| format!(", which may take until {}", both(at, view.now)));
+    let since = age(step.since, view.now);
+    format!(
+        ": {doing} step {} ({} of {}) for {since}{}",
+        step.name,
+        step.index,
+        step.of,
+        until.unwrap_or_default()
+    )
+}
+
+fn row(blocker: &Blocker, view: &View) -> Vec<String> {
+    let owner = match blocker.owner {
+        Owner::Schedule => "schedule",
+        Owner::Customer => "customer",
+        Owner::Operator => "operator",
+        Owner::System => "system",
+    };
+    vec![
+        format!("{:?}", blocker.code),
+        owner.to_owned(),
+        view.maybe(blocker.since),
+        view.maybe(blocker.until),
+        blocker.message.clone(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use api::admin::BlockerCode;
+    use api::work::WorkState;
+
+    use super::*;
+
+    #[test]
+    fn every_blocker_is_a_row() {
+        let view = View { now: "2026-01-01T00:00:00Z".parse().unwrap(), wide: false };
+        let mut why = WhyForm {
+            manifest: uuid::Uuid::nil(),
+            state: WorkState::Pending,
+            verdict: Verdict::Blocked,
+            step: None,
+            undoing: false,
+            earliest_start: Some("2026-01-01T01:00:00Z".parse().unwrap()),
+            blockers: vec![
+                Blocker {
+                    code: BlockerCode::NotDue,
+                    message: "its time has not come".into(),
+                    owner: Owner::Schedule,
+                    since: None,
+                    until: Some("2026-01-01T01:00:00Z".parse().unwrap()),
+                },
+                Blocker {
+                    code: BlockerCode::BudgetFull,
+                    message: "fleet is 0".into(),
+                    owner: Owner::Operator,
+                    since: None,
+                    until: None,
+                },
+            ],
+        };
+        assert_eq!(
+            text(&why, &view),
+            "manifest 00000000-0000-0000-0000-000000000000 is Pending and blocked; it can start at 2026-01-01T01:00:00Z (in 60m) at the earliest\n\
+             BLOCKER      OWNER      SINCE   UNTIL    WHY\n\
+             NotDue       schedule           in 60m   its time has not come\n\
+             BudgetFull   operator                    fleet is 0\n"
+        );
+        why.verdict = Verdict::Ready;
+        why.blockers.clear();
+        assert!(text(&why, &view).ends_with("is Pending and ready: nothing stands in its way\n"));
+    }
+
+    #[test]
+    fn running_work_says_its_step_what_that_waits_for_and_until_when() {
+        let view = View { now: "2026-01-01T00:10:00Z".parse().unwrap(), wide: false };
+        let mut why: WhyForm = serde_json::from_value(serde_json::json!({
+            "manifest": uuid::Uuid::nil(), "state": "InProgress", "verdict": "running", "earliestStart": null,
+            "step": {
+                "name": "drain", "index": 3, "of": 6, "since": "2026-01-01T00:05:00Z", "deadline": "2026-01-01T01:05:00Z",
+                "message": "Waiting for 2 pods on node a; PodDisruptionBudget shop/web allows no disruption",
+            },
+            "blockers": [{
+                "code": "StepWaiting", "owner": "customer", "since": "2026-01-01T00:06:00Z",
+                "message": "PodDisruptionBudget shop/web allows no disruption of shop/web-1, shop/web-2",
+            }],
+        }))
+        .unwrap();
+        assert_eq!(
+            text(&why, &view),
+            "manifest 00000000-0000-0000-0000-000000000000 is InProgress: in step drain (3 of 6) for 5m, which may take until 2026-01-01T01:05:00Z (in 55m)\n\
+             Waiting for 2 pods on node a; PodDisruptionBudget shop/web allows no disruption\n\
+             BLOCKER       OWNER      SINCE   UNTIL   WHY\n\
+             StepWaiting   customer   4m              PodDisruptionBudget shop/web allows no disruption of shop/web-1, shop/web-2\n"
+        );
+        why.undoing = true;
+        assert!(text(&why, &view).contains("undoing step drain (3 of 6)"));
+        (why.step, why.blockers) = (None, Vec::new());
+        assert!(text(&why, &view).ends_with("is InProgress: its first step has not reported yet\n"));
+    }
+}

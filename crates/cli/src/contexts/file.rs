@@ -1,0 +1,116 @@
+//! One context, as a file.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use api::secret::Secret;
+use client::{Credential, Pem};
+use serde::{Deserialize, Serialize};
+
+use crate::private_file;
+
+/// A server and how to speak with it. Paths count from the file's own directory.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextFile {
+    /// Its address.
+    pub server: String,
+    /// The authority to check it against, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<String>,
+    /// The same, in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority_file: Option<PathBuf>,
+    /// Our certificate, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    /// The same, in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_file: Option<PathBuf>,
+    /// Our key, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The same, in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
+    /// A bearer token instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The same, in a file, read for each command: such tokens change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+}
+
+impl ContextFile {
+    /// A server that asks for nothing.
+    pub fn open(server: String) -> ContextFile {
+        ContextFile {
+            server,
+            authority: None,
+            authority_file: None,
+            certificate: None,
+            certificate_file: None,
+            key: None,
+            key_file: None,
+            token: None,
+            token_file: None,
+        }
+    }
+
+    /// Reads one.
+    pub fn read(path: &Path) -> anyhow::Result<ContextFile> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
+        // Without the parser's own display, which repeats the line: it may be the key's.
+        toml::from_str(&text).map_err(|error| anyhow::anyhow!("{name}: is no context: {}", error.message()))
+    }
+
+    /// Writes it, for its owner only; whoever reads meanwhile reads the old or the new one.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let text = toml::to_string(self).context("a context has no form that TOML lacks")?;
+        private_file::write(path, &text)
+    }
+
+    /// As the client takes it.
+    pub fn context(&self, path: &Path) -> anyhow::Result<client::Context> {
+        let place = path.parent().unwrap_or(Path::new("."));
+        let pem = |inline: &Option<String>, file: &Option<PathBuf>| match (inline, file) {
+            (Some(text), _) => Some(Pem::Inline(text.clone())),
+            (None, Some(file)) => Some(Pem::File(place.join(file))),
+            (None, None) => None,
+        };
+        let read = |file: &PathBuf| {
+            let file = place.join(file);
+            std::fs::read_to_string(&file)
+                .with_context(|| format!("{}: the token cannot be read", file.display()))
+        };
+        let token = match (&self.token, &self.token_file) {
+            (Some(token), _) => Some(token.clone()),
+            (None, Some(file)) => Some(read(file)?),
+            (None, None) => None,
+        };
+        let certificate = pem(&self.certificate, &self.certificate_file);
+        let credential = match (certificate, pem(&self.key, &self.key_file), token) {
+            (Some(certificate), Some(key), _) => Credential::Certificate { certificate, key },
+            (_, _, Some(token)) => Credential::Token(Secret::new(token.trim().to_owned())),
+            _ => Credential::None,
+        };
+        Ok(client::Context {
+            server: self.server.clone(),
+            authority: pem(&self.authority, &self.authority_file),
+            credential,
+        })
+    }
+
+    /// How it shows who we are, in a word.
+    pub fn credential_kind(&self) -> &'static str {
+        let has = |inline: &Option<String>, file: &Option<PathBuf>| inline.is_some() || file.is_some();
+        if has(&self.certificate, &self.certificate_file) {
+            "certificate"
+        } else if has(&self.token, &self.token_file) {
+            "token"
+        } else {
+            "none"
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The list of known contexts, and which of them is the current one.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+use super::Published;
+use crate::Environment;
+use crate::private_file;
+
+/// The known contexts. A name stands for the path of a context file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Contexts {
+    current: Option<String>,
+    contexts: BTreeMap<String, Known>,
+}
+
+/// Where a context is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    /// Its file.
+    pub file: PathBuf,
+}
+
+impl Known {
+    /// Whether its file is there no longer.
+    pub fn is_gone(&self) -> bool {
+        !self.file.exists()
+    }
+}
+
+impl Contexts {
+    /// Reads the list; one that does not exist is empty.
+    pub fn load(environment: &Environment) -> anyhow::Result<Contexts> {
+        match list_file(environment) {
+            Ok(path) => Contexts::read(&path),
+            Err(_) => Ok(Contexts::default()),
+        }
+    }
+
+    fn read(path: &Path) -> anyhow::Result<Contexts> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Contexts::default()),
+            Err(error) => {
+                return Err(error).with_context(|| format!("{}: cannot be read", path.display()));
+            }
+        };
+        toml::from_str(&text).map_err(|error| {
+            anyhow::anyhow!(
+                "{}: is no list of contexts: {}; mend or remove it",
+                path.display(),
+                error.message()
+            )
+        })
+    }
+
+    /// The current one, if there is one.
+    pub fn current(&self) -> Option<&str> {
+        self.current.as_deref().filter(|name| self.contexts.contains_key(*name))
+    }
+
+    /// Where a context is.
+    pub fn get(&self, name: &str) -> Option<&Path> {
+        self.contexts.get(name).map(|known| known.file.as_path())
+    }
+
+    /// All names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.contexts.keys().map(String::as_str)
+    }
+
+    /// All of them, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Known)> {
+        self.contexts.iter().map(|(name, known)| (name.as_str(), known))
+    }
+
+    /// Makes `name` the current one.
+    pub fn choose(name: &str, environment: &Environment) -> anyhow::Result<()> {
+        Contexts::change(environment, |contexts| {
+            if !contexts.contexts.contains_key(name) {
+                let known: Vec<&str> = contexts.names().collect();
+                bail!("there is no context {name:?}; there are {}", known.join(", "));
+            }
+            contexts.current = Some(name.to_owned());
+            Ok(())
+        })
+    }
+
+    /// Makes a context file known.
+    pub(super) fn register(file: &Path, environment: &Environment) -> anyhow::Result<Published> {
+        Contexts::change(environment, |contexts| {
+            let name = contexts.add(file, |known| !known.is_gone());
+            let current = contexts.current() == Some(name.as_str());
+            Ok(Published { name, current })
+        })
+    }
+
+    /// Adds `file` under a name made from its directory. It becomes the current one if no other that is still there is.
+    pub(super) fn add(&mut self, file: &Path, is_there: impl Fn(&Known) -> bool) -> String {
+        let base = base_name(file);
+        let numbered = |number: usize| match number {
+            1 => base.clone(),
+            number => format!("{base}-{number}"),
+        };
+        let known_as =
+            self.contexts.iter().find(|(_, known)| known.file == file).map(|(name, _)| name.clone());
+        let is_free = |name: &String| self.contexts.get(name).is_none_or(|known| !is_there(known));
+        let name = known_as.unwrap_or_else(|| {
+            // There are fewer contexts than numbers to try.
+            (1..).map(numbered).find(is_free).unwrap_or_else(|| base.clone())
+        });
+        self.contexts.insert(name.clone(), Known { file: file.to_owned() });
+        let current = self.current.as_ref().and_then(|current| self.contexts.get(current));
+        if current.is_none_or(|known| !is_there(known)) {
+            self.current = Some(name.clone());
+        }
+        name
+    }
+
+    /// Reads, changes and writes the list while nobody else does.
+    fn change<T>(
+        environment: &Environment,
+        change: impl FnOnce(&mut Contexts) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let path = list_file(environment)?;
+        let place = path.parent().unwrap_or(Path::new("/"));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(place)
+            .with_context(|| format!("{}: cannot be made", place.display()))?;
+        let lock = path.with_extension("lock");
+        let lock = private_file::open_lock(&lock)
+            .and_then(|file| file.lock().map(|()| file))
+            .with_context(|| format!("{}: cannot be locked", lock.display()))?;
+        let mut contexts = Contexts::read(&path)?;
+        let changed = change(&mut contexts)?;
+        private_file::write(
+            &path,
+            &toml::to_string(&contexts).context("contexts have no form that TOML lacks")?,
+        )?;
+        drop(lock);
+        Ok(changed)
+    }
+}
+
+/// The last part of the data directory's path, in the letters that a shell leaves alone.
+fn base_name(file: &Path) -> String {
+    let directory = file.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let name: String = directory
+        .unwrap_or_default()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' })
+        .collect();
+    match name.trim_matches('.').trim_start_matches('-') {
+        "" => "shipshape".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn list_file(environment: &Environment) -> anyhow::Result<PathBuf> {
+    let base = environment.base_dir("XDG_CONFIG_HOME", ".config");
+    let base = base.context("neither XDG_CONFIG_HOME nor HOME says where the list of contexts is")?;
+    Ok(base.join("shipshape").join("contexts.toml"))
+}

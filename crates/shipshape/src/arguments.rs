@@ -1,0 +1,258 @@
+//! The command line: what it offers, and how its flags become settings.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::audit::AuditCommand;
+use crate::config::Flag;
+use crate::demo;
+use crate::sim::SimCommand;
+use crate::store::StoreCommand;
+use crate::task_test::TestFlags;
+use cli::commands::{
+    self, BudgetCommand, CloudCommand, ClusterCommand, Connect, ContextCommand, EventsCommand,
+    ManifestCommand, OperationCommand, PlanCommand, ScheduleCommand, VersionCommand, WhyCommand,
+};
+
+/// Keeps a fleet of Kubernetes clusters maintained.
+#[derive(Debug, Parser)]
+#[command(name = "shipshape", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What Shipshape can be asked to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run every service in this process
+    Up(UpFlags),
+    /// Run only the Admin API, beside other processes on the same PostgreSQL
+    #[command(alias = "rp")]
+    Frontend(FrontendFlags),
+    /// Run only the operators' web pages, as a client of an API elsewhere
+    Portal(PortalFlags),
+    /// Run only what works manifests, beside other processes on the same PostgreSQL
+    #[command(alias = "mimo-actuator")]
+    Actuator(ServiceFlags),
+    /// Run only what makes manifests of schedules, beside other processes on the same PostgreSQL
+    #[command(alias = "mimo-scheduler")]
+    Scheduler(ServiceFlags),
+    /// Run only what makes, changes and deletes clusters, beside other processes on the same PostgreSQL
+    Backend(ServiceFlags),
+    /// Run simulated clusters, for kubectl and for trying things out
+    Sim(SimCommand),
+    /// What can be done to a cluster: list, write, test and run tasks
+    #[command(subcommand, visible_alias = "tasks")]
+    Task(TaskCommand),
+    /// Work orders: ask for them, follow them, end them
+    #[command(subcommand, visible_alias = "manifests")]
+    Manifest(ManifestCommand),
+    /// Rules that make manifests
+    #[command(subcommand, visible_alias = "schedules")]
+    Schedule(ScheduleCommand),
+    /// The clusters that are looked after
+    #[command(subcommand, visible_alias = "clusters")]
+    Cluster(ClusterCommand),
+    /// What makes, changes or removes a cluster
+    #[command(subcommand, visible_alias = "operations")]
+    Operation(OperationCommand),
+    /// What a customer brings to a cluster, in the simulated cloud
+    #[command(subcommand)]
+    Cloud(CloudCommand),
+    /// How much may run at once
+    #[command(subcommand, visible_alias = "budgets")]
+    Budget(BudgetCommand),
+    /// What will run where and when
+    Plan(PlanCommand),
+    /// Why a manifest waits: all that stands in its way
+    Why(WhyCommand),
+    /// What happens, as it happens
+    Events(EventsCommand),
+    /// Which server commands speak with
+    #[command(subcommand, visible_alias = "contexts")]
+    Context(ContextCommand),
+    /// Look after the store: check, migrate, back up, move, change its key
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Read and verify the audit log
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Check or show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Show the version of this executable, or the versions of OpenShift that can be installed
+    #[command(visible_alias = "versions", args_conflicts_with_subcommands = true)]
+    Version {
+        /// How to write it
+        #[arg(short, long, value_enum, default_value_t)]
+        output: VersionOutput,
+        #[command(subcommand)]
+        command: Option<VersionCommand>,
+    },
+    /// Write a script that lets a shell complete commands and names, such as: source <(shipshape completion bash)
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// Commands of tasks: those that speak with a server, and the test on a simulated cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TaskCommand {
+    #[command(flatten)]
+    Client(commands::TaskCommand),
+    /// Try a task that is written as data on a simulated cluster of three nodes, node-1 to node-3
+    Test(TestFlags),
+}
+
+/// What can be asked about the configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check the configuration and report every mistake
+    Check,
+    /// Show every setting in effect, with passwords masked
+    Show {
+        /// How to write it
+        #[arg(short, long, value_enum, default_value_t)]
+        output: ConfigOutput,
+        /// Say where each value came from
+        #[arg(long)]
+        origin: bool,
+    },
+}
+
+/// Forms of `shipshape version`.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum VersionOutput {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// Forms of `shipshape config show`.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum ConfigOutput {
+    /// A configuration file
+    #[default]
+    Toml,
+    /// One JSON object
+    Json,
+}
+
+/// Flags that every subcommand takes. They win over the environment, and that over the file.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Settings")]
+pub(crate) struct SettingFlags {
+    /// The configuration file [default: ~/.config/shipshape/config.toml if it exists]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where this process keeps what it makes itself
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<String>,
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE
+    #[arg(long, global = true, value_name = "URL")]
+    store: Option<String>,
+    /// What is logged: a level, or directives such as info,store=debug
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// How it is logged: text or json
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Any setting, such as retention.feed=3d; may be repeated
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+/// Flags of every service.
+#[derive(Debug, Args)]
+pub(crate) struct ServiceFlags {
+    /// Address and port of the health and metrics endpoint
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
+    health: Option<String>,
+}
+
+/// Flags of `shipshape frontend`.
+#[derive(Debug, Args)]
+pub(crate) struct FrontendFlags {
+    /// Address and port of the API
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
+    api: Option<String>,
+    #[command(flatten)]
+    service: ServiceFlags,
+}
+
+/// Flags of `shipshape portal`.
+#[derive(Debug, Args)]
+pub(crate) struct PortalFlags {
+    /// Address and port of the portal
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
+    portal: Option<String>,
+    #[command(flatten)]
+    service: ServiceFlags,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}
+
+/// Flags of `shipshape up`.
+#[derive(Debug, Args)]
+pub(crate) struct UpFlags {
+    #[command(flatten)]
+    frontend: FrontendFlags,
+    /// Address and port of the portal
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
+    portal: Option<String>,
+    /// Serve API and portal over plain HTTP and without authentication, only ever on this machine
+    #[arg(long, help_heading = "Settings")]
+    insecure: bool,
+    /// Give a demonstration: make N simulated clusters, and let things happen to them [default: 12 clusters]
+    #[arg(
+        long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = demo::CLUSTERS,
+        value_parser = clap::value_parser!(u16).range(1..=demo::CLUSTERS_MAX)
+    )]
+    pub(crate) demo: Option<u16>,
+}
+
+impl Cli {
+    /// The settings among the flags. They are checked together with those from elsewhere.
+    pub(crate) fn flags(&self) -> Vec<Flag> {
+        let of_all = &self.settings;
+        let insecure = "true".to_owned();
+        let portal = match &self.command {
+            Command::Up(flags) => flags.portal.as_ref(),
+            Command::Portal(flags) => flags.portal.as_ref(),
+            _ => None,
+        };
+        let (health, api, insecure) = match &self.command {
+            Command::Up(UpFlags { frontend, insecure: open, .. }) => {
+                (frontend.service.health.as_ref(), frontend.api.as_ref(), open.then_some(&insecure))
+            }
+            Command::Portal(flags) => (flags.service.health.as_ref(), None, None),
+            Command::Frontend(flags) => (flags.service.health.as_ref(), flags.api.as_ref(), None),
+            Command::Actuator(flags) | Command::Scheduler(flags) | Command::Backend(flags) => {
+                (flags.health.as_ref(), None, None)
+            }
+            _ => (None, None, None),
+        };
+        let named = [
+            ("--data-dir", "data_dir", of_all.data_dir.as_ref()),
+            ("--store", "store.url", of_all.store.as_ref()),
+            ("--log-level", "log.level", of_all.log_level.as_ref()),
+            ("--log-format", "log.format", of_all.log_format.as_ref()),
+            ("--health", "health.listen", health),
+            ("--api", "frontend.listen", api),
+            ("--portal", "portal.listen", portal),
+            ("--insecure", "frontend.insecure", insecure),
+        ];
+        let named = named.into_iter().filter_map(|(flag, key, value)| {
+            value.map(|value| Flag::Named { flag, key, value: value.clone() })
+        });
+        of_all.set.iter().cloned().map(Flag::Set).chain(named).collect()
+    }
+}
