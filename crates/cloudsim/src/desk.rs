@@ -9,7 +9,7 @@ use api::clock::SharedClock;
 use cloud::ResourceId;
 use cloud::sim::{Setting, Trouble};
 use cloud::wire::{Call, Refusal};
-use kubesim::Sim;
+use kubesim::SimulatedClusters;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::Serialize;
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub(crate) struct Desk {
     pub(crate) faults: Faults,
     pub(crate) directory: Option<PathBuf>,
     /// The simulated clusters.
-    pub(crate) sim: Sim,
+    pub(crate) sim: SimulatedClusters,
     /// Clusters that somebody must begin to look after.
     pub(crate) attend: mpsc::UnboundedSender<Uuid>,
     /// Rung when the machines of a group change, by the group's key.
@@ -70,7 +70,7 @@ impl Desk {
             pace,
             faults: Faults::new(seed),
             directory,
-            sim: Sim::new(),
+            sim: SimulatedClusters::new(),
             attend,
             bells: Mutex::default(),
             ends: Mutex::default(),

@@ -50,13 +50,13 @@ impl Task {
 
 fn main() -> anyhow::Result<()> {
     // What `cargo bench` hands over is not for us.
-    let Some(real) = testkit::kube::own(testkit::kube::Options::default()) else {
+    let Some(real) = testkit::kube::private(testkit::kube::TestClusterOptions::default()) else {
         println!("there is nothing to compare with: {}", testkit::kube::MISSING);
         return Ok(());
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let sim = kubesim::Cluster::start("bench", kubesim::Options::default()).await?;
+        let sim = kubesim::SimulatedCluster::start("bench", kubesim::ClusterOptions::default()).await?;
         let (real, sim_client) = (prepare(real.kubeconfig()).await?, prepare(&sim.kubeconfig()).await?);
         println!("{:<24} {:>12} {:>15} {:>7}   goal", "what", "kubesim", "kube-apiserver", "ratio");
         for task in Task::ALL {

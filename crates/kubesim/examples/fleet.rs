@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, PostParams};
-use kubesim::life::{Life, NodePlan};
-use kubesim::{Cluster, Options, Sim};
+use kubesim::kubelet::{Kubelets, NodeTemplate};
+use kubesim::{ClusterOptions, SimulatedCluster, SimulatedClusters};
 use serde_json::json;
 
 /// How long nothing happens.
@@ -19,14 +19,15 @@ async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>());
     let mut next = |usual: usize| arguments.next().unwrap_or(Ok(usual));
     let (clusters, nodes, pods) = (next(200)?, next(10)?, next(300)?);
-    let sim = Sim::new();
+    let sim = SimulatedClusters::new();
     let directory = tempfile::tempdir()?;
 
     let start = Instant::now();
     for number in 0..clusters {
         let name = format!("sim-{number}");
-        let options = Options { directory: Some(directory.path().join(&name)), ..Options::default() };
-        sim.cluster(&name, options).await?;
+        let options =
+            ClusterOptions { directory: Some(directory.path().join(&name)), ..ClusterOptions::default() };
+        sim.start(&name, options).await?;
     }
     println!(
         "{clusters} clusters started in {:.1} s (goal: below 10), {} MiB",
@@ -36,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
 
     let start = Instant::now();
     let mut lives = Vec::new();
-    for cluster in sim.all() {
+    for cluster in sim.list() {
         lives.push(fill(&cluster, nodes, pods).await?);
     }
     println!(
@@ -54,10 +55,10 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Nodes that renew their leases, and a deployment whose pods run on them.
-async fn fill(cluster: &Arc<Cluster>, nodes: usize, pods: usize) -> anyhow::Result<Life> {
-    let nodes = (0..nodes).map(|number| NodePlan::worker(format!("node-{number}"))).collect();
+async fn fill(cluster: &Arc<SimulatedCluster>, nodes: usize, pods: usize) -> anyhow::Result<Kubelets> {
+    let nodes = (0..nodes).map(|number| NodeTemplate::worker(format!("node-{number}"))).collect();
     let client = cluster.client();
-    let life = Life::paced(cluster, nodes, 0.0);
+    let life = Kubelets::with_delay_factor(cluster, nodes, 0.0);
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": "web"},
         "spec": {

@@ -25,7 +25,7 @@ const JOURNAL_FILE: &str = "journal";
 
 /// How a cluster is made.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ClusterOptions {
     /// Where its journal, keys and port are kept; without it, everything is gone when the process ends.
     pub directory: Option<PathBuf>,
     /// The clock it lives by.
@@ -34,10 +34,10 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for ClusterOptions {
     /// A cluster in memory that lives by this machine's clock.
-    fn default() -> Options {
-        Options { directory: None, clock: Arc::new(SystemClock), seed: 0 }
+    fn default() -> ClusterOptions {
+        ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 0 }
     }
 }
 
@@ -119,14 +119,14 @@ impl Shared {
 
 /// A running cluster. It ends when it is stopped or dropped.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct SimulatedCluster {
     shared: Arc<Shared>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// Starts a cluster, from its journal if it has one.
-    pub async fn start(name: &str, options: Options) -> Result<Cluster, StartError> {
+    pub async fn start(name: &str, options: ClusterOptions) -> Result<SimulatedCluster, StartError> {
         let directory = options.directory.as_deref();
         if let Some(path) = directory {
             std::fs::create_dir_all(path)
@@ -154,7 +154,7 @@ impl Cluster {
         let mut tasks = JoinSet::new();
         tasks.spawn(server.serve(shared.clone()));
         tasks.spawn(controllers::supervise(shared.clone()));
-        Ok(Cluster { shared, tasks: Mutex::new(tasks) })
+        Ok(SimulatedCluster { shared, tasks: Mutex::new(tasks) })
     }
 
     /// The name.
@@ -201,8 +201,8 @@ impl Cluster {
     }
 
     /// Lets callers in over the network, or nobody any longer, as when the machines of a control plane do not run. Whoever is
-    /// inside ([`Cluster::client`]) does not notice.
-    pub fn let_in(&self, open: bool) {
+    /// inside ([`SimulatedCluster::client`]) does not notice.
+    pub fn set_reachable(&self, open: bool) {
         let was_shut = self.shared.shut.swap(!open, Ordering::Relaxed);
         if !open && !was_shut {
             self.shared.faults.drop_watches();
@@ -237,7 +237,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for SimulatedCluster {
     fn drop(&mut self) {
         self.shared.ended.cancel();
     }
@@ -249,33 +249,37 @@ fn journal_of(directory: &Path) -> PathBuf {
 
 /// Many clusters in one process.
 #[derive(Debug, Default)]
-pub struct Sim {
-    clusters: Mutex<BTreeMap<String, Arc<Cluster>>>,
+pub struct SimulatedClusters {
+    clusters: Mutex<BTreeMap<String, Arc<SimulatedCluster>>>,
 }
 
-impl Sim {
+impl SimulatedClusters {
     /// No clusters yet.
-    pub fn new() -> Sim {
-        Sim::default()
+    pub fn new() -> SimulatedClusters {
+        SimulatedClusters::default()
     }
 
     /// Starts a cluster under a name of its own.
-    pub async fn cluster(&self, name: &str, options: Options) -> Result<Arc<Cluster>, StartError> {
+    pub async fn start(
+        &self,
+        name: &str,
+        options: ClusterOptions,
+    ) -> Result<Arc<SimulatedCluster>, StartError> {
         if self.get(name).is_some() {
             return Err(StartError::Taken(name.to_owned()));
         }
-        let cluster = Arc::new(Cluster::start(name, options).await?);
+        let cluster = Arc::new(SimulatedCluster::start(name, options).await?);
         self.clusters().insert(name.to_owned(), cluster.clone());
         Ok(cluster)
     }
 
     /// The cluster of this name.
-    pub fn get(&self, name: &str) -> Option<Arc<Cluster>> {
+    pub fn get(&self, name: &str) -> Option<Arc<SimulatedCluster>> {
         self.clusters().get(name).cloned()
     }
 
     /// Every cluster, by name.
-    pub fn all(&self) -> Vec<Arc<Cluster>> {
+    pub fn list(&self) -> Vec<Arc<SimulatedCluster>> {
         self.clusters().values().cloned().collect()
     }
 
@@ -289,12 +293,12 @@ impl Sim {
 
     /// Ends every cluster.
     pub async fn stop(&self) {
-        for cluster in self.all() {
+        for cluster in self.list() {
             cluster.stop().await;
         }
     }
 
-    fn clusters(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Cluster>>> {
+    fn clusters(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<SimulatedCluster>>> {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -89,7 +89,7 @@ impl Faults {
     }
 
     /// The faults that are on now.
-    pub fn present(&self) -> Vec<Fault> {
+    pub fn active(&self) -> Vec<Fault> {
         self.rules().iter().map(|rule| rule.fault).collect()
     }
 
@@ -168,7 +168,7 @@ mod tests {
         assert!(matches!(faults.next("/api/v1/nodes").then, Trouble::None));
         assert!(matches!(faults.next("/api/v1/pods").then, Trouble::Refuse(_)));
         assert!(matches!(faults.next("/api/v1/pods").then, Trouble::None));
-        assert!(faults.present().is_empty());
+        assert!(faults.active().is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub mod faults;
 mod fields;
 pub mod http;
 pub mod kinds;
-pub mod life;
+pub mod kubelet;
 pub mod logs;
 pub mod names;
 pub mod objects;
@@ -22,4 +22,4 @@ pub mod state;
 pub mod status;
 pub mod verbs;
 
-pub use cluster::{Cluster, Options, Shared, Sim, StartError};
+pub use cluster::{ClusterOptions, Shared, SimulatedCluster, SimulatedClusters, StartError};

@@ -22,7 +22,7 @@ use cli::output;
 use jiff::{SignedDuration, Timestamp};
 use kubelink::apply::{self, ApplyOptions, apply};
 use kubelink::{Allow, Kubeconfig, Link, Progress, Timeouts};
-use kubesim::life::{Life, NodePlan};
+use kubesim::kubelet::{Kubelets, NodeTemplate};
 use planner::task::{Definition, check};
 use serde_json::{Map, Value};
 use steps::engine::{
@@ -115,8 +115,8 @@ async fn run(form: &TaskForm, test: &TaskTest) -> anyhow::Result<Report> {
             bail!("the task has no step {step}; its steps are {}", names.join(", "));
         }
     }
-    let cluster = kubesim::Cluster::start("test", kubesim::Options::default()).await?;
-    let life = Life::of(&cluster, NODES.map(NodePlan::worker).to_vec());
+    let cluster = kubesim::SimulatedCluster::start("test", kubesim::ClusterOptions::default()).await?;
+    let life = Kubelets::for_cluster(&cluster, NODES.map(NodeTemplate::worker).to_vec());
     let stage = Stage::set(&cluster, &definition, test).await?;
     let work = stage.play().await;
     life.stop().await;
@@ -137,7 +137,7 @@ struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     async fn set(
-        cluster: &kubesim::Cluster,
+        cluster: &kubesim::SimulatedCluster,
         definition: &'a Definition,
         test: &'a TaskTest,
     ) -> anyhow::Result<Stage<'a>> {

@@ -9,7 +9,7 @@ fn main() -> anyhow::Result<()> {
     let place = shared.directory().parent().context("a shared cluster is in the place of its run")?;
     println!("directory {}", place.display());
     let own = match std::env::args().nth(1).as_deref() {
-        Some("own") => Some(kube::own(kube::Options::default()).context(kube::MISSING)?),
+        Some("own") => Some(kube::private(kube::TestClusterOptions::default()).context(kube::MISSING)?),
         _ => None,
     };
     if let Some(own) = &own {

@@ -1,12 +1,12 @@
 //! Holds a server, a standby of it and, where it may, a small disk until it is killed, for the test that
 //! nothing outlives that. It prints what it holds, and then `ready`.
 
-use testkit::postgres::{Options, Server};
+use testkit::postgres::{PostgresOptions, TestPostgres};
 use testkit::tmpfs::SmallDisk;
 
 fn main() -> anyhow::Result<()> {
     let disk = SmallDisk::new(1 << 20);
-    let primary = Server::start(Options::default())?;
+    let primary = TestPostgres::start(PostgresOptions::default())?;
     let standby = primary.standby()?;
     for server in [&primary, &standby] {
         println!("pid {}", server.pid().unwrap_or_default());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::parts;
+use crate::prerequisites;
 use crate::setting;
 
 /// Why a test that needs it is skipped.
@@ -25,7 +25,11 @@ pub fn find() -> Option<Chromium> {
         let path = setting::get("PATH").unwrap_or_default();
         std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())
     };
-    Some(Chromium { browser: on_path(parts::CHROMIUM)?, driver: on_path("chromedriver")?, axe: axe()? })
+    Some(Chromium {
+        browser: on_path(prerequisites::CHROMIUM)?,
+        driver: on_path("chromedriver")?,
+        axe: axe()?,
+    })
 }
 
 fn axe() -> Option<PathBuf> {

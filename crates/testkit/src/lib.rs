@@ -1,7 +1,7 @@
 //! What tests stand on: real servers, small disks and child processes that can be killed.
 //!
 //! Everything started here ends with the test process, even when that is killed with `kill -9`: see
-//! [`scratch`]. A test that needs a part which this machine lacks says so with [`parts::skip`], so that
+//! [`scratch`]. A test that needs a part which this machine lacks says so with [`prerequisites::skip`], so that
 //! nothing is left out silently.
 //!
 //! This crate knows no other crate of the workspace, and nothing but tests and benchmarks may use it.
@@ -9,8 +9,8 @@
 pub mod azure_sdk;
 pub mod chromium;
 pub mod kube;
-pub mod parts;
 pub mod postgres;
+pub mod prerequisites;
 pub mod process;
 pub mod promtool;
 pub mod schemathesis;

@@ -16,16 +16,16 @@ use crate::wait_until;
 /// It is killed on drop. A helper should also end when its standard input does: a test that is itself
 /// killed with `kill -9` drops nothing.
 #[derive(Debug)]
-pub struct Child {
+pub struct ChildProcess {
     name: String,
     child: std::process::Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
 }
 
-impl Child {
+impl ChildProcess {
     /// Starts `command` with its standard input and output piped.
-    pub fn start(mut command: Command) -> anyhow::Result<Child> {
+    pub fn start(mut command: Command) -> anyhow::Result<ChildProcess> {
         let name = PathBuf::from(command.get_program()).display().to_string();
         let mut child = command
             .stdin(Stdio::piped())
@@ -43,7 +43,7 @@ impl Child {
                 }
             }
         });
-        Ok(Child { name, child, stdin, lines })
+        Ok(ChildProcess { name, child, stdin, lines })
     }
 
     /// Its process id.
@@ -98,7 +98,7 @@ impl Child {
         self.child.wait().with_context(|| format!("{} cannot be waited for", self.name))
     }
 
-    /// Asks it to end, with SIGTERM; [`Child::wait`] then sees whether it does.
+    /// Asks it to end, with SIGTERM; [`ChildProcess::wait`] then sees whether it does.
     pub fn terminate(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)
     }
@@ -108,7 +108,7 @@ impl Child {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on after [`Child::pause`].
+    /// Lets it go on after [`ChildProcess::pause`].
     pub fn resume(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
     }
@@ -121,7 +121,7 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -192,10 +192,10 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    fn shell(script: &str) -> Child {
+    fn shell(script: &str) -> ChildProcess {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Child::start(command).unwrap()
+        ChildProcess::start(command).unwrap()
     }
 
     #[test]

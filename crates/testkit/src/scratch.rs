@@ -17,19 +17,19 @@ use crate::random;
 
 /// A private directory with a guardian, removed on drop or when this process ends.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchDirectory {
     path: PathBuf,
     guardian: Child,
 }
 
-impl Scratch {
+impl ScratchDirectory {
     /// Makes a directory in the system's place for temporary files; `purpose` becomes part of its name.
-    pub fn new(purpose: &str) -> anyhow::Result<Scratch> {
-        Scratch::new_in(&std::env::temp_dir(), purpose)
+    pub fn new(purpose: &str) -> anyhow::Result<ScratchDirectory> {
+        ScratchDirectory::new_in(&std::env::temp_dir(), purpose)
     }
 
     /// Makes a directory in `parent`.
-    pub fn new_in(parent: &Path, purpose: &str) -> anyhow::Result<Scratch> {
+    pub fn new_in(parent: &Path, purpose: &str) -> anyhow::Result<ScratchDirectory> {
         let parent = parent.canonicalize().with_context(|| format!("{} cannot be used", parent.display()))?;
         let path = parent.join(format!("shipshape-{purpose}-{}", random::word()));
         // The guardian comes first: there is no moment at which the directory exists unguarded.
@@ -42,7 +42,7 @@ impl Scratch {
             .stderr(Stdio::null())
             .spawn()
             .context("the shell that guards a scratch directory did not start")?;
-        let scratch = Scratch { path, guardian };
+        let scratch = ScratchDirectory { path, guardian };
         DirBuilder::new()
             .mode(0o700)
             .create(&scratch.path)
@@ -56,7 +56,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         drop(self.guardian.stdin.take());
         // It gives up by itself when something cannot be ended, so this does not wait forever.
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_scratch_directory_is_private_and_gone_after_its_drop() {
         use std::os::unix::fs::PermissionsExt;
-        let scratch = Scratch::new("scratch").unwrap();
+        let scratch = ScratchDirectory::new("scratch").unwrap();
         let path = scratch.path().to_owned();
         std::fs::write(path.join("file"), "x").unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_process_that_works_in_a_scratch_directory_ends_with_it() {
-        let scratch = Scratch::new("scratch").unwrap();
+        let scratch = ScratchDirectory::new("scratch").unwrap();
         let mut sleeper = Command::new("sleep").arg("600").current_dir(scratch.path()).spawn().unwrap();
         drop(scratch);
         assert!(!sleeper.wait().unwrap().success());
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_parent_that_is_missing_is_named() {
-        let error = Scratch::new_in(Path::new("/no/such/place"), "scratch").unwrap_err();
+        let error = ScratchDirectory::new_in(Path::new("/no/such/place"), "scratch").unwrap_err();
         assert_eq!(error.to_string(), "/no/such/place cannot be used");
     }
 }

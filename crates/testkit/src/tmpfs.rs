@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::scratch::Scratch;
+use crate::scratch::ScratchDirectory;
 
 /// A file system of a given size, unmounted on drop or when this process ends.
 ///
@@ -13,7 +13,7 @@ use crate::scratch::Scratch;
 #[derive(Debug)]
 pub struct SmallDisk {
     path: PathBuf,
-    _scratch: Scratch,
+    _scratch: ScratchDirectory,
 }
 
 impl SmallDisk {
@@ -23,7 +23,7 @@ impl SmallDisk {
     /// but a process of several threads, as a test is, cannot enter one; and from outside the disk is seen
     /// only through a link in `/proc` that SQLite resolves to the wrong place.
     pub fn new(size_bytes: u64) -> Option<SmallDisk> {
-        let scratch = Scratch::new("disk").ok()?;
+        let scratch = ScratchDirectory::new("disk").ok()?;
         let path = scratch.path().join("disk");
         std::fs::create_dir(&path).ok()?;
         let settings = CString::new(format!("size={size_bytes},mode=1777")).ok()?;
@@ -49,12 +49,12 @@ impl Drop for SmallDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts;
+    use crate::prerequisites;
 
     #[test]
     fn a_small_disk_is_full_after_its_size_and_gone_after_its_drop() {
         let Some(disk) = SmallDisk::new(1 << 20) else {
-            return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+            return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
         };
         let path = disk.path().to_owned();
         std::fs::write(path.join("fits"), vec![1; 900 << 10]).unwrap();

@@ -22,8 +22,8 @@ use cloud::sim::{FaultRule, Moment, Trouble};
 use cloud::{Cloud as _, Kind, ResourceId};
 use maintenance::trial::manifest;
 use store::{By, Keyring, Options, Store};
-use testkit::process::{Child, example_path};
-use testkit::{parts, postgres};
+use testkit::process::{ChildProcess, example_path};
+use testkit::{postgres, prerequisites};
 use tokio::time::Instant;
 use uuid::{Uuid, uuid};
 
@@ -45,7 +45,7 @@ fn soak() -> bool {
 }
 
 struct Ground {
-    _database: postgres::Database,
+    _database: postgres::TestDatabase,
     url: String,
     key_file: PathBuf,
     site: Site,
@@ -54,7 +54,7 @@ struct Ground {
 impl Ground {
     async fn new() -> Option<Ground> {
         let Some(server) = postgres::shared() else {
-            parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+            prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
             return None;
         };
         let database = server.database().unwrap();
@@ -83,10 +83,10 @@ struct Crew {
 }
 
 impl Crew {
-    fn hands(&self, role: &str) -> Child {
+    fn hands(&self, role: &str) -> ChildProcess {
         let mut command = Command::new(example_path("hands").unwrap());
         command.arg(role).args(&self.arguments).arg(LEASE.as_millis().to_string());
-        Child::start(command).unwrap()
+        ChildProcess::start(command).unwrap()
     }
 
     fn kills(&self) -> Vec<usize> {
@@ -95,9 +95,14 @@ impl Crew {
 
     /// Kills one of them after one to four pauses, so often at most, and starts another in its place, until it is enough;
     /// those that are there then. On a thread of its own: what the test itself looks at meanwhile keeps nobody alive.
-    fn haunted(self, kills_max: usize, pause: Duration, enough: Receiver<()>) -> JoinHandle<Vec<Child>> {
+    fn haunted(
+        self,
+        kills_max: usize,
+        pause: Duration,
+        enough: Receiver<()>,
+    ) -> JoinHandle<Vec<ChildProcess>> {
         std::thread::spawn(move || {
-            let mut hands: Vec<Child> = ROLES.iter().map(|role| self.hands(role)).collect();
+            let mut hands: Vec<ChildProcess> = ROLES.iter().map(|role| self.hands(role)).collect();
             loop {
                 // Which one, and when, is left to chance; what follows holds for every choice.
                 let chance = Uuid::new_v4().as_u128();

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
-use kubesim::life::Life;
+use kubesim::kubelet::Kubelets;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -67,7 +67,7 @@ fn hitch(failure: Failure) -> Hitch {
 struct Up {
     client: kube::Client,
     /// Its nodes and pods live for as long as this does.
-    _life: Life,
+    _kubelets: Kubelets,
 }
 
 /// Looks after a cluster until it is removed or the service ends.
@@ -284,12 +284,12 @@ async fn start(desk: &Desk, order: &Order) -> Result<Up, Hitch> {
     let cluster = match desk.sim.get(&name) {
         Some(cluster) => cluster,
         None => {
-            let options = kubesim::Options {
+            let options = kubesim::ClusterOptions {
                 directory: directory(desk, order.cluster),
                 clock: desk.clock.clone(),
                 seed: seed::draw(desk.seed, &[&name]),
             };
-            desk.sim.cluster(&name, options).await?
+            desk.sim.start(&name, options).await?
         }
     };
     // Its port may have been taken meanwhile.
@@ -301,7 +301,7 @@ async fn start(desk: &Desk, order: &Order) -> Result<Up, Hitch> {
             access.customer_kubeconfig = customer_kubeconfig;
         }
     })?;
-    Ok(Up { client: cluster.client(), _life: Life::of(&cluster, Vec::new()) })
+    Ok(Up { client: cluster.client(), _kubelets: Kubelets::for_cluster(&cluster, Vec::new()) })
 }
 
 fn kubeadmin_password() -> Result<String, Failure> {

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kubesim::life::marks;
+use kubesim::kubelet::annotations;
 use serde_json::{Value, json};
 
 use super::attend::{place, report, until};
@@ -188,7 +188,7 @@ async fn follow_once(desk: &Desk, order: &Order, client: &kube::Client) -> anyho
     let running = desk.within(Bent::default(), |room| resources::machines_of(room, &order.group))?;
     let runs = |it: &Planned| running.get(&it.id(order).key()) == Some(&true);
     if let Some(cluster) = desk.sim.get(&sim_name(order)) {
-        cluster.let_in(machines::masters(order).iter().any(runs));
+        cluster.set_reachable(machines::masters(order).iter().any(runs));
     }
     let nodes: Api<Node> = Api::all(client.clone());
     let place = place(client, "machine.openshift.io/v1beta1", "Machine", Some("openshift-machine-api"))?;
@@ -198,14 +198,14 @@ async fn follow_once(desk: &Desk, order: &Order, client: &kube::Client) -> anyho
             continue;
         };
         let (name, annotations) = (node.metadata.name.unwrap_or_default(), node.metadata.annotations);
-        let present = annotations.as_ref().and_then(|it| it.get(marks::STATE)).map(String::as_str);
+        let present = annotations.as_ref().and_then(|it| it.get(annotations::STATE)).map(String::as_str);
         let wanted = match running.get(&id.key()) {
             None => "Gone",
             Some(false) => "NotReady",
             Some(true) => "Ready",
         };
         if present.unwrap_or("Ready") != wanted {
-            let mark = json!({ "metadata": { "annotations": { marks::STATE: wanted } } });
+            let mark = json!({ "metadata": { "annotations": { annotations::STATE: wanted } } });
             nodes.patch(&name, &PatchParams::default(), &Patch::Merge(&mark)).await?;
         }
         if wanted == "Gone" && place.get_metadata_opt(&name).await?.is_some() {

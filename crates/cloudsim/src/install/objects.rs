@@ -366,7 +366,7 @@ pub(super) fn node(order: &Order, machine: &Planned) -> Value {
         None => "0".to_owned(),
     };
     let mut labels = json!({
-        kubesim::life::marks::SIMULATED: "true",
+        kubesim::kubelet::annotations::SIMULATED_LABEL: "true",
         "kubernetes.io/hostname": machine.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
         "node.openshift.io/os_id": "rhcos", "node.kubernetes.io/instance-type": machine.size,
         "topology.kubernetes.io/region": order.location, "topology.kubernetes.io/zone": zone,

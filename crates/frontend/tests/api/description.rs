@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use api::doc::ProvisioningState;
 use serde_json::{Value, json};
-use testkit::{parts, schemathesis};
+use testkit::{prerequisites, schemathesis};
 use tokio::process::Command;
 
 use crate::arm;
@@ -105,7 +105,7 @@ async fn run(program: &Path, house: &House, document: &Path, examples: u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemathesis_finds_no_server_error_and_no_answer_that_is_not_described() {
     let Some(program) = schemathesis::find() else {
-        return parts::skip(parts::SCHEMATHESIS, schemathesis::MISSING);
+        return prerequisites::skip(prerequisites::SCHEMATHESIS, schemathesis::MISSING);
     };
     let house = House::open().await;
     house.furnish("one").await;

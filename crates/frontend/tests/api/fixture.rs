@@ -321,7 +321,10 @@ pub(crate) fn manifest(cluster: &str, rest: &str) -> String {
 pub(crate) async fn on_both<F: Future<Output = ()>>(test: impl Fn(House) -> F) {
     test(House::open().await).await;
     let Some(server) = testkit::postgres::shared() else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server binaries were found");
+        return testkit::prerequisites::skip(
+            testkit::prerequisites::POSTGRESQL,
+            "no server binaries were found",
+        );
     };
     let database = server.database().unwrap();
     let location = Location::Postgres(api::secret::Secret::new(database.url().to_owned()));

@@ -157,8 +157,8 @@ async fn pods_that_would_lose_something_stop_the_drain_before_it_touches_anythin
 async fn daemon_and_mirror_pods_stay_and_finished_ones_go() {
     let Some(world) = world("drain-daemon") else { return };
     if !testkit::kube::shared().unwrap().has_controllers() {
-        return testkit::parts::skip(
-            testkit::parts::KUBERNETES_CONTROLLERS,
+        return testkit::prerequisites::skip(
+            testkit::prerequisites::KUBERNETES_CONTROLLERS,
             "nobody makes pods of a DaemonSet",
         );
     }
@@ -206,8 +206,8 @@ async fn daemon_and_mirror_pods_stay_and_finished_ones_go() {
 async fn a_drain_held_by_a_budget_names_it_and_cancelled_ends_within_five_seconds_uncordoned() {
     let Some(world) = world("drain-budget") else { return };
     if !testkit::kube::shared().unwrap().has_controllers() {
-        return testkit::parts::skip(
-            testkit::parts::KUBERNETES_CONTROLLERS,
+        return testkit::prerequisites::skip(
+            testkit::prerequisites::KUBERNETES_CONTROLLERS,
             "no controller counts for the budget",
         );
     }

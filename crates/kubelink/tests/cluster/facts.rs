@@ -45,8 +45,8 @@ async fn critical_pods_that_are_not_ready_are_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cluster_operators_are_read_where_they_exist_and_are_no_error_where_not() {
-    let Some(cluster) = testkit::kube::own(testkit::kube::Options::default()) else {
-        return testkit::parts::skip(testkit::parts::KUBERNETES, testkit::kube::MISSING);
+    let Some(cluster) = testkit::kube::private(testkit::kube::TestClusterOptions::default()) else {
+        return testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
     };
     let world = world_on(&cluster, "operators");
     assert_eq!(operators(&world.link).await.unwrap(), None);

@@ -15,7 +15,7 @@ use kubelink::cordon::cordoned_by;
 use kubelink::wait::{Verdict, Which, wait};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
-use testkit::process::{Child, example_path};
+use testkit::process::{ChildProcess, example_path};
 
 use crate::drain::{LIMIT, is_cordoned, pods_on};
 use crate::support::{Kubelet, World, world, world_of};
@@ -43,10 +43,10 @@ impl Stage {
         Stage { kubeconfig: file, namespace: world.namespace.clone() }
     }
 
-    fn start(&self, hold: &str, verb: &[&str]) -> Child {
+    fn start(&self, hold: &str, verb: &[&str]) -> ChildProcess {
         let mut command = Command::new(example_path("verb").unwrap());
         command.arg(self.kubeconfig.path()).args([&self.namespace, hold]).args(verb);
-        Child::start(command).unwrap()
+        ChildProcess::start(command).unwrap()
     }
 
     /// Runs a verb to its end: the number of its requests, and its outcome.
@@ -62,7 +62,7 @@ impl Stage {
         self.end(self.start(hold, verb)).await
     }
 
-    async fn end(&self, mut child: Child) -> End {
+    async fn end(&self, mut child: ChildProcess) -> End {
         tokio::task::spawn_blocking(move || {
             let line = child.line(SOON).unwrap();
             child.kill9().unwrap();
@@ -173,7 +173,7 @@ async fn a_drain_that_is_killed_at_any_moment_is_taken_up_by_another_process() {
 async fn a_drain_that_was_killed_in_the_midst_of_faults_is_taken_up_when_they_are_over() {
     use kubesim::faults::Fault;
 
-    let sim = kubesim::Cluster::start("sim", kubesim::Options::default()).await.unwrap();
+    let sim = kubesim::SimulatedCluster::start("sim", kubesim::ClusterOptions::default()).await.unwrap();
     let world = world_of(&sim);
     let stage = Stage::of(&sim.kubeconfig(), &world);
     let node = world.node("a").await;
@@ -292,7 +292,10 @@ async fn a_restart_that_is_killed_at_any_request_happens_once() {
 async fn a_job_whose_process_is_killed_at_any_request_runs_once() {
     let Some((world, stage)) = stage("kill-job") else { return };
     if !testkit::kube::shared().unwrap().has_controllers() {
-        return testkit::parts::skip(testkit::parts::KUBERNETES_CONTROLLERS, "nobody makes pods of jobs");
+        return testkit::prerequisites::skip(
+            testkit::prerequisites::KUBERNETES_CONTROLLERS,
+            "nobody makes pods of jobs",
+        );
     }
     let node = world.node("a").await;
     let jobs = async || world.api::<Job>().list(&ListParams::default()).await.unwrap().items;

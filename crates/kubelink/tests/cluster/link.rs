@@ -11,13 +11,13 @@ use futures_util::future::join_all;
 use kubelink::facts::version;
 use kubelink::{Allow, Failure, Kubeconfig, Link, LinkError, Links, LinksLimits, Timeouts};
 use serde_json::json;
-use testkit::kube::Cluster;
+use testkit::kube::TestCluster;
 use uuid::Uuid;
 
-fn cluster() -> Option<&'static Cluster> {
+fn cluster() -> Option<&'static TestCluster> {
     let cluster = testkit::kube::shared();
     if cluster.is_none() {
-        testkit::parts::skip(testkit::parts::KUBERNETES, testkit::kube::MISSING);
+        testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
     }
     cluster
 }
@@ -114,6 +114,6 @@ async fn what_a_user_may_not_do_is_told_in_the_servers_words() {
     assert_eq!(error.class(), Class::Terminal);
 }
 
-fn kubeconfig_json(cluster: &Cluster) -> String {
+fn kubeconfig_json(cluster: &TestCluster) -> String {
     Kubeconfig::parse(cluster.kubeconfig(), None, &Allow::nothing()).unwrap().document().expose().clone()
 }

@@ -151,7 +151,10 @@ async fn a_restart_happens_once_for_a_run_and_the_rollout_is_followed() {
 async fn a_job_runs_once_for_a_run_and_its_failure_and_log_are_its_outcome() {
     let Some(world) = world("job") else { return };
     if !testkit::kube::shared().unwrap().has_controllers() {
-        return testkit::parts::skip(testkit::parts::KUBERNETES_CONTROLLERS, "nobody makes pods of jobs");
+        return testkit::prerequisites::skip(
+            testkit::prerequisites::KUBERNETES_CONTROLLERS,
+            "nobody makes pods of jobs",
+        );
     }
     let node = world.node("a").await;
     let long_log = "a line of the log\n".repeat(10_000) + "the last line\n";

@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use kubelink::cordon::{Cordoned, Holder};
 use kubelink::drain::{CordonLeft, DrainError, DrainOptions, EmptyDir, Unmanaged, drain};
 use kubelink::{Failure, Progress, Timeouts};
-use testkit::kube::{Options, own};
+use testkit::kube::{TestClusterOptions, private};
 use tokio_util::sync::CancellationToken;
 
 use crate::drain::is_cordoned;
@@ -19,8 +19,8 @@ use crate::support::{Kubelet, Tap, link_to, world_on};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
-    let Some(cluster) = own(Options::default()) else {
-        return testkit::parts::skip(testkit::parts::KUBERNETES, testkit::kube::MISSING);
+    let Some(cluster) = private(TestClusterOptions::default()) else {
+        return testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
     };
     let world = world_on(&cluster, "killed");
     let node = world.node("a").await;
@@ -48,7 +48,7 @@ async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
         granted.notified().await;
         cluster.kill().unwrap();
         interrupted.notified().await;
-        tokio::task::block_in_place(|| cluster.start_again().unwrap());
+        tokio::task::block_in_place(|| cluster.restart().unwrap());
         Kubelet::of(world.client(), &node)
     };
     let (end, _kubelet) = tokio::join!(work, disturb);
@@ -64,8 +64,8 @@ async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_hangs_costs_no_more_than_the_time_limits() {
-    let Some(cluster) = own(Options::default()) else {
-        return testkit::parts::skip(testkit::parts::KUBERNETES, testkit::kube::MISSING);
+    let Some(cluster) = private(TestClusterOptions::default()) else {
+        return testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
     };
     let world = world_on(&cluster, "hangs");
     let node = world.node("a").await;

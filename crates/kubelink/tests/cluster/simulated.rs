@@ -14,9 +14,9 @@ use kubelink::drain::drain;
 use kubelink::job::{JobRequest, run_job};
 use kubelink::rollout::{Workload, restart, rollout};
 use kubelink::{Progress, Target};
-use kubesim::Options;
+use kubesim::ClusterOptions;
 use kubesim::faults::Fault;
-use kubesim::life::{Life, NodePlan};
+use kubesim::kubelet::{Kubelets, NodeTemplate};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -31,8 +31,8 @@ const FAULTS: [Fault; 5] = [
     Fault::Unreachable,
 ];
 
-async fn sim() -> kubesim::Cluster {
-    kubesim::Cluster::start("sim", Options::default()).await.unwrap()
+async fn sim() -> kubesim::SimulatedCluster {
+    kubesim::SimulatedCluster::start("sim", ClusterOptions::default()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +132,7 @@ async fn an_apply_in_a_fault_is_no_success_and_a_repeat_finishes_it() {
 async fn the_other_verbs_fail_transiently_in_a_fault_and_do_their_work_after_it() {
     let sim = sim().await;
     let world = world_of(&sim);
-    let _life = Life::paced(&sim, vec![NodePlan::worker("worker-1")], 0.0);
+    let _kubelets = Kubelets::with_delay_factor(&sim, vec![NodeTemplate::worker("worker-1")], 0.0);
     let node = world.node("a").await;
     let deployment = json!({"metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "w"}},
         "template": {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "example.invalid/c"}]}}}});

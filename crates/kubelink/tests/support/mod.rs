@@ -9,7 +9,7 @@ use kube::api::{PostParams, ResourceExt};
 use kube::{Api, Client};
 use kubelink::{Allow, Kubeconfig, Link, Timeouts};
 use serde_json::{Value, json};
-use testkit::kube::Cluster;
+use testkit::kube::TestCluster;
 
 mod kubelet;
 mod logs;
@@ -32,13 +32,13 @@ pub(crate) struct World {
 /// A world of the test's own on the shared cluster; `None`, said aloud, where this machine has no cluster.
 pub(crate) fn world(prefix: &str) -> Option<World> {
     let Some(cluster) = testkit::kube::shared() else {
-        testkit::parts::skip(testkit::parts::KUBERNETES, testkit::kube::MISSING);
+        testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
         return None;
     };
     Some(world_on(cluster, prefix))
 }
 
-pub(crate) fn world_on(cluster: &Cluster, prefix: &str) -> World {
+pub(crate) fn world_on(cluster: &TestCluster, prefix: &str) -> World {
     let namespace = cluster.namespace(prefix).unwrap();
     let tap = Tap::default();
     let link = link_to(cluster.kubeconfig(), &tap, Timeouts::default());
@@ -47,7 +47,7 @@ pub(crate) fn world_on(cluster: &Cluster, prefix: &str) -> World {
 }
 
 /// A world in the default namespace of a simulated cluster. What the test itself does meets no faults.
-pub(crate) fn world_of(sim: &kubesim::Cluster) -> World {
+pub(crate) fn world_of(sim: &kubesim::SimulatedCluster) -> World {
     let tap = Tap::default();
     let link = link_to(&sim.kubeconfig(), &tap, Timeouts::default());
     World { link, backstage: sim.client(), namespace: "default".to_owned(), tap }

@@ -245,12 +245,12 @@ mod tests {
     use hyper::body::Frame;
 
     use super::*;
-    use crate::cluster::{Cluster, Options};
+    use crate::cluster::{ClusterOptions, SimulatedCluster};
 
     /// A connection whose next request would begin in the middle of an unread body has to be closed.
     #[tokio::test]
     async fn the_body_of_a_request_that_is_refused_by_its_path_is_read_to_its_end() {
-        let cluster = Cluster::start("test", Options::default()).await.unwrap();
+        let cluster = SimulatedCluster::start("test", ClusterOptions::default()).await.unwrap();
         for path in ["/nowhere", "/apis/nobody.example/v1/things", "/version"] {
             let (told, end) = tokio::sync::oneshot::channel();
             let first = stream::once(async { Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{}"))) });

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use testkit::{kube, parts};
+use testkit::{kube, prerequisites};
 
 mod cases;
 mod normal;
@@ -53,7 +53,7 @@ fn heard<'a>(
     match heard {
         Ok(Some(transcript)) => Ok(Some(transcript)),
         Ok(None) => {
-            parts::skip(parts::KUBERNETES, kube::MISSING);
+            prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
             Ok(None)
         }
         Err(error) => Err(Failed::from(error)),

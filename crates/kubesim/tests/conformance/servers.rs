@@ -23,7 +23,7 @@ pub(crate) struct Servers {
 
 struct Simulated {
     client: Client,
-    _cluster: kubesim::Cluster,
+    _cluster: kubesim::SimulatedCluster,
 }
 
 impl Default for Servers {
@@ -44,8 +44,10 @@ impl Servers {
     pub(crate) fn sim(&self) -> &Client {
         let start = || {
             self.runtime.block_on(async {
-                let options = kubesim::Options { directory: None, clock: Arc::new(SystemClock), seed: 1 };
-                let cluster = kubesim::Cluster::start("conformance", options).await.expect("a cluster");
+                let options =
+                    kubesim::ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 1 };
+                let cluster =
+                    kubesim::SimulatedCluster::start("conformance", options).await.expect("a cluster");
                 Simulated { client: connect(&cluster.kubeconfig()).await, _cluster: cluster }
             })
         };

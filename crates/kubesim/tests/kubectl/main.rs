@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
-use testkit::{kube, parts};
+use testkit::{kube, prerequisites};
 
 mod scenarios;
 mod servers;
@@ -14,7 +14,7 @@ use servers::{Kubectl, Servers};
 /// Holds a scenario with both servers and compares what was printed.
 fn compare(scenario: impl Fn(&mut Kubectl)) {
     let Some(servers) = Servers::shared() else {
-        return parts::skip(parts::KUBERNETES, kube::MISSING);
+        return prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
     };
     let mut real = servers.real();
     scenario(&mut real);

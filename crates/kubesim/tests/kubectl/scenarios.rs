@@ -1,6 +1,6 @@
 //! What people type.
 
-use testkit::{kube, parts};
+use testkit::{kube, prerequisites};
 
 use crate::compare;
 use crate::servers::{Kubectl, Servers};
@@ -294,7 +294,7 @@ fn jobs_run_and_are_described() {
 #[test]
 fn logs_of_simulated_pods_are_shown() {
     let Some(servers) = Servers::shared() else {
-        return parts::skip(parts::KUBERNETES, kube::MISSING);
+        return prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
     };
     let mut k = servers.sim();
     k.run("create job talk --image=example.test/talk:1");

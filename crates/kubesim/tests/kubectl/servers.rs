@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use api::clock::SystemClock;
-use kubesim::life::{Life, LifeOptions, NodePlan};
-use testkit::kube::{self, OwnCluster};
+use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate};
+use testkit::kube::{self, PrivateTestCluster};
 use uuid::Uuid;
 
 use crate::words::alike;
@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Started once, alive until the process ends.
 pub(crate) struct Servers {
     _runtime: tokio::runtime::Runtime,
-    _lives: [Life; 2],
-    real: OwnCluster,
-    _sim: kubesim::Cluster,
+    _lives: [Kubelets; 2],
+    real: PrivateTestCluster,
+    _sim: kubesim::SimulatedCluster,
     kubeconfig: tempfile::NamedTempFile,
 }
 
@@ -45,18 +45,18 @@ impl Servers {
 }
 
 fn start() -> Option<Servers> {
-    let real = kube::own(kube::Options::default().with_controllers())?;
+    let real = kube::private(kube::TestClusterOptions::default().with_controllers())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (lives, sim) = runtime.block_on(async {
-        let options = kubesim::Options { directory: None, clock: Arc::new(SystemClock), seed: 5 };
-        let sim = kubesim::Cluster::start("kubectl", options).await.unwrap();
+        let options = kubesim::ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 5 };
+        let sim = kubesim::SimulatedCluster::start("kubectl", options).await.unwrap();
         let config = ::kube::config::Kubeconfig::from_yaml(real.kubeconfig()).unwrap();
         let config = ::kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();
         let client = ::kube::Client::try_from(config).unwrap();
-        let nodes: Vec<NodePlan> =
-            (1..=6).map(|number| NodePlan::worker(format!("worker-{number}"))).collect();
-        let of_sim = Life::of(&sim, nodes.clone());
-        ([Life::start(client, LifeOptions { nodes, ..LifeOptions::default() }), of_sim], sim)
+        let nodes: Vec<NodeTemplate> =
+            (1..=6).map(|number| NodeTemplate::worker(format!("worker-{number}"))).collect();
+        let of_sim = Kubelets::for_cluster(&sim, nodes.clone());
+        ([Kubelets::start(client, KubeletOptions { nodes, ..KubeletOptions::default() }), of_sim], sim)
     });
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(kubeconfig.path(), sim.kubeconfig()).unwrap();

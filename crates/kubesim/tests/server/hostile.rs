@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};
 use kube::client::Body;
 use kube::runtime::wait::await_condition;
-use kubesim::Cluster;
+use kubesim::SimulatedCluster;
 use serde_json::{Map, Value, json};
 
 use crate::{ask, cluster, connect, deployment, get};
@@ -191,7 +191,7 @@ async fn mutated_requests_are_all_answered_and_nobody_else_notices() {
 
 /// Sends mutated requests, one after the other, and answers with their number. The seed and the number name the one that
 /// failed.
-async fn send_until(cluster: &Cluster, seed: u64, end: Instant) -> usize {
+async fn send_until(cluster: &SimulatedCluster, seed: u64, end: Instant) -> usize {
     let client = connect(cluster).await;
     let mut chance = Chance(seed);
     let seeds = corpus();

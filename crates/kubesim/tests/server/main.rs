@@ -18,21 +18,22 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, Config};
 use kubesim::faults::Fault;
-use kubesim::{Cluster, Options};
+use kubesim::{ClusterOptions, SimulatedCluster};
 use serde_json::{Value, json};
 
 mod hostile;
 
-async fn cluster() -> Cluster {
-    Cluster::start("test", Options::default()).await.unwrap()
+async fn cluster() -> SimulatedCluster {
+    SimulatedCluster::start("test", ClusterOptions::default()).await.unwrap()
 }
 
-async fn kept_in(directory: &Path) -> Cluster {
-    let options = Options { directory: Some(directory.to_owned()), clock: Arc::new(SystemClock), seed: 1 };
-    Cluster::start("test", options).await.unwrap()
+async fn kept_in(directory: &Path) -> SimulatedCluster {
+    let options =
+        ClusterOptions { directory: Some(directory.to_owned()), clock: Arc::new(SystemClock), seed: 1 };
+    SimulatedCluster::start("test", options).await.unwrap()
 }
 
-async fn connect(cluster: &Cluster) -> Client {
+async fn connect(cluster: &SimulatedCluster) -> Client {
     connect_with(&cluster.kubeconfig()).await
 }
 

@@ -18,8 +18,8 @@ use serde_json::json;
 use store::{
     By, Completion, Fate, Hold, Keyring, Options, PAGE_MAX, Selection, Store, StoreError, Transaction,
 };
-use testkit::process::{Child, example_path};
-use testkit::{parts, postgres};
+use testkit::process::{ChildProcess, example_path};
+use testkit::{postgres, prerequisites};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -49,7 +49,7 @@ fn soak() -> bool {
 
 /// What the test stands on.
 struct Site {
-    _database: postgres::Database,
+    _database: postgres::TestDatabase,
     _directory: tempfile::TempDir,
     url: String,
     key_file: PathBuf,
@@ -60,7 +60,7 @@ struct Site {
 impl Site {
     async fn new() -> Option<Site> {
         let Some(server) = postgres::shared() else {
-            parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+            prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
             return None;
         };
         let database = server.database().unwrap();
@@ -74,11 +74,11 @@ impl Site {
         Some(Site { _database: database, _directory: directory, url, key_file, log, store })
     }
 
-    fn hand(&self, role: &str) -> Child {
+    fn hand(&self, role: &str) -> ChildProcess {
         self.hand_for(role, LEASE)
     }
 
-    fn hand_for(&self, role: &str, lease: Duration) -> Child {
+    fn hand_for(&self, role: &str, lease: Duration) -> ChildProcess {
         let mut command = Command::new(example_path("hand").unwrap());
         command
             .arg(role)
@@ -86,7 +86,7 @@ impl Site {
             .arg(&self.key_file)
             .arg(&self.log)
             .arg(lease.as_millis().to_string());
-        Child::start(command).unwrap()
+        ChildProcess::start(command).unwrap()
     }
 
     /// Clusters, and manifests for them, with a budget that is less than all of them.
@@ -205,7 +205,7 @@ fn what_a_process_hands_back_goes_on_elsewhere_at_once_and_nothing_runs_twice() 
             testkit::wait_until("it is at work", Duration::from_secs(60), || begun().then_some(())).unwrap();
             hands.push(hand);
         }
-        let [mut one, mut other] = <[Child; 2]>::try_from(hands).unwrap();
+        let [mut one, mut other] = <[ChildProcess; 2]>::try_from(hands).unwrap();
         one.terminate().unwrap();
         let status = one.wait(Duration::from_secs(30)).unwrap();
         assert!(status.success(), "{status}");
@@ -239,7 +239,7 @@ async fn kill_at_random(site: &Site, clusters: usize, manifests: usize) {
     let asked = site.fill(clusters, manifests).await;
     site.schedule(ScheduleState::Enabled).await;
     let roles = [["actuator"; ACTUATORS].as_slice(), &["scheduler"; SCHEDULERS]].concat();
-    let mut hands: Vec<Child> = roles.iter().map(|role| site.hand(role)).collect();
+    let mut hands: Vec<ChildProcess> = roles.iter().map(|role| site.hand(role)).collect();
     for hand in &mut hands {
         assert_eq!(hand.line(Duration::from_secs(60)).unwrap(), "ready");
     }

@@ -40,8 +40,8 @@ fn task(step: Value) -> Definition {
     check(&of_value(json!({"name": "one", "title": "One step", "steps": [step]})).unwrap()).unwrap()
 }
 
-async fn world() -> (kubesim::Cluster, Link) {
-    let cluster = kubesim::Cluster::start("sim", kubesim::Options::default()).await.unwrap();
+async fn world() -> (kubesim::SimulatedCluster, Link) {
+    let cluster = kubesim::SimulatedCluster::start("sim", kubesim::ClusterOptions::default()).await.unwrap();
     let kubeconfig = Kubeconfig::parse(&cluster.kubeconfig(), None, &Allow::nothing()).unwrap();
     let timeouts = Timeouts { connect: Duration::from_secs(5), request: Duration::from_secs(5) };
     let link = Link::open("sim", &kubeconfig, timeouts, Arc::new(SystemClock)).unwrap();

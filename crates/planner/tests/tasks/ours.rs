@@ -414,7 +414,7 @@ async fn rotate_certificates_carries_the_newest_ones_into_the_cluster_and_names_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_without_openshifts_kinds_is_refused_for_good() {
-    let sim = kubesim::Cluster::start("plain", kubesim::Options::default()).await.unwrap();
+    let sim = kubesim::SimulatedCluster::start("plain", kubesim::ClusterOptions::default()).await.unwrap();
     let link = Link::over("plain", sim.client(), Arc::new(SystemClock));
     furnish(&link, "apiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-config}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-ingress}\n").await;
     let site = Site::new(link, |_| {}).await;
@@ -425,7 +425,7 @@ async fn a_cluster_without_openshifts_kinds_is_refused_for_good() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_imported_cluster_is_refused_in_a_sentence() {
-    let sim = kubesim::Cluster::start("imported", kubesim::Options::default()).await.unwrap();
+    let sim = kubesim::SimulatedCluster::start("imported", kubesim::ClusterOptions::default()).await.unwrap();
     let link = Link::over("imported", sim.client(), Arc::new(SystemClock));
     for name in ["rotate-certificates", "check-registry-token", "renew-identity-certificate"] {
         let end = crate::real::done(name, &json!({}), &link).await;
@@ -436,7 +436,7 @@ async fn an_imported_cluster_is_refused_in_a_sentence() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_registry_token_tells_how_long_it_is_good_and_fails_when_it_is_due() {
-    let sim = kubesim::Cluster::start("token", kubesim::Options::default()).await.unwrap();
+    let sim = kubesim::SimulatedCluster::start("token", kubesim::ClusterOptions::default()).await.unwrap();
     let link = Link::over("token", sim.client(), Arc::new(SystemClock));
     let issued = SystemClock.now();
     let site = Site::new(link, |it| {
@@ -462,7 +462,7 @@ async fn check_registry_token_tells_how_long_it_is_good_and_fails_when_it_is_due
 
 #[tokio::test(flavor = "multi_thread")]
 async fn renew_identity_certificate_creates_verifies_and_renews() {
-    let sim = kubesim::Cluster::start("identity", kubesim::Options::default()).await.unwrap();
+    let sim = kubesim::SimulatedCluster::start("identity", kubesim::ClusterOptions::default()).await.unwrap();
     let link = Link::over("identity", sim.client(), Arc::new(SystemClock));
     let site = Site::new(link.clone(), |_| {}).await;
     let run = async |word: &str| {

@@ -9,13 +9,13 @@ use api::clock::{SharedClock, SystemClock};
 use api::doc::ProvisioningState;
 use api::work::{WorkKind, WorkState};
 use kubelink::{Allow, Kubeconfig, Link, Timeouts};
-use kubesim::life::{Life, LifeOptions, NodePlan};
+use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate};
 use planner::task::Definition;
 use serde_json::{Map, Value, json};
 use steps::engine::{ATTEMPTS_MAX, Control, Ended, Journal, Order, run};
 use steps::{ClusterContext, ClusterFacts};
 use store::{Keyring, Location, NewWork, Options, Store, Transaction, WorkView};
-use testkit::kube::{OwnCluster, own};
+use testkit::kube::{PrivateTestCluster, private};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
@@ -23,10 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The cluster of all tests of this executable.
 pub(crate) struct Real {
-    pub(crate) cluster: OwnCluster,
+    pub(crate) cluster: PrivateTestCluster,
     /// Where the nodes live, whatever becomes of a test's own runtime.
     _runtime: Runtime,
-    _life: Life,
+    _kubelets: Kubelets,
 }
 
 /// The nodes, each with the pool that it is in.
@@ -37,11 +37,11 @@ pub(crate) const POOLS: [(&str, &str); 5] =
 pub(crate) fn real() -> Option<&'static Real> {
     static REAL: OnceLock<Option<Real>> = OnceLock::new();
     let real = REAL.get_or_init(|| {
-        let cluster = own(testkit::kube::Options::default().with_controllers())?;
+        let cluster = private(testkit::kube::TestClusterOptions::default().with_controllers())?;
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let nodes = POOLS.map(|(name, pool)| {
-            let mut node = NodePlan::worker(name);
+            let mut node = NodeTemplate::worker(name);
             node.labels.push(("pool".to_owned(), pool.to_owned()));
             node
         });
@@ -49,16 +49,20 @@ pub(crate) fn real() -> Option<&'static Real> {
         let life = std::thread::scope(|scope| {
             let start = || {
                 runtime.block_on(async {
-                    let options = LifeOptions { nodes: nodes.to_vec(), pace: 0.05, ..LifeOptions::default() };
-                    Life::start(link_to(&kubeconfig).client(), options)
+                    let options = KubeletOptions {
+                        nodes: nodes.to_vec(),
+                        delay_factor: 0.05,
+                        ..KubeletOptions::default()
+                    };
+                    Kubelets::start(link_to(&kubeconfig).client(), options)
                 })
             };
             scope.spawn(start).join().unwrap()
         });
-        Some(Real { cluster, _runtime: runtime, _life: life })
+        Some(Real { cluster, _runtime: runtime, _kubelets: life })
     });
     if real.is_none() {
-        testkit::parts::skip(testkit::parts::KUBERNETES_CONTROLLERS, testkit::kube::MISSING);
+        testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES_CONTROLLERS, testkit::kube::MISSING);
     }
     real.as_ref()
 }

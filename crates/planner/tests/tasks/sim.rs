@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use kubelink::Link;
 use kubelink::apply::{ApplyOptions, Documents, apply};
-use kubesim::life::{Life, LifeOptions, NodePlan};
+use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate};
 use planner::task::{Catalogue, Definition};
 use serde_json::{Value, json};
 use steps::ClusterContext;
@@ -43,16 +43,20 @@ pub(crate) struct Trying {
 
 /// A simulated cluster whose nodes live.
 struct World {
-    _cluster: kubesim::Cluster,
-    _life: Life,
+    _cluster: kubesim::SimulatedCluster,
+    _kubelets: Kubelets,
     context: Arc<ClusterContext>,
 }
 
 impl World {
     async fn new(objects: &str, ours: Option<&Store>) -> World {
-        let cluster = kubesim::Cluster::start("sim", kubesim::Options::default()).await.unwrap();
-        let nodes = NODES.map(NodePlan::worker).to_vec();
-        let life = Life::start(cluster.client(), LifeOptions { nodes, pace: 0.0, ..LifeOptions::default() });
+        let cluster =
+            kubesim::SimulatedCluster::start("sim", kubesim::ClusterOptions::default()).await.unwrap();
+        let nodes = NODES.map(NodeTemplate::worker).to_vec();
+        let life = Kubelets::start(
+            cluster.client(),
+            KubeletOptions { nodes, delay_factor: 0.0, ..KubeletOptions::default() },
+        );
         let link = Link::over("sim", cluster.client(), Arc::new(SystemClock));
         let ready = async {
             loop {
@@ -70,7 +74,7 @@ impl World {
         if let Some(store) = ours {
             context = context.with_ours(crate::ours::in_trial(store).await);
         }
-        World { _cluster: cluster, _life: life, context: Arc::new(context) }
+        World { _cluster: cluster, _kubelets: life, context: Arc::new(context) }
     }
 }
 

@@ -32,7 +32,7 @@ struct Stage {
 impl Stage {
     async fn set() -> Option<Stage> {
         let Some(found) = chromium::find() else {
-            testkit::parts::skip(testkit::parts::CHROMIUM, chromium::MISSING);
+            testkit::prerequisites::skip(testkit::prerequisites::CHROMIUM, chromium::MISSING);
             return None;
         };
         let site = Site::open().await;

@@ -12,7 +12,7 @@ use super::fixture::{Site, page_of, rid};
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
     let Some(cluster) = kube::shared() else {
-        return testkit::parts::skip(testkit::parts::KUBERNETES, kube::MISSING);
+        return testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, kube::MISSING);
     };
     let namespace = cluster.namespace("portal").unwrap();
     let objects = format!(

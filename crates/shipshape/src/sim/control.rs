@@ -11,7 +11,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::TokioIo;
-use kubesim::Sim;
+use kubesim::SimulatedClusters;
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
@@ -41,12 +41,12 @@ pub(super) struct Order {
 /// The socket, open.
 pub(super) struct Control {
     listener: UnixListener,
-    sim: Arc<Sim>,
+    sim: Arc<SimulatedClusters>,
 }
 
 impl Control {
     /// Opens it in the place of one that a killed process left behind: whoever calls this holds the directory's lock.
-    pub(super) fn open(place: &Path, sim: Arc<Sim>) -> anyhow::Result<Control> {
+    pub(super) fn open(place: &Path, sim: Arc<SimulatedClusters>) -> anyhow::Result<Control> {
         let path = socket(place);
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path)
@@ -69,22 +69,22 @@ impl Control {
     }
 }
 
-async fn clusters(State(sim): State<Arc<Sim>>) -> Json<Vec<Listed>> {
-    let listed = |cluster: &Arc<kubesim::Cluster>| Listed {
+async fn clusters(State(sim): State<Arc<SimulatedClusters>>) -> Json<Vec<Listed>> {
+    let listed = |cluster: &Arc<kubesim::SimulatedCluster>| Listed {
         name: cluster.name().to_owned(),
         url: cluster.url(),
-        faults: cluster.faults().present().into_iter().map(fault::name).collect(),
+        faults: cluster.faults().active().into_iter().map(fault::name).collect(),
     };
-    Json(sim.all().iter().map(listed).collect())
+    Json(sim.list().iter().map(listed).collect())
 }
 
 async fn faults(
-    State(sim): State<Arc<Sim>>,
+    State(sim): State<Arc<SimulatedClusters>>,
     Segment(name): Segment<String>,
     Json(order): Json<Order>,
 ) -> Result<StatusCode, (StatusCode, String)> {
     let Some(cluster) = sim.get(&name) else {
-        let names: Vec<String> = sim.all().iter().map(|it| it.name().to_owned()).collect();
+        let names: Vec<String> = sim.list().iter().map(|it| it.name().to_owned()).collect();
         let known = names.join(", ");
         return Err((StatusCode::NOT_FOUND, format!("there is no cluster {name:?}; there are {known}")));
     };

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use api::clock::SystemClock;
 use clap::{Args, Subcommand};
-use kubesim::life::{Life, NodePlan};
-use kubesim::{Options, Sim};
+use kubesim::kubelet::{Kubelets, NodeTemplate};
+use kubesim::{ClusterOptions, SimulatedClusters};
 
 use crate::config::Config;
 use crate::data_dir::ensure_writable;
@@ -101,22 +101,22 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
         .create(&place)
         .with_context(|| format!("{}: the directory cannot be made", place.display()))?;
     let _lock = lock(&place)?;
-    let sim = Arc::new(Sim::new());
+    let sim = Arc::new(SimulatedClusters::new());
     let mut lives = Vec::new();
     let mut kubeconfigs = Vec::new();
     for number in 1..=command.clusters {
         let name = format!("sim-{number}");
         let directory = place.join(&name);
-        let options = Options {
+        let options = ClusterOptions {
             directory: Some(directory.clone()),
             clock: Arc::new(SystemClock),
             seed: command.seed.wrapping_add(number.into()),
         };
-        let cluster = sim.cluster(&name, options).await.with_context(|| format!("cluster {name}"))?;
+        let cluster = sim.start(&name, options).await.with_context(|| format!("cluster {name}"))?;
         let kubeconfig = directory.join("kubeconfig");
         private_file::write(&kubeconfig, &cluster.kubeconfig())?;
         kubeconfigs.push(kubeconfig);
-        lives.push(Life::of(&cluster, nodes(command.nodes)));
+        lives.push(Kubelets::for_cluster(&cluster, nodes(command.nodes)));
     }
     // Apart from that of an `up` with the same data directory, which may run beside this.
     crate::cloud::own(&mut process, place.join(crate::cloud::DIRECTORY)).await?;
@@ -145,11 +145,11 @@ fn place(config: &Config) -> PathBuf {
 }
 
 /// Of three or more, one is of the control plane.
-fn nodes(count: u16) -> Vec<NodePlan> {
+fn nodes(count: u16) -> Vec<NodeTemplate> {
     (1..=count)
         .map(|number| match number {
-            1 if count >= 3 => NodePlan::control_plane("control-plane-1"),
-            _ => NodePlan::worker(format!("worker-{}", if count >= 3 { number - 1 } else { number })),
+            1 if count >= 3 => NodeTemplate::control_plane("control-plane-1"),
+            _ => NodeTemplate::worker(format!("worker-{}", if count >= 3 { number - 1 } else { number })),
         })
         .collect()
 }
@@ -171,10 +171,10 @@ fn lock(place: &Path) -> anyhow::Result<File> {
     }
 }
 
-fn banner(command: &SimCommand, sim: &Sim, kubeconfigs: &[PathBuf]) -> String {
+fn banner(command: &SimCommand, sim: &SimulatedClusters, kubeconfigs: &[PathBuf]) -> String {
     let paths: Vec<String> = kubeconfigs.iter().map(|path| path.display().to_string()).collect();
     let mut text = format!("{} simulated clusters with {} nodes each\n", command.clusters, command.nodes);
-    for (cluster, path) in sim.all().iter().zip(by_name(&paths)) {
+    for (cluster, path) in sim.list().iter().zip(by_name(&paths)) {
         text += &format!("  {}   {}   {path}\n", cluster.name(), cluster.url());
     }
     text += &format!(

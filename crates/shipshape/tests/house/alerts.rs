@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{parts, promtool, wait_until};
+use testkit::{prerequisites, promtool, wait_until};
 
 use super::executable::{Answer, Home};
 use super::maintenance::{done, import_sim, walk_through};
@@ -20,7 +20,7 @@ fn alerts() -> PathBuf {
 #[test]
 fn the_alerts_are_sound_and_fire_when_they_should() {
     let Some(promtool) = promtool::find() else {
-        return parts::skip(parts::PROMTOOL, promtool::MISSING);
+        return prerequisites::skip(prerequisites::PROMTOOL, promtool::MISSING);
     };
     for arguments in [["check", "rules", "shipshape.rules.yaml"], ["test", "rules", "tests.yaml"]] {
         let answer =

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::{azure_sdk, kube, parts, wait_until};
+use testkit::{azure_sdk, kube, prerequisites, wait_until};
 
 use super::executable::{Answer, Home};
 use super::maintenance::{done, repository};
@@ -192,11 +192,11 @@ fn a_creation_that_a_killed_server_did_not_answer_is_asked_again_and_happens_onc
 /// The walk-through of the README, with the programs that it calls on its way; none when one of them is missing here.
 fn walk_through() -> Option<(String, Vec<PathBuf>)> {
     let Some(python) = azure_sdk::python() else {
-        parts::skip(parts::AZURE_SDK, azure_sdk::MISSING);
+        prerequisites::skip(prerequisites::AZURE_SDK, azure_sdk::MISSING);
         return None;
     };
     let Some(kubectl) = kube::kubectl().unwrap() else {
-        parts::skip(parts::KUBERNETES, kube::MISSING);
+        prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
         return None;
     };
     let script = std::fs::read_to_string(repository().join("docs/walk-through/a-cluster-from-nothing.sh"));
@@ -388,7 +388,7 @@ fn versions_are_listed_and_set() {
 #[test]
 fn the_public_sdk_makes_changes_and_removes_a_cluster() {
     let Some(python) = azure_sdk::python() else {
-        return parts::skip(parts::AZURE_SDK, azure_sdk::MISSING);
+        return prerequisites::skip(prerequisites::AZURE_SDK, azure_sdk::MISSING);
     };
     let home = Home::new();
     let _up = home.up(&AT_ONCE);

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::{kube, parts, postgres, wait_until};
+use testkit::{kube, postgres, prerequisites, wait_until};
 
 use super::executable::{Answer, Home};
 
@@ -147,7 +147,7 @@ fn a_killed_process_goes_on_with_the_step_that_it_was_in() {
 #[test]
 fn the_walk_through_works_on_a_real_cluster_and_goes_on_after_a_kill() {
     let Some(cluster) = kube::shared() else {
-        return parts::skip(parts::KUBERNETES, kube::MISSING);
+        return prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
     };
     let namespace = cluster.namespace("readme").unwrap();
     let kubectl = |arguments: &[&str]| {
@@ -204,7 +204,7 @@ fn the_walk_through_works_on_a_real_cluster_and_goes_on_after_a_kill() {
 #[test]
 fn a_real_cluster_is_imported_worked_on_and_left_as_it_was_after_a_cancel() {
     let Some(cluster) = kube::shared() else {
-        return parts::skip(parts::KUBERNETES, kube::MISSING);
+        return prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
     };
     let namespace = cluster.namespace("walk").unwrap();
     let node = format!("node-{namespace}");
@@ -425,7 +425,7 @@ fn a_task_is_tried_without_a_server() {
 #[test]
 fn each_service_runs_alone_on_one_postgresql() {
     let Some(server) = postgres::shared() else {
-        return parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+        return prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
     };
     let database = server.database().unwrap();
     let home = Home::new();

@@ -11,7 +11,7 @@ use api::work::WorkKind;
 use jiff::Timestamp;
 use serde_json::json;
 use store::{By, Keyring, Location, Options, Store};
-use testkit::{parts, postgres};
+use testkit::{postgres, prerequisites};
 use uuid::Uuid;
 
 use super::executable::Home;
@@ -163,7 +163,7 @@ fn a_tampered_audit_log_is_found_by_verify_and_by_check() {
 #[test]
 fn a_fleet_that_outgrows_one_machine_moves_to_postgresql() {
     let Some(server) = postgres::shared() else {
-        return parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+        return prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
     };
     let (home, operation, imported) = lived_in();
     let database = server.database().unwrap();
@@ -202,7 +202,7 @@ fn a_fleet_that_outgrows_one_machine_moves_to_postgresql() {
 #[test]
 fn what_another_process_works_on_is_left_alone() {
     let Some(server) = postgres::shared() else {
-        return parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+        return prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
     };
     let (home, operation, _) = lived_in();
     let database = server.database().unwrap();
@@ -298,8 +298,8 @@ fn commands_on_a_store_that_is_not_there_say_so() {
 
 #[test]
 fn a_postgresql_that_refuses_us_is_one_sentence_without_the_password() {
-    let Some(server) = postgres::private(postgres::Options::default().with_password("right")) else {
-        return parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+    let Some(server) = postgres::private(postgres::PostgresOptions::default().with_password("right")) else {
+        return prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
     };
     let home = Home::new();
     let with = |user: &str, password: &str, port: u16, database: &str| {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::tmpfs::SmallDisk;
-use testkit::{parts, wait_until};
+use testkit::{prerequisites, wait_until};
 
 use super::executable::{Answer, Home, get};
 use super::maintenance::{done, walk_through};
@@ -442,7 +442,7 @@ fn a_directory_that_others_can_write_to_is_one_sentence() {
 #[test]
 fn a_full_disk_is_one_sentence() {
     let Some(disk) = private_disk(1 << 20) else {
-        return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+        return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
     };
     let home = Home::new();
     let directory = disk.path().to_str().unwrap();
@@ -460,7 +460,7 @@ fn a_full_disk_is_one_sentence() {
 #[test]
 fn a_disk_that_fills_up_costs_what_is_asked_meanwhile_and_nothing_else() {
     let Some(disk) = private_disk(24 << 20) else {
-        return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+        return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
     };
     let home = Home::new();
     let directory = disk.path().to_str().unwrap();

@@ -9,7 +9,7 @@ use api::doc::Document;
 use serde::{Deserialize, Serialize};
 use store::{Keyring, Location, Options, Store};
 use tempfile::TempDir;
-use testkit::postgres::{self, Database, Server};
+use testkit::postgres::{self, TestDatabase, TestPostgres};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
 
@@ -21,7 +21,7 @@ const SESSION: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enabl
 #[derive(Debug)]
 pub(crate) struct Machine {
     /// With `fsync` on, as the testkit makes it.
-    pub(crate) postgres: Option<Server>,
+    pub(crate) postgres: Option<TestPostgres>,
 }
 
 impl Machine {
@@ -29,8 +29,8 @@ impl Machine {
         let installed = with_postgres && postgres::is_installed()?;
         // One fleet's working set fits into memory on any host that is meant for it.
         let options =
-            postgres::Options::default().with("shared_buffers", "512MB").with("max_wal_size", "8GB");
-        Ok(Machine { postgres: installed.then(|| Server::start(options)).transpose()? })
+            postgres::PostgresOptions::default().with("shared_buffers", "512MB").with("max_wal_size", "8GB");
+        Ok(Machine { postgres: installed.then(|| TestPostgres::start(options)).transpose()? })
     }
 
     /// A directory on a real disk: the system's place for temporary files may be memory.
@@ -39,7 +39,7 @@ impl Machine {
     }
 
     /// A new database on the server.
-    pub(crate) fn database(&self) -> anyhow::Result<Database> {
+    pub(crate) fn database(&self) -> anyhow::Result<TestDatabase> {
         self.postgres.as_ref().context("a PostgreSQL server")?.database()
     }
 }
@@ -72,7 +72,7 @@ pub(crate) struct Bed {
 #[derive(Debug)]
 pub(crate) enum Ground {
     Directory(TempDir),
-    Database(Database),
+    Database(TestDatabase),
 }
 
 impl Bed {

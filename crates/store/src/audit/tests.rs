@@ -41,7 +41,7 @@ async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_sqlite() {
 #[tokio::test]
 async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_postgresql() {
     let Some(server) = testkit::postgres::shared() else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     let database = server.database().unwrap();
     let location = database.url().parse().unwrap();
@@ -61,7 +61,7 @@ enum Raw {
 }
 
 impl Raw {
-    async fn postgres(database: &testkit::postgres::Database) -> Raw {
+    async fn postgres(database: &testkit::postgres::TestDatabase) -> Raw {
         let (client, connection) =
             tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
         let mut tasks = tokio::task::JoinSet::new();
@@ -159,7 +159,7 @@ async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_sqlite() {
 #[tokio::test]
 async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_postgresql() {
     let Some((_database, store, raw, _)) = on_postgresql().await else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     old_entries_are_sealed_and_new_ones_need_marks(&store, &raw).await;
     store.close().await;
@@ -175,7 +175,7 @@ async fn on_sqlite() -> (tempfile::TempDir, Store, Raw) {
 }
 
 /// A store on the server for tests, and two connections past it; none without a server.
-async fn on_postgresql() -> Option<(testkit::postgres::Database, Store, Raw, Raw)> {
+async fn on_postgresql() -> Option<(testkit::postgres::TestDatabase, Store, Raw, Raw)> {
     let server = testkit::postgres::shared()?;
     let database = server.database().unwrap();
     let options =
@@ -191,7 +191,7 @@ const OPEN_TRANSACTION: &str = "begin; select pg_current_xact_id()";
 #[tokio::test]
 async fn entries_of_the_build_before_that_an_open_transaction_hides_are_sealed_when_it_ends() {
     let Some((_database, store, raw, neighbour)) = on_postgresql().await else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     neighbour.execute(OPEN_TRANSACTION).await;
     let noted = of_the_build_before(&store, &raw).await;
@@ -224,7 +224,7 @@ async fn entries_of_the_build_before_that_an_open_transaction_hides_are_sealed_w
 #[tokio::test]
 async fn what_somebody_writes_does_not_end_the_marks_of_a_store() {
     let Some((_database, store, raw, neighbour)) = on_postgresql().await else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     neighbour.execute(OPEN_TRANSACTION).await;
     store.audit_writer().put(vec![entry("/unmarked")]).await.unwrap();
@@ -240,7 +240,7 @@ async fn what_somebody_writes_does_not_end_the_marks_of_a_store() {
 #[tokio::test]
 async fn an_export_waits_for_entries_that_an_open_transaction_hides() {
     let Some((_database, store, _, neighbour)) = on_postgresql().await else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     neighbour.execute(OPEN_TRANSACTION).await;
     store.audit_writer().put(vec![entry("/hidden")]).await.unwrap();
@@ -349,7 +349,7 @@ async fn a_clock_that_was_ahead_shuts_nothing_out_on_sqlite() {
 #[tokio::test]
 async fn a_clock_that_was_ahead_shuts_nothing_out_on_postgresql() {
     let Some((_database, store, raw, _)) = on_postgresql().await else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     a_clock_that_was_ahead_shuts_nothing_out(&store, &raw).await;
     store.close().await;
@@ -383,7 +383,7 @@ async fn only_what_stays_out_of_the_chain_is_refused_on_sqlite() {
 #[tokio::test]
 async fn only_what_stays_out_of_the_chain_is_refused_on_postgresql() {
     let Some((_database, store, ..)) = on_postgresql().await else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     only_what_stays_out_of_the_chain_is_refused(&store).await;
     store.close().await;

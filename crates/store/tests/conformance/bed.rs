@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::clock::{SharedClock, SystemClock};
 use store::{Keyring, Location, Options, Store};
-use testkit::{parts, postgres};
+use testkit::{postgres, prerequisites};
 
 /// A fresh store and all that is needed to open it once more.
 pub(crate) struct Bed {
@@ -18,7 +18,7 @@ pub(crate) struct Bed {
 /// What holds the store's data; gone when the test ends.
 enum Place {
     Directory(#[expect(dead_code, reason = "removed when dropped")] tempfile::TempDir),
-    Database(#[expect(dead_code, reason = "dropped when dropped")] postgres::Database),
+    Database(#[expect(dead_code, reason = "dropped when dropped")] postgres::TestDatabase),
 }
 
 impl Bed {
@@ -36,7 +36,7 @@ impl Bed {
     /// A new database on the shared PostgreSQL server; none (and a skip by name) where there is no server.
     pub(crate) async fn postgres() -> Option<Bed> {
         let Some(server) = postgres::shared() else {
-            parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+            prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
             return None;
         };
         let database = server.database().unwrap();

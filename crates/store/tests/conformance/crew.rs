@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use api::clock::SystemClock;
 use store::{Hold, Keyring, Location, Options, Store};
-use testkit::process::{Child, example_path};
-use testkit::{parts, postgres};
+use testkit::process::{ChildProcess, example_path};
+use testkit::{postgres, prerequisites};
 use uuid::Uuid;
 
 use crate::hands::SOON;
@@ -18,7 +18,7 @@ use crate::hands::SOON;
 pub(crate) struct Site {
     pub(crate) url: String,
     directory: tempfile::TempDir,
-    _database: Option<postgres::Database>,
+    _database: Option<postgres::TestDatabase>,
 }
 
 impl Site {
@@ -32,7 +32,7 @@ impl Site {
     /// A database on the shared PostgreSQL server; none (and a skip by name) where there is no server.
     pub(crate) fn postgres() -> Option<Site> {
         let Some(server) = postgres::shared() else {
-            parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+            prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
             return None;
         };
         let database = server.database().unwrap();
@@ -63,7 +63,7 @@ impl Site {
     pub(crate) fn drill(&self) -> Drill {
         let mut command = Command::new(example_path("drill").unwrap());
         command.arg(&self.url).arg(self.key_file());
-        let mut drill = Drill { child: Child::start(command).unwrap() };
+        let mut drill = Drill { child: ChildProcess::start(command).unwrap() };
         assert_eq!(drill.answer(), "ready");
         drill
     }
@@ -78,7 +78,7 @@ impl Site {
 
 /// A worker process.
 pub(crate) struct Drill {
-    pub(crate) child: Child,
+    pub(crate) child: ChildProcess,
 }
 
 /// What a worker says that it holds.

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use store::{Keyring, Location, Options, Store, StoreError};
-use testkit::process::{Child, example_path};
-use testkit::{parts, tmpfs::SmallDisk};
+use testkit::process::{ChildProcess, example_path};
+use testkit::{prerequisites, tmpfs::SmallDisk};
 use uuid::Uuid;
 
 use crate::bed::{block_on, options, short_or_long};
@@ -17,7 +17,7 @@ use crate::outage::fill;
 fn a_disk_that_was_full_for_a_while_costs_no_answered_write_and_no_restart() {
     block_on(async {
         let Some(disk) = SmallDisk::new(16 << 20) else {
-            return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+            return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
         };
         let place = Options {
             keyring: Keyring::ephemeral().unwrap(),
@@ -79,7 +79,7 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
             let mut told: HashSet<Uuid> = HashSet::new();
             let mut command = std::process::Command::new(example_path("scribe").unwrap());
             command.arg(folder.path()).arg(folder.file("keys"));
-            let mut scribe = Child::start(command).unwrap();
+            let mut scribe = ChildProcess::start(command).unwrap();
             let mut note = |line: &str| {
                 // A line that was cut off in the middle was not answered.
                 let Some(rest) = line.strip_suffix(" .") else { return };

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use api::secret::Secret;
 use store::{FeedError, Location, Migrate, Options, Reader, Store};
-use testkit::postgres::{self, Options as ServerOptions};
-use testkit::process::{Child, example_path};
-use testkit::{parts, tmpfs};
+use testkit::postgres::{self, PostgresOptions};
+use testkit::process::{ChildProcess, example_path};
+use testkit::{prerequisites, tmpfs};
 use uuid::Uuid;
 
 use crate::bed::{Bed, block_on, options};
@@ -272,7 +272,7 @@ fn a_store_is_opened_by_one_process_and_once() {
         // By another process, until that ends; however it ends.
         let mut command = std::process::Command::new(example_path("scribe").unwrap());
         command.arg(folder.path()).arg(folder.file("keys"));
-        let mut scribe = Child::start(command).unwrap();
+        let mut scribe = ChildProcess::start(command).unwrap();
         scribe.line(Duration::from_secs(30)).unwrap();
         assert_eq!(
             Store::open(folder.options.clone()).await.unwrap_err().to_string(),
@@ -331,8 +331,8 @@ async fn server_refusal(url: &str, password: Option<&str>) -> String {
 #[test]
 fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
     block_on(async {
-        let Some(server) = postgres::private(ServerOptions::default().with_password("hunter2right")) else {
-            return parts::skip(parts::POSTGRESQL, "no server binaries were found");
+        let Some(server) = postgres::private(PostgresOptions::default().with_password("hunter2right")) else {
+            return prerequisites::skip(prerequisites::POSTGRESQL, "no server binaries were found");
         };
         let port = server.port();
         let url = |user: &str, database: &str| format!("postgres://{user}@127.0.0.1:{port}/{database}");
@@ -424,7 +424,7 @@ fn a_database_of_a_newer_release_is_refused_and_left_untouched() {
 fn a_new_store_on_a_full_disk_is_refused_and_can_be_made_later() {
     block_on(async {
         let Some(disk) = tmpfs::SmallDisk::new(4 << 20) else {
-            return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+            return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
         };
         let filler = disk.path().join("filler");
         let mut left = 4 << 20;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use api::work::{Ending, WorkKind};
 use serde_json::json;
 use store::{Completion, FeedError, LEASE, NewWork, RENEWAL, SELF_STOP, Store, StoreError, Topic};
-use testkit::postgres::{self, Options as ServerOptions, Server, Stop};
-use testkit::{parts, tmpfs::SmallDisk};
+use testkit::postgres::{self, PostgresOptions, StopMode, TestPostgres};
+use testkit::{prerequisites, tmpfs::SmallDisk};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -18,10 +18,10 @@ use crate::load::Load;
 /// Longer than any call may take: the time that one waits for a connection and the time that a statement may take.
 const BOUND: Duration = Duration::from_secs(20);
 
-fn server(options: ServerOptions) -> Option<Server> {
+fn server(options: PostgresOptions) -> Option<TestPostgres> {
     let server = postgres::private(options);
     if server.is_none() {
-        parts::skip(parts::POSTGRESQL, "no server binaries were found");
+        prerequisites::skip(prerequisites::POSTGRESQL, "no server binaries were found");
     }
     server
 }
@@ -41,7 +41,7 @@ fn a_holder_knows_by_its_own_clock_before_anybody_takes_over() {
 #[test]
 fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answered() {
     block_on(async {
-        let Some(server) = server(ServerOptions::default()) else { return };
+        let Some(server) = server(PostgresOptions::default()) else { return };
         let database = server.database().unwrap();
         let place = options(database.url().parse().unwrap());
         let store = Store::open(place.clone()).await.unwrap();
@@ -57,7 +57,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
         store.checkpoint(hold, "before the outage", json!({ "n": 1 })).await.unwrap();
 
         // Stopped for a while: each call is refused in time, as something that may heal.
-        outside(|| server.stop(Stop::Fast).unwrap()).await;
+        outside(|| server.stop(StopMode::Fast).unwrap()).await;
         let refused =
             timeout(BOUND, store.renew_for(me, vec![hold.lane], lease)).await.expect("a renewal hangs");
         assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
@@ -70,7 +70,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
         assert!(refusal.contains(": cannot be reached ("), "{refusal}");
         load.refusals(4).await;
         tokio::time::sleep(short_or_long(Duration::from_secs(3), Duration::from_secs(30))).await;
-        outside(|| server.start_again().unwrap()).await;
+        outside(|| server.restart().unwrap()).await;
         load.answers(100).await;
 
         // Nobody believed the lease beyond its time: another process has it, and the old hold can do nothing.
@@ -94,7 +94,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
         for _ in 0..short_or_long(2, 10) {
             outside(|| server.kill().unwrap()).await;
             load.refusals(1).await;
-            outside(|| server.start_again().unwrap()).await;
+            outside(|| server.restart().unwrap()).await;
             load.answers(50).await;
         }
         // Wake-ups come again too.
@@ -114,7 +114,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
 #[test]
 fn a_server_that_hangs_is_not_waited_for_without_end() {
     block_on(async {
-        let Some(server) = server(ServerOptions::default()) else { return };
+        let Some(server) = server(PostgresOptions::default()) else { return };
         let database = server.database().unwrap();
         let store = Store::open(options(database.url().parse().unwrap())).await.unwrap();
         let note = written(&store, &Note::fresh()).await;
@@ -141,7 +141,7 @@ fn a_server_that_hangs_is_not_waited_for_without_end() {
 #[test]
 fn a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered() {
     block_on(async {
-        let Some(primary) = server(ServerOptions::default()) else { return };
+        let Some(primary) = server(PostgresOptions::default()) else { return };
         let database = primary.database().unwrap();
         let standby = primary.standby().unwrap();
         let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port(), standby.port());
@@ -176,9 +176,9 @@ fn a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered() {
 fn a_server_whose_disk_is_full_loses_nothing_that_was_answered() {
     block_on(async {
         let Some(disk) = SmallDisk::new(192 << 20) else {
-            return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+            return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
         };
-        let small = ServerOptions::default().in_directory(disk.path()).with("shared_buffers", "16MB");
+        let small = PostgresOptions::default().in_directory(disk.path()).with("shared_buffers", "16MB");
         let Some(server) = server(small.with("max_wal_size", "64MB").with("min_wal_size", "32MB")) else {
             return;
         };
@@ -193,7 +193,7 @@ fn a_server_whose_disk_is_full_loses_nothing_that_was_answered() {
         std::fs::remove_file(&filler).unwrap();
         let back = eventually("the server runs", async || {
             if server.pid().is_none() {
-                let _ = tokio::task::block_in_place(|| server.start_again());
+                let _ = tokio::task::block_in_place(|| server.restart());
             }
             store.ping().await.ok()
         });

@@ -30,7 +30,7 @@ struct Keyed {
     store: Store,
     options: Options,
     folder: tempfile::TempDir,
-    _database: Option<postgres::Database>,
+    _database: Option<postgres::TestDatabase>,
 }
 
 impl Keyed {

@@ -204,7 +204,10 @@ fn a_store_moves_from_sqlite_to_postgresql_and_back() {
         arrived(&second, &moved).await;
 
         let Some(server) = postgres::shared() else {
-            return testkit::parts::skip(testkit::parts::POSTGRESQL, "no PostgreSQL server was found");
+            return testkit::prerequisites::skip(
+                testkit::prerequisites::POSTGRESQL,
+                "no PostgreSQL server was found",
+            );
         };
         let database = server.database().unwrap();
         let third = Options { keyring: moved.keyring.clone(), ..options(database.url().parse().unwrap()) };

@@ -10,7 +10,7 @@ use super::binaries::Binaries;
 use super::client::Client;
 use super::pki::{Identity, kubeconfig};
 use super::place::scratch;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchDirectory;
 use crate::{random, wait_until};
 
 /// The controllers answer within two seconds, unless the machine also compiles.
@@ -27,7 +27,7 @@ const CONTROLLERS: &str = "controllers";
 ///
 /// Its methods block the thread, so asynchronous tests call them before they have much to do.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct TestCluster {
     url: String,
     authority: String,
     kubeconfig: String,
@@ -36,7 +36,7 @@ pub struct Cluster {
     directory: PathBuf,
     kubectl: PathBuf,
     /// This process's own, so that a kubectl which it leaves behind ends with it.
-    home: Scratch,
+    home: ScratchDirectory,
 }
 
 /// What is written down of a cluster for the other processes of a run.
@@ -63,9 +63,9 @@ impl Access {
     }
 }
 
-impl Cluster {
+impl TestCluster {
     /// The cluster whose [`Access`] is in `directory`.
-    pub(super) fn open(directory: &Path, binaries: &Binaries) -> anyhow::Result<Cluster> {
+    pub(super) fn open(directory: &Path, binaries: &Binaries) -> anyhow::Result<TestCluster> {
         let read = |name: &str| {
             std::fs::read_to_string(directory.join(name)).with_context(|| format!("{name} cannot be read"))
         };
@@ -76,7 +76,7 @@ impl Cluster {
         let kubeconfig = kubeconfig(&url, &authority, &admin);
         let home = scratch()?;
         std::fs::write(home.path().join("kubeconfig"), &kubeconfig)?;
-        Ok(Cluster {
+        Ok(TestCluster {
             client: Client::new(port, &authority, &admin)?,
             url,
             authority,
@@ -103,7 +103,7 @@ impl Cluster {
         &self.kubeconfig
     }
 
-    /// A file with [`Cluster::kubeconfig`].
+    /// A file with [`TestCluster::kubeconfig`].
     pub fn kubeconfig_path(&self) -> PathBuf {
         self.home.path().join("kubeconfig")
     }

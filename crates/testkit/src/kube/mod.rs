@@ -1,10 +1,10 @@
 //! Real Kubernetes clusters for tests: one that the tests of a run share, and own ones that may fail.
 //!
 //! ```no_run
-//! # use testkit::{kube, parts};
+//! # use testkit::{kube, prerequisites};
 //! fn a_test() {
 //!     let Some(cluster) = kube::shared() else {
-//!         return parts::skip(parts::KUBERNETES, kube::MISSING);
+//!         return prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
 //!     };
 //!     let namespace = cluster.namespace("drain").unwrap();
 //!     // …
@@ -16,7 +16,7 @@
 //! its status. Everything ends with the test run whatever happens to it ([`crate::scratch`]).
 //!
 //! The programs are built by `make kube`, or named by `KUBEBUILDER_ASSETS`. Other people's builds often lack
-//! the controllers; a test that needs them asks [`Cluster::has_controllers`].
+//! the controllers; a test that needs them asks [`TestCluster::has_controllers`].
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -26,16 +26,16 @@ use anyhow::Context;
 mod binaries;
 mod client;
 mod cluster;
-mod own;
 mod pki;
 mod place;
+mod private;
 mod program;
 mod servers;
 #[cfg(test)]
 mod tests;
 
-pub use cluster::Cluster;
-pub use own::OwnCluster;
+pub use cluster::TestCluster;
+pub use private::PrivateTestCluster;
 
 use binaries::Binaries;
 use place::Place;
@@ -50,53 +50,54 @@ pub const MISSING: &str = "no kube-apiserver was found; make kube builds it";
 ///
 /// # Panics
 /// When there are binaries but no cluster starts: that is a failure, not a missing part.
-pub fn shared() -> Option<&'static Cluster> {
-    static SHARED: OnceLock<Result<Option<Cluster>, String>> = OnceLock::new();
+pub fn shared() -> Option<&'static TestCluster> {
+    static SHARED: OnceLock<Result<Option<TestCluster>, String>> = OnceLock::new();
     match SHARED.get_or_init(|| start_shared().map_err(|error| format!("{error:#}"))) {
         Ok(cluster) => cluster.as_ref(),
         Err(error) => panic!("the Kubernetes cluster for tests did not start: {error}"),
     }
 }
 
-fn start_shared() -> anyhow::Result<Option<Cluster>> {
+fn start_shared() -> anyhow::Result<Option<TestCluster>> {
     let Some(binaries) = Binaries::find()? else { return Ok(None) };
     let place = Place::shared()?;
     let files = place.once("cluster", || {
         let etcd = place.etcd(&binaries)?;
         let files = place.new_directory()?;
-        let options = Options { controllers: binaries.have_controllers(), ..Options::default() };
+        let options =
+            TestClusterOptions { controllers: binaries.have_controllers(), ..TestClusterOptions::default() };
         Servers::start(&binaries, place.path(), &files, &etcd, &options)?;
         Ok(files)
     })?;
-    Cluster::open(&files, &binaries).context("the cluster of this test run").map(Some)
+    TestCluster::open(&files, &binaries).context("the cluster of this test run").map(Some)
 }
 
 /// How a cluster of a test's own is made.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct TestClusterOptions {
     controllers: bool,
     api_server_flags: Vec<String>,
     controller_manager_flags: Vec<String>,
 }
 
-impl Options {
+impl TestClusterOptions {
     /// Starts a kube-controller-manager and a kube-scheduler too.
     #[must_use]
-    pub fn with_controllers(mut self) -> Options {
+    pub fn with_controllers(mut self) -> TestClusterOptions {
         self.controllers = true;
         self
     }
 
     /// Adds a flag of the kube-apiserver.
     #[must_use]
-    pub fn api_server_flag(mut self, flag: &str) -> Options {
+    pub fn api_server_flag(mut self, flag: &str) -> TestClusterOptions {
         self.api_server_flags.push(flag.to_owned());
         self
     }
 
     /// Adds a flag of the kube-controller-manager.
     #[must_use]
-    pub fn controller_manager_flag(mut self, flag: &str) -> Options {
+    pub fn controller_manager_flag(mut self, flag: &str) -> TestClusterOptions {
         self.controller_manager_flags.push(flag.to_owned());
         self
     }
@@ -106,10 +107,10 @@ impl Options {
 ///
 /// # Panics
 /// When there are binaries but no cluster starts: that is a failure, not a missing part.
-pub fn own(options: Options) -> Option<OwnCluster> {
+pub fn private(options: TestClusterOptions) -> Option<PrivateTestCluster> {
     let start = || {
         let binaries = Binaries::find()?.filter(|found| !options.controllers || found.have_controllers());
-        binaries.map(|binaries| OwnCluster::start(&binaries, &options)).transpose()
+        binaries.map(|binaries| PrivateTestCluster::start(&binaries, &options)).transpose()
     };
     match start() {
         Ok(cluster) => cluster,

@@ -13,7 +13,7 @@ use anyhow::{Context, ensure};
 
 use super::binaries::Binaries;
 use super::program::Program;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchDirectory;
 use crate::{random, setting, wait_until};
 
 /// What `sockaddr_un` holds on Linux, less a final zero.
@@ -25,7 +25,7 @@ const ETCD_DEADLINE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
-    _scratch: Option<Scratch>,
+    _scratch: Option<ScratchDirectory>,
 }
 
 impl Place {
@@ -93,10 +93,10 @@ impl Place {
 const CLIENT_SOCKET: &str = "client.sock";
 
 /// A scratch directory that is short enough for the paths of sockets in it.
-pub(super) fn scratch() -> anyhow::Result<Scratch> {
+pub(super) fn scratch() -> anyhow::Result<ScratchDirectory> {
     let usual = std::env::temp_dir();
     let parent = if has_room_for_sockets(&usual) { usual.as_path() } else { Path::new("/tmp") };
-    Scratch::new_in(parent, "kube")
+    ScratchDirectory::new_in(parent, "kube")
 }
 
 fn has_room_for_sockets(parent: &Path) -> bool {

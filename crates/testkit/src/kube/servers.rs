@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use rustix::process::Signal;
 
-use super::Options;
+use super::TestClusterOptions;
 use super::binaries::Binaries;
-use super::cluster::{Access, CONTROLLERS_DEADLINE, Cluster};
+use super::cluster::{Access, CONTROLLERS_DEADLINE, TestCluster};
 use super::pki::{Authority, SigningKey, kubeconfig};
 use super::program::Program;
 use crate::{port, random, wait_until};
@@ -61,8 +61,8 @@ impl Servers {
         place: &Path,
         files: &Path,
         etcd: &Path,
-        options: &Options,
-    ) -> anyhow::Result<(Servers, Cluster)> {
+        options: &TestClusterOptions,
+    ) -> anyhow::Result<(Servers, TestCluster)> {
         let authority = Authority::new()?;
         write_keys(&authority, files)?;
         let mut flags = api_server_flags(files, etcd);
@@ -76,7 +76,7 @@ impl Servers {
         for _ in 0..PORTS_TRIED_MAX {
             access.port = port::free()?;
             access.write(files)?;
-            let cluster = Cluster::open(files, binaries)?;
+            let cluster = TestCluster::open(files, binaries)?;
             match launch_api_server(binaries, place, files, &flags, access.port, &cluster)? {
                 Launch::PortTaken => continue,
                 Launch::Ready(api_server) => {
@@ -103,8 +103,8 @@ impl Servers {
     fn start_controllers(
         &mut self,
         authority: &Authority,
-        cluster: &Cluster,
-        options: &Options,
+        cluster: &TestCluster,
+        options: &TestClusterOptions,
     ) -> anyhow::Result<()> {
         let names: Vec<String> = CONTROLLERS.iter().map(|name| format!("{name}-controller")).collect();
         let mut flags = common_controller_flags(&self.files, authority, cluster, "kube-controller-manager")?;
@@ -151,7 +151,7 @@ impl Servers {
         self.api_server.signal(signal)
     }
 
-    pub(super) fn start_api_server_again(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+    pub(super) fn start_api_server_again(&mut self, cluster: &TestCluster) -> anyhow::Result<()> {
         if self.pid().is_some() {
             bail!("kube-apiserver is running already");
         }
@@ -190,7 +190,7 @@ fn launch_api_server(
     files: &Path,
     flags: &[String],
     port: u16,
-    cluster: &Cluster,
+    cluster: &TestCluster,
 ) -> anyhow::Result<Launch> {
     let mut flags = flags.to_vec();
     flags.push(format!("--secure-port={port}"));
@@ -253,7 +253,7 @@ fn api_server_flags(files: &Path, etcd: &Path) -> Vec<String> {
 fn common_controller_flags(
     files: &Path,
     authority: &Authority,
-    cluster: &Cluster,
+    cluster: &TestCluster,
     name: &str,
 ) -> anyhow::Result<Vec<String>> {
     let identity = authority.client(&format!("system:{name}"), None)?;

@@ -5,22 +5,22 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::process::{Child, example_path, output};
-use crate::{parts, wait_until};
+use crate::process::{ChildProcess, example_path, output};
+use crate::{prerequisites, wait_until};
 
 const SOON: Duration = Duration::from_secs(120);
 
 /// A cluster of the test's own, or `None` after saying that the test is skipped.
-fn cluster(options: Options) -> Option<OwnCluster> {
-    let cluster = own(options);
+fn cluster(options: TestClusterOptions) -> Option<PrivateTestCluster> {
+    let cluster = private(options);
     if cluster.is_none() {
-        parts::skip(parts::KUBERNETES, MISSING);
+        prerequisites::skip(prerequisites::KUBERNETES, MISSING);
     }
     cluster
 }
 
 /// What kubectl prints, trimmed; its message when it fails.
-fn kubectl(cluster: &Cluster, arguments: &str) -> Result<String, String> {
+fn kubectl(cluster: &TestCluster, arguments: &str) -> Result<String, String> {
     let mut command = cluster.kubectl();
     command.args(arguments.split_whitespace());
     let output = output(command, "", SOON).unwrap();
@@ -30,7 +30,7 @@ fn kubectl(cluster: &Cluster, arguments: &str) -> Result<String, String> {
 
 #[test]
 fn tests_share_a_ready_cluster_and_each_has_a_namespace_of_its_own() {
-    let Some(cluster) = shared() else { return parts::skip(parts::KUBERNETES, MISSING) };
+    let Some(cluster) = shared() else { return prerequisites::skip(prerequisites::KUBERNETES, MISSING) };
     assert!(cluster.is_ready());
     assert!(std::ptr::eq(cluster, shared().unwrap()));
     let (one, two) = (cluster.namespace("one").unwrap(), cluster.namespace("two").unwrap());
@@ -51,9 +51,9 @@ fn tests_share_a_ready_cluster_and_each_has_a_namespace_of_its_own() {
 
 #[test]
 fn the_shared_cluster_has_controllers_that_act() {
-    let Some(cluster) = shared() else { return parts::skip(parts::KUBERNETES, MISSING) };
+    let Some(cluster) = shared() else { return prerequisites::skip(prerequisites::KUBERNETES, MISSING) };
     if !cluster.has_controllers() {
-        return parts::skip(parts::KUBERNETES_CONTROLLERS, "only the API server was found");
+        return prerequisites::skip(prerequisites::KUBERNETES_CONTROLLERS, "only the API server was found");
     }
     let namespace = cluster.namespace("controllers").unwrap();
     kubectl(cluster, &format!("create deployment web -n {namespace} --image=none --replicas=2")).unwrap();
@@ -67,8 +67,8 @@ fn the_shared_cluster_has_controllers_that_act() {
 
 #[test]
 fn own_clusters_hold_data_of_their_own() {
-    let Some(one) = cluster(Options::default()) else { return };
-    let Some(two) = cluster(Options::default()) else { return };
+    let Some(one) = cluster(TestClusterOptions::default()) else { return };
+    let Some(two) = cluster(TestClusterOptions::default()) else { return };
     kubectl(&one, "create configmap mine").unwrap();
     assert!(kubectl(&two, "get configmap mine").unwrap_err().contains("NotFound"));
     assert_ne!(one.url(), two.url());
@@ -85,7 +85,11 @@ fn own_clusters_hold_data_of_their_own() {
 #[test]
 fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_same_address() {
     let controllers = Binaries::find().unwrap().is_some_and(|found| found.have_controllers());
-    let options = if controllers { Options::default().with_controllers() } else { Options::default() };
+    let options = if controllers {
+        TestClusterOptions::default().with_controllers()
+    } else {
+        TestClusterOptions::default()
+    };
     let Some(cluster) = cluster(options) else { return };
     assert_eq!(cluster.has_controllers(), controllers);
     let (url, first) = (cluster.url().to_owned(), cluster.pid().unwrap());
@@ -104,9 +108,9 @@ fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_sam
     assert!(cluster.kill().is_err(), "it is not running");
     assert!(cluster.pause().is_err(), "it is not running");
 
-    cluster.start_again().unwrap();
+    cluster.restart().unwrap();
     assert_ne!(cluster.pid().unwrap(), first);
-    assert!(cluster.start_again().is_err(), "it runs already");
+    assert!(cluster.restart().is_err(), "it runs already");
     assert_eq!(cluster.url(), url);
     assert_eq!(kubectl(&cluster, "get configmap mine -o jsonpath={.data.a}").unwrap(), "b");
     // The controllers have found their way back too: a namespace waits for them.
@@ -122,20 +126,20 @@ fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_sam
 #[test]
 fn a_flag_that_the_api_server_refuses_is_told_with_its_log() {
     let Some(binaries) = Binaries::find().unwrap() else {
-        return parts::skip(parts::KUBERNETES, MISSING);
+        return prerequisites::skip(prerequisites::KUBERNETES, MISSING);
     };
-    let options = Options::default().api_server_flag("--no-such-flag");
-    let error = OwnCluster::start(&binaries, &options).unwrap_err().to_string();
+    let options = TestClusterOptions::default().api_server_flag("--no-such-flag");
+    let error = PrivateTestCluster::start(&binaries, &options).unwrap_err().to_string();
     assert!(error.contains("no-such-flag"), "{error}");
 }
 
 /// A process that holds the shared cluster of `run` and perhaps one of its own, and the directories in which
 /// their programs work.
-fn holder(run: Option<&Path>, own: &str) -> (Child, Vec<PathBuf>) {
+fn holder(run: Option<&Path>, own: &str) -> (ChildProcess, Vec<PathBuf>) {
     let mut command = Command::new(example_path("hold-clusters").unwrap());
     // Its clusters are not those of this test run, which live on.
     command.arg(own).env_remove("SHIPSHAPE_TEST_RUN").envs(run.map(|run| ("SHIPSHAPE_TEST_RUN", run)));
-    let mut child = Child::start(command).unwrap();
+    let mut child = ChildProcess::start(command).unwrap();
     let mut directories = Vec::new();
     while let Some(("directory", directory)) = child.line(SOON).unwrap().split_once(' ') {
         directories.push(PathBuf::from(directory));
@@ -156,7 +160,7 @@ fn programs_in(directory: &Path) -> BTreeSet<OsString> {
 #[test]
 fn no_cluster_outlives_a_test_process_that_was_killed() {
     if !is_installed().unwrap() {
-        return parts::skip(parts::KUBERNETES, MISSING);
+        return prerequisites::skip(prerequisites::KUBERNETES, MISSING);
     }
     let (mut child, directories) = holder(None, "own");
     assert_eq!(directories.len(), 2, "those of the shared and of the own cluster");
@@ -174,7 +178,7 @@ fn no_cluster_outlives_a_test_process_that_was_killed() {
 #[test]
 fn processes_of_a_run_share_a_cluster_that_outlives_each_of_them() {
     if !is_installed().unwrap() {
-        return parts::skip(parts::KUBERNETES, MISSING);
+        return prerequisites::skip(prerequisites::KUBERNETES, MISSING);
     }
     let run = place::scratch().unwrap();
     let (mut first, directories) = holder(Some(run.path()), "none");

@@ -67,11 +67,11 @@ fn newest(parent: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::scratch::ScratchDirectory;
 
     #[test]
     fn the_newest_version_is_the_largest_number() {
-        let scratch = Scratch::new("binaries").unwrap();
+        let scratch = ScratchDirectory::new("binaries").unwrap();
         for version in ["9", "15", "13", "common"] {
             std::fs::create_dir(scratch.path().join(version)).unwrap();
         }

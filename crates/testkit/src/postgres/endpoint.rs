@@ -52,10 +52,10 @@ impl Endpoint {
     }
 
     /// Makes a new, empty database, which is dropped with the value that is returned.
-    pub fn database(&self) -> anyhow::Result<Database> {
+    pub fn database(&self) -> anyhow::Result<TestDatabase> {
         let name = format!("test_{}", random::word());
         self.psql(&format!("create database {name}"))?;
-        Ok(Database { url: self.url(&name), endpoint: self.clone(), name })
+        Ok(TestDatabase { url: self.url(&name), endpoint: self.clone(), name })
     }
 
     /// Runs statements as a superuser in the server's own database (`postgres`), each in a transaction of
@@ -82,13 +82,13 @@ impl Endpoint {
 /// A database of one test, dropped with this value as well as that is possible: a server that is stopped
 /// keeps it, and so does the server of `SHIPSHAPE_TEST_POSTGRES` when the test process is killed.
 #[derive(Debug)]
-pub struct Database {
+pub struct TestDatabase {
     endpoint: Endpoint,
     name: String,
     url: String,
 }
 
-impl Database {
+impl TestDatabase {
     /// Where it is, as a superuser.
     pub fn url(&self) -> &str {
         &self.url
@@ -105,7 +105,7 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         let _ = self.endpoint.psql(&format!("drop database if exists {} with (force)", self.name));
     }

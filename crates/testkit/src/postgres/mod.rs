@@ -17,8 +17,8 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::{Database, Endpoint};
-pub use server::{Options, Server, Stop};
+pub use endpoint::{Endpoint, TestDatabase};
+pub use server::{PostgresOptions, StopMode, TestPostgres};
 
 use binaries::Binaries;
 
@@ -26,7 +26,7 @@ use crate::setting;
 
 /// The server that the tests of this process share; `None` when this machine has none.
 ///
-/// It is the one that `SHIPSHAPE_TEST_POSTGRES` names with a superuser's URL, else a private [`Server`]
+/// It is the one that `SHIPSHAPE_TEST_POSTGRES` names with a superuser's URL, else a private [`TestPostgres`]
 /// started at the first call. Either way tests get databases from it, and nobody can stop it: what needs a
 /// server to fail starts one of its own.
 ///
@@ -44,8 +44,8 @@ pub fn shared() -> Option<&'static Endpoint> {
 ///
 /// # Panics
 /// When there are binaries but no server starts: that is a failure, not a missing part.
-pub fn private(options: Options) -> Option<Server> {
-    let start = || anyhow::Ok(if is_installed()? { Some(Server::start(options)?) } else { None });
+pub fn private(options: PostgresOptions) -> Option<TestPostgres> {
+    let start = || anyhow::Ok(if is_installed()? { Some(TestPostgres::start(options)?) } else { None });
     match start() {
         Ok(server) => server,
         Err(error) => panic!("the PostgreSQL server for tests did not start: {error:#}"),
@@ -60,7 +60,7 @@ pub fn is_installed() -> anyhow::Result<bool> {
 /// Keeps the private server alive; a static is never dropped, so its guardian ends it after the tests.
 enum Shared {
     Given(Endpoint),
-    Private(Box<Server>),
+    Private(Box<TestPostgres>),
 }
 
 impl Shared {
@@ -76,7 +76,7 @@ impl Shared {
             return Ok(Some(Shared::Given(endpoint)));
         }
         match binaries {
-            Some(_) => Ok(Some(Shared::Private(Box::new(Server::start(Options::default())?)))),
+            Some(_) => Ok(Some(Shared::Private(Box::new(TestPostgres::start(PostgresOptions::default())?)))),
             None => Ok(None),
         }
     }

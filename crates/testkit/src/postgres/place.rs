@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 
 use super::binaries::Binaries;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchDirectory;
 use crate::{process, wait_until};
 
 /// initdb and pg_basebackup take seconds; a machine that also compiles may need a few more.
@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub(super) binaries: Binaries,
     parent: PathBuf,
     account: Option<Account>,
-    scratch: Scratch,
+    scratch: ScratchDirectory,
 }
 
 /// How an attempt to start a server ended, if not with a failure.
@@ -42,7 +42,7 @@ impl Place {
         let binaries =
             Binaries::find()?.context("no PostgreSQL server is installed; tools/setup installs one")?;
         let account = Account::for_server()?;
-        let scratch = Scratch::new_in(parent, "postgres")?;
+        let scratch = ScratchDirectory::new_in(parent, "postgres")?;
         let place = Place { binaries, parent: parent.to_owned(), account, scratch };
         place.give(place.directory())?;
         Ok(place)

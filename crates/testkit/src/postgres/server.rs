@@ -41,7 +41,7 @@ const SETTINGS: &[(&str, &str)] = &[
 
 /// How a private server is made.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct PostgresOptions {
     /// Settings of `postgresql.conf` on top of the testkit's own; the last of a name wins.
     pub settings: Vec<(String, String)>,
     /// The superuser's password, asked for with SCRAM on every connection. `None`: nobody is asked.
@@ -52,24 +52,24 @@ pub struct Options {
     pub data_parent: Option<PathBuf>,
 }
 
-impl Options {
+impl PostgresOptions {
     /// Adds a setting of `postgresql.conf`.
     #[must_use]
-    pub fn with(mut self, setting: &str, value: &str) -> Options {
+    pub fn with(mut self, setting: &str, value: &str) -> PostgresOptions {
         self.settings.push((setting.to_owned(), value.to_owned()));
         self
     }
 
     /// Makes every connection give this password.
     #[must_use]
-    pub fn with_password(mut self, password: &str) -> Options {
+    pub fn with_password(mut self, password: &str) -> PostgresOptions {
         self.password = Some(password.to_owned());
         self
     }
 
     /// Puts the server's directory into `parent`.
     #[must_use]
-    pub fn in_directory(mut self, parent: &Path) -> Options {
+    pub fn in_directory(mut self, parent: &Path) -> PostgresOptions {
         self.data_parent = Some(parent.to_owned());
         self
     }
@@ -77,7 +77,7 @@ impl Options {
 
 /// How a server is asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopMode {
     /// Connections are ended and everything is written; the next start needs no recovery.
     Fast,
     /// All processes end at once, as in a crash; the next start recovers from the log.
@@ -89,7 +89,7 @@ pub enum Stop {
 /// It is an [`Endpoint`] that can also fail. Its methods take `&self`, so that one thread may stop it while
 /// others use it.
 #[derive(Debug)]
-pub struct Server {
+pub struct TestPostgres {
     endpoint: Endpoint,
     /// With the password, as in the URL; a standby has the same.
     user: String,
@@ -99,7 +99,7 @@ pub struct Server {
     place: Place,
 }
 
-impl Deref for Server {
+impl Deref for TestPostgres {
     type Target = Endpoint;
 
     fn deref(&self) -> &Endpoint {
@@ -107,24 +107,24 @@ impl Deref for Server {
     }
 }
 
-impl Server {
+impl TestPostgres {
     /// Makes a new server and waits until it takes connections.
-    pub fn start(options: Options) -> anyhow::Result<Server> {
+    pub fn start(options: PostgresOptions) -> anyhow::Result<TestPostgres> {
         let parent = options.data_parent.clone().unwrap_or_else(std::env::temp_dir);
         let place = Place::new(&parent)?;
         make_data_directory(&place, &options)?;
-        Server::open(place, user_of(options.password.as_deref()))
+        TestPostgres::open(place, user_of(options.password.as_deref()))
     }
 
     /// Starts the server that is in `place` on a port of its own.
-    fn open(place: Place, user: String) -> anyhow::Result<Server> {
+    fn open(place: Place, user: String) -> anyhow::Result<TestPostgres> {
         for _ in 0..PORTS_TRIED_MAX {
             let port = port::free()?;
             match place.launch(port)? {
                 Launch::PortTaken => continue,
                 Launch::Ready(child) => {
                     let url = format!("postgres://{user}@127.0.0.1:{port}/postgres");
-                    return Ok(Server {
+                    return Ok(TestPostgres {
                         endpoint: Endpoint::new(&url, place.binaries.program("psql"))?,
                         user,
                         port,
@@ -155,12 +155,12 @@ impl Server {
     }
 
     /// Stops it and waits until it has ended.
-    pub fn stop(&self, how: Stop) -> anyhow::Result<()> {
+    pub fn stop(&self, how: StopMode) -> anyhow::Result<()> {
         let mut postmaster = self.postmaster();
         let child = running(&mut postmaster).context("PostgreSQL is not running")?;
         let signal = match how {
-            Stop::Fast => Signal::INT,
-            Stop::Immediate => Signal::QUIT,
+            StopMode::Fast => Signal::INT,
+            StopMode::Immediate => Signal::QUIT,
         };
         kill_process(Pid::from_child(child), signal).context("PostgreSQL cannot be signalled")?;
         wait_until("PostgreSQL stops", STOP_DEADLINE, || child.try_wait().transpose())??;
@@ -190,8 +190,8 @@ impl Server {
         })
     }
 
-    /// Starts it again after [`Server::stop`] or [`Server::kill`], on the same data and port.
-    pub fn start_again(&self) -> anyhow::Result<()> {
+    /// Starts it again after [`TestPostgres::stop`] or [`TestPostgres::kill`], on the same data and port.
+    pub fn restart(&self) -> anyhow::Result<()> {
         let mut postmaster = self.postmaster();
         ensure!(running(&mut postmaster).is_none(), "PostgreSQL is running already");
         let until = format!("port {} is free again", self.port);
@@ -207,8 +207,8 @@ impl Server {
     /// Makes a copy that follows this server as a synchronous standby: from the return of this call, every
     /// commit here waits until the standby has it on disk too (every standby, if there are several).
     ///
-    /// A server whose standby is stopped or dropped answers no commit until [`Server::forget_standbys`].
-    pub fn standby(&self) -> anyhow::Result<Server> {
+    /// A server whose standby is stopped or dropped answers no commit until [`TestPostgres::forget_standbys`].
+    pub fn standby(&self) -> anyhow::Result<TestPostgres> {
         let name = format!("standby_{}", random::word());
         let place = self.place.beside()?;
         let source = format!("{}?application_name={name}", self.url(""));
@@ -229,7 +229,7 @@ impl Server {
         )?;
         // What the copy inherits from a server that has a standby already would block it once promoted.
         append(&data.join("postgresql.auto.conf"), "synchronous_standby_names = ''\n")?;
-        let standby = Server::open(place, self.user.clone())?;
+        let standby = TestPostgres::open(place, self.user.clone())?;
 
         let mut names = self.standbys.lock().unwrap_or_else(PoisonError::into_inner);
         names.push(name.clone());
@@ -267,10 +267,10 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestPostgres {
     fn drop(&mut self) {
         // Whatever is still there after this, the guardian of the directory ends.
-        let _ = self.stop(Stop::Immediate);
+        let _ = self.stop(StopMode::Immediate);
         if let Some(mut child) = self.postmaster().take() {
             let _ = child.kill();
             let _ = child.wait();
@@ -278,7 +278,7 @@ impl Drop for Server {
     }
 }
 
-fn make_data_directory(place: &Place, options: &Options) -> anyhow::Result<()> {
+fn make_data_directory(place: &Place, options: &PostgresOptions) -> anyhow::Result<()> {
     let data = place.data();
     let method = if options.password.is_some() { "--auth=scram-sha-256" } else { "--auth=trust" };
     let mut arguments = vec![

@@ -3,19 +3,19 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::*;
-use crate::process::{Child, example_path};
+use crate::process::{ChildProcess, example_path};
 use crate::tmpfs::SmallDisk;
-use crate::{parts, wait_until};
+use crate::{prerequisites, wait_until};
 
 const SOON: Duration = Duration::from_secs(60);
 
 const NO_BINARIES: &str = "no server binaries were found";
 
 /// A private server, or `None` after saying that the test is skipped.
-fn server(options: Options) -> Option<Server> {
+fn server(options: PostgresOptions) -> Option<TestPostgres> {
     let server = private(options);
     if server.is_none() {
-        parts::skip(parts::POSTGRESQL, NO_BINARIES);
+        prerequisites::skip(prerequisites::POSTGRESQL, NO_BINARIES);
     }
     server
 }
@@ -23,7 +23,7 @@ fn server(options: Options) -> Option<Server> {
 #[test]
 fn tests_share_a_server_and_each_has_a_database_of_its_own() {
     let Some(server) = shared() else {
-        return parts::skip(parts::POSTGRESQL, NO_BINARIES);
+        return prerequisites::skip(prerequisites::POSTGRESQL, NO_BINARIES);
     };
     let (one, two) = (server.database().unwrap(), server.database().unwrap());
     one.psql("create table t as select 7 as n, 'x' as s").unwrap();
@@ -38,13 +38,13 @@ fn tests_share_a_server_and_each_has_a_database_of_its_own() {
 
 #[test]
 fn a_stopped_or_killed_server_comes_back_with_what_was_committed() {
-    let Some(server) = server(Options::default()) else { return };
+    let Some(server) = server(PostgresOptions::default()) else { return };
     let (url, first) = (server.url("x"), server.pid().unwrap());
     server.psql("create table t (n int)").unwrap();
 
     for (n, end) in [
-        (1, Box::new(|| server.stop(Stop::Fast)) as Box<dyn Fn() -> anyhow::Result<()>>),
-        (2, Box::new(|| server.stop(Stop::Immediate))),
+        (1, Box::new(|| server.stop(StopMode::Fast)) as Box<dyn Fn() -> anyhow::Result<()>>),
+        (2, Box::new(|| server.stop(StopMode::Immediate))),
         (3, Box::new(|| server.kill())),
     ] {
         server.psql(&format!("insert into t values ({n})")).unwrap();
@@ -52,12 +52,12 @@ fn a_stopped_or_killed_server_comes_back_with_what_was_committed() {
         assert_eq!(server.pid(), None);
         assert!(server.psql("select 1").is_err());
         assert!(end().is_err(), "it is not running");
-        server.start_again().unwrap();
+        server.restart().unwrap();
         assert_eq!(server.psql("select max(n), count(*) from t").unwrap(), format!("{n}|{n}"));
     }
     assert_ne!(server.pid().unwrap(), first);
     assert_eq!(server.url("x"), url);
-    assert!(server.start_again().is_err(), "it runs already");
+    assert!(server.restart().is_err(), "it runs already");
     assert_eq!(server.psql("show fsync").unwrap(), "on");
     assert_eq!(server.psql("show max_connections").unwrap(), "200");
     assert_eq!(server.psql("show listen_addresses").unwrap(), "127.0.0.1");
@@ -70,7 +70,7 @@ fn a_stopped_or_killed_server_comes_back_with_what_was_committed() {
 
 #[test]
 fn a_kill_leaves_no_process_of_the_server() {
-    let Some(server) = server(Options::default()) else { return };
+    let Some(server) = server(PostgresOptions::default()) else { return };
     let postmaster = server.pid().unwrap();
     let inside = || {
         let data = server.directory().join("data");
@@ -85,7 +85,7 @@ fn a_kill_leaves_no_process_of_the_server() {
 #[test]
 fn a_promoted_standby_has_every_commit_that_its_primary_answered() {
     let password = "sec ret'/@:%?";
-    let Some(primary) = server(Options::default().with_password(password)) else { return };
+    let Some(primary) = server(PostgresOptions::default().with_password(password)) else { return };
     primary.psql("create table t (n int)").unwrap();
     let standby = primary.standby().unwrap();
     assert_eq!(standby.psql("select pg_is_in_recovery()").unwrap(), "t");
@@ -109,10 +109,12 @@ fn a_promoted_standby_has_every_commit_that_its_primary_answered() {
 #[test]
 fn settings_reach_a_server_and_its_data_can_be_on_a_small_disk() {
     let Some(disk) = SmallDisk::new(256 << 20) else {
-        return parts::skip(parts::SMALL_DISK, "this user may not mount a tmpfs");
+        return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
     };
-    let options =
-        Options::default().in_directory(disk.path()).with("shared_buffers", "16MB").with("work_mem", "5MB");
+    let options = PostgresOptions::default()
+        .in_directory(disk.path())
+        .with("shared_buffers", "16MB")
+        .with("work_mem", "5MB");
     let Some(server) = server(options) else { return };
     assert!(server.directory().starts_with(disk.path()));
     assert_eq!(server.psql("show work_mem; show shared_buffers").unwrap(), "5MB\n16MB");
@@ -124,9 +126,10 @@ fn settings_reach_a_server_and_its_data_can_be_on_a_small_disk() {
 #[test]
 fn a_setting_that_postgresql_refuses_is_told_with_its_log() {
     if !is_installed().unwrap() {
-        return parts::skip(parts::POSTGRESQL, NO_BINARIES);
+        return prerequisites::skip(prerequisites::POSTGRESQL, NO_BINARIES);
     }
-    let error = Server::start(Options::default().with("no_such_setting", "1")).unwrap_err().to_string();
+    let error =
+        TestPostgres::start(PostgresOptions::default().with("no_such_setting", "1")).unwrap_err().to_string();
     assert!(error.contains("no_such_setting"), "{error}");
 }
 
@@ -134,9 +137,9 @@ fn a_setting_that_postgresql_refuses_is_told_with_its_log() {
 #[test]
 fn nothing_outlives_a_test_process_that_was_killed() {
     if !is_installed().unwrap() {
-        return parts::skip(parts::POSTGRESQL, NO_BINARIES);
+        return prerequisites::skip(prerequisites::POSTGRESQL, NO_BINARIES);
     }
-    let mut child = Child::start(Command::new(example_path("hold").unwrap())).unwrap();
+    let mut child = ChildProcess::start(Command::new(example_path("hold").unwrap())).unwrap();
     let mut pids = Vec::new();
     let mut directories = Vec::new();
     loop {

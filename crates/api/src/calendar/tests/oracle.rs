@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::{Dice, at, calendar, expression};
 use jiff::tz::TimeZone;
-use testkit::parts;
+use testkit::prerequisites;
 
 /// One process answers for so many expressions.
 const BLOCK: usize = 250;
@@ -20,8 +20,8 @@ struct Answer {
 
 #[test]
 fn four_thousand_calendars_are_read_and_met_as_systemd_does() {
-    if !parts::is_there(parts::SYSTEMD_ANALYZE) {
-        return parts::skip(parts::SYSTEMD_ANALYZE, "there is no systemd-analyze on PATH");
+    if !prerequisites::is_on_path(prerequisites::SYSTEMD_ANALYZE) {
+        return prerequisites::skip(prerequisites::SYSTEMD_ANALYZE, "there is no systemd-analyze on PATH");
     }
     for block in 0..BLOCKS {
         let mut dice = Dice(0x5eed_0000 + block);
@@ -58,8 +58,8 @@ fn four_thousand_calendars_are_read_and_met_as_systemd_does() {
 
 #[test]
 fn what_systemd_refuses_we_refuse() {
-    if !parts::is_there(parts::SYSTEMD_ANALYZE) {
-        return parts::skip(parts::SYSTEMD_ANALYZE, "there is no systemd-analyze on PATH");
+    if !prerequisites::is_on_path(prerequisites::SYSTEMD_ANALYZE) {
+        return prerequisites::skip(prerequisites::SYSTEMD_ANALYZE, "there is no systemd-analyze on PATH");
     }
     // Words of the grammar, one letter changed, left out or put in.
     let mut dice = Dice(0xbad);

@@ -1,7 +1,7 @@
 //! Schemas in CRDs: what the real server refuses, and in which words.
 
 use serde_json::{Value, json};
-use testkit::{kube as cluster, parts};
+use testkit::{kube as cluster, prerequisites};
 
 use super::{client, request};
 use crate::schema;
@@ -180,7 +180,9 @@ fn schemas() -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn schemas_of_crds_are_refused_as_by_the_real_server() {
-    let Some(cluster) = cluster::shared() else { return parts::skip(parts::KUBERNETES, cluster::MISSING) };
+    let Some(cluster) = cluster::shared() else {
+        return prerequisites::skip(prerequisites::KUBERNETES, cluster::MISSING);
+    };
     let client = client(cluster).await;
     let mut differences = Vec::new();
     let schemas = schemas();

@@ -14,8 +14,8 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use testkit::kube::{self as cluster, Cluster, Options};
-use testkit::parts;
+use testkit::kube::{self as cluster, TestCluster, TestClusterOptions};
+use testkit::prerequisites;
 
 use crate::schema::{self, Schema, Schemas};
 use crate::{apply, patch};
@@ -112,8 +112,8 @@ impl Kind {
 #[tokio::test]
 async fn apply_patches_and_updates_agree_with_the_real_server() {
     // One without controllers: they would change the objects between the steps.
-    let Some(cluster) = cluster::own(Options::default()) else {
-        return parts::skip(parts::KUBERNETES, cluster::MISSING);
+    let Some(cluster) = cluster::private(TestClusterOptions::default()) else {
+        return prerequisites::skip(prerequisites::KUBERNETES, cluster::MISSING);
     };
     let namespace = cluster.namespace("agreement").unwrap();
     let client = client(&cluster).await;
@@ -128,7 +128,7 @@ async fn apply_patches_and_updates_agree_with_the_real_server() {
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
 }
 
-async fn client(cluster: &Cluster) -> Client {
+async fn client(cluster: &TestCluster) -> Client {
     let kubeconfig = Kubeconfig::from_yaml(cluster.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     Client::try_from(config).unwrap()

@@ -11,7 +11,7 @@ use api::work::WorkState;
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Map, json};
 use store::{By, Keyring, Location, Options, Store, Versioned, WorkView};
-use testkit::{parts, postgres};
+use testkit::{postgres, prerequisites};
 use uuid::Uuid;
 
 use super::super::{Deps, Metrics, Scheduler, Timing};
@@ -27,7 +27,7 @@ pub(super) struct Bed {
 
 enum Place {
     Directory(#[expect(dead_code, reason = "removed when dropped")] tempfile::TempDir),
-    Database(#[expect(dead_code, reason = "dropped when dropped")] postgres::Database),
+    Database(#[expect(dead_code, reason = "dropped when dropped")] postgres::TestDatabase),
 }
 
 impl Bed {
@@ -39,7 +39,7 @@ impl Bed {
 
     pub(super) async fn postgres() -> Option<Bed> {
         let Some(server) = postgres::shared() else {
-            parts::skip(parts::POSTGRESQL, "no PostgreSQL server was found");
+            prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
             return None;
         };
         let database = server.database().unwrap();

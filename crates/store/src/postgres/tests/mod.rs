@@ -22,7 +22,7 @@ use api::clock::SystemClock;
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::Timestamp;
 use serde_json::json;
-use testkit::postgres::Database;
+use testkit::postgres::TestDatabase;
 use uuid::Uuid;
 
 use super::Postgres;
@@ -39,12 +39,12 @@ use crate::{Etag, LEASE, Listing, StoreError};
 /// A store in a database of its own.
 struct Bed {
     store: Postgres,
-    database: Database,
+    database: TestDatabase,
 }
 
 async fn bed() -> Option<Bed> {
     let Some(server) = testkit::postgres::shared() else {
-        testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
         return None;
     };
     let database = server.database().unwrap();

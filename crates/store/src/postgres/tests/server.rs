@@ -28,7 +28,7 @@ async fn another_process_is_woken() {
 #[tokio::test]
 async fn what_does_not_fit_is_refused_in_one_sentence() {
     let Some(server) = testkit::postgres::shared() else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     let database = server.database().unwrap();
     let refusal = |options: Options| async move { Postgres::open(&options).await.unwrap_err().to_string() };
@@ -77,19 +77,19 @@ async fn a_restored_database_is_another_generation() {
 
 #[tokio::test]
 async fn a_server_that_went_away_is_found_again() {
-    use testkit::postgres::{Server, Stop};
+    use testkit::postgres::{StopMode, TestPostgres};
     if testkit::postgres::shared().is_none() {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     }
-    let server = Server::start(testkit::postgres::Options::default()).unwrap();
+    let server = TestPostgres::start(testkit::postgres::PostgresOptions::default()).unwrap();
     let store = Postgres::open(&options(&server.url("postgres"))).await.unwrap();
     store.commit(create(document("/s/a"))).await.unwrap();
-    server.stop(Stop::Immediate).unwrap();
+    server.stop(StopMode::Immediate).unwrap();
     let begun = std::time::Instant::now();
     let error = store.commit(create(document("/s/b"))).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
     assert!(begun.elapsed() < Duration::from_secs(10));
-    server.start_again().unwrap();
+    server.restart().unwrap();
     let mut wakeups = store.wakeups(Topic::Feed);
     let mut tries = 0;
     while store.commit(create(document(&format!("/s/c{tries}")))).await.is_err() {
@@ -103,11 +103,11 @@ async fn a_server_that_went_away_is_found_again() {
 
 #[tokio::test]
 async fn after_a_failover_the_new_primary_is_used() {
-    use testkit::postgres::Server;
+    use testkit::postgres::TestPostgres;
     if testkit::postgres::shared().is_none() {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     }
-    let primary = Server::start(testkit::postgres::Options::default()).unwrap();
+    let primary = TestPostgres::start(testkit::postgres::PostgresOptions::default()).unwrap();
     let standby = primary.standby().unwrap();
     let (user, _) = primary
         .url("postgres")
@@ -130,11 +130,12 @@ async fn after_a_failover_the_new_primary_is_used() {
 
 #[tokio::test]
 async fn a_wrong_password_is_said_and_not_shown() {
-    use testkit::postgres::Server;
+    use testkit::postgres::TestPostgres;
     if testkit::postgres::shared().is_none() {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     }
-    let server = Server::start(testkit::postgres::Options::default().with_password("right")).unwrap();
+    let server =
+        TestPostgres::start(testkit::postgres::PostgresOptions::default().with_password("right")).unwrap();
     let url = format!("postgres://postgres:hunter2@127.0.0.1:{}/postgres", server.port());
     let refusal = Postgres::open(&options(&url)).await.unwrap_err().to_string();
     assert!(

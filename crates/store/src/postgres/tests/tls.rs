@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use testkit::postgres::{self, Server};
+use testkit::postgres::{self, TestPostgres};
 
 use super::options;
 use crate::open::Options;
@@ -18,7 +18,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
 }
 
 /// Gives the server a certificate for `127.0.0.1` and `localhost`, and lets nobody in without TLS.
-fn encrypt(server: &Server, authority: &CertifiedIssuer<'static, KeyPair>) {
+fn encrypt(server: &TestPostgres, authority: &CertifiedIssuer<'static, KeyPair>) {
     let key = KeyPair::generate().unwrap();
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, authority).unwrap();
@@ -47,8 +47,8 @@ fn trusting(url: &str, directory: &Path, authority: &CertifiedIssuer<'static, Ke
 
 #[tokio::test]
 async fn a_server_is_believed_only_by_its_certificate() {
-    let Some(server) = postgres::private(postgres::Options::default()) else {
-        return testkit::parts::skip(testkit::parts::POSTGRESQL, "no server for tests");
+    let Some(server) = postgres::private(postgres::PostgresOptions::default()) else {
+        return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     let (ours, theirs) = (authority(), authority());
     encrypt(&server, &ours);

@@ -1,10 +1,10 @@
 //! Parts of a machine that some tests need and some machines lack.
 //!
 //! ```no_run
-//! # use testkit::{parts, postgres};
+//! # use testkit::{prerequisites, postgres};
 //! fn a_test() {
 //!     let Some(server) = postgres::shared() else {
-//!         return parts::skip(parts::POSTGRESQL, "no server binaries were found");
+//!         return prerequisites::skip(prerequisites::POSTGRESQL, "no server binaries were found");
 //!     };
 //!     // …
 //! }
@@ -36,11 +36,11 @@ pub const AZURE_SDK: &str = "azure-sdk";
 pub const CHROMIUM: &str = "chromium";
 /// The right to mount a small tmpfs; see [`crate::tmpfs`].
 pub const SMALL_DISK: &str = "small-disk";
-/// systemd's own reader of calendar expressions, on PATH; a program by its name, see [`is_there`].
+/// systemd's own reader of calendar expressions, on PATH; a program by its name, see [`is_on_path`].
 pub const SYSTEMD_ANALYZE: &str = "systemd-analyze";
 
 /// Whether a part that is a program on PATH, and named like it, is there.
-pub fn is_there(program: &str) -> bool {
+pub fn is_on_path(program: &str) -> bool {
     let path = setting::get("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
@@ -115,11 +115,11 @@ fn target_name(executable: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::scratch::ScratchDirectory;
 
     #[test]
     fn a_skip_is_one_line_with_part_executable_test_and_reason() {
-        let place = Scratch::new("parts").unwrap();
+        let place = ScratchDirectory::new("parts").unwrap();
         let file = place.path().join("skipped");
         Skipped::here("a-part", "first\nreason").append_to(&file).unwrap();
         Skipped::here("b-part", "second").append_to(&file).unwrap();

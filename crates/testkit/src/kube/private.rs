@@ -5,38 +5,41 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Signal;
 
-use super::Options;
+use super::TestClusterOptions;
 use super::binaries::Binaries;
-use super::cluster::Cluster;
+use super::cluster::TestCluster;
 use super::place::{Place, scratch};
 use super::servers::Servers;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchDirectory;
 
 /// A cluster of the test's own, gone when this value or this process ends.
 ///
-/// It is a [`Cluster`] whose API server can also be killed, paused and started again. Its methods take
+/// It is a [`TestCluster`] whose API server can also be killed, paused and started again. Its methods take
 /// `&self`, so that one thread may stop it while others use it.
 #[derive(Debug)]
-pub struct OwnCluster {
-    cluster: Cluster,
+pub struct PrivateTestCluster {
+    cluster: TestCluster,
     servers: Mutex<Servers>,
-    _place: Scratch,
+    _place: ScratchDirectory,
 }
 
-impl Deref for OwnCluster {
-    type Target = Cluster;
+impl Deref for PrivateTestCluster {
+    type Target = TestCluster;
 
-    fn deref(&self) -> &Cluster {
+    fn deref(&self) -> &TestCluster {
         &self.cluster
     }
 }
 
-impl OwnCluster {
-    pub(super) fn start(binaries: &Binaries, options: &Options) -> anyhow::Result<OwnCluster> {
+impl PrivateTestCluster {
+    pub(super) fn start(
+        binaries: &Binaries,
+        options: &TestClusterOptions,
+    ) -> anyhow::Result<PrivateTestCluster> {
         let etcd = Place::shared()?.etcd(binaries)?;
         let place = scratch()?;
         let (servers, cluster) = Servers::start(binaries, place.path(), place.path(), &etcd, options)?;
-        Ok(OwnCluster { cluster, servers: Mutex::new(servers), _place: place })
+        Ok(PrivateTestCluster { cluster, servers: Mutex::new(servers), _place: place })
     }
 
     /// The process id of its API server while it runs.
@@ -54,9 +57,9 @@ impl OwnCluster {
         self.servers().kill_api_server()
     }
 
-    /// Starts its API server again after [`OwnCluster::kill`], on the same data and port, and waits until it
+    /// Starts its API server again after [`PrivateTestCluster::kill`], on the same data and port, and waits until it
     /// is ready.
-    pub fn start_again(&self) -> anyhow::Result<()> {
+    pub fn restart(&self) -> anyhow::Result<()> {
         self.servers().start_api_server_again(&self.cluster)
     }
 
@@ -66,7 +69,7 @@ impl OwnCluster {
         self.servers().signal_api_server(Signal::STOP)
     }
 
-    /// Lets its API server go on after [`OwnCluster::pause`].
+    /// Lets its API server go on after [`PrivateTestCluster::pause`].
     pub fn resume(&self) -> anyhow::Result<()> {
         self.servers().signal_api_server(Signal::CONT)
     }
@@ -76,7 +79,7 @@ impl OwnCluster {
     }
 }
 
-impl Drop for OwnCluster {
+impl Drop for PrivateTestCluster {
     fn drop(&mut self) {
         // Quicker than the guardian, which asks politely first.
         self.servers().kill();

@@ -13,9 +13,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use kubesim::life::{Life, LifeOptions, NodePlan, marks};
+use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate, annotations};
 use serde_json::{Value, json};
-use testkit::{kube as real, parts};
+use testkit::{kube as real, prerequisites};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -31,8 +31,12 @@ async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T
     }
 }
 
-fn nodes() -> Vec<NodePlan> {
-    vec![NodePlan::control_plane("cp-1"), NodePlan::worker("worker-1"), NodePlan::worker("worker-2")]
+fn nodes() -> Vec<NodeTemplate> {
+    vec![
+        NodeTemplate::control_plane("cp-1"),
+        NodeTemplate::worker("worker-1"),
+        NodeTemplate::worker("worker-2"),
+    ]
 }
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -89,13 +93,13 @@ async fn running(client: &Client, app: &str) -> Vec<Pod> {
 
 /// The whole story, in one cluster.
 async fn a_cluster_lives(client: Client) {
-    let options = LifeOptions {
+    let options = KubeletOptions {
         nodes: nodes(),
-        pace: 0.1,
+        delay_factor: 0.1,
         heartbeat: Duration::from_secs(2),
-        ..LifeOptions::default()
+        ..KubeletOptions::default()
     };
-    let life = Life::start(client.clone(), options);
+    let life = Kubelets::start(client.clone(), options);
     for node in ["cp-1", "worker-1", "worker-2"] {
         eventually("each node is ready", async || is_ready(&client, node).await.filter(|it| *it)).await;
     }
@@ -118,7 +122,7 @@ async fn a_cluster_lives(client: Client) {
 
     let jobs: Api<Job> = Api::default_namespaced(client.clone());
     jobs.create(&PostParams::default(), &job("good", json!({}))).await.unwrap();
-    jobs.create(&PostParams::default(), &job("bad", json!({ marks::OUTCOME: "fail" }))).await.unwrap();
+    jobs.create(&PostParams::default(), &job("bad", json!({ annotations::OUTCOME: "fail" }))).await.unwrap();
     eventually("a job completes", async || {
         jobs.get_status("good").await.unwrap().status?.succeeded.filter(|it| *it == 1)
     })
@@ -145,7 +149,7 @@ async fn a_cluster_lives(client: Client) {
     // On a node that refuses to drain a pod never stops.
     let held = running(&client, "web").await.swap_remove(0);
     let (name, node) = (held.metadata.name.clone().unwrap(), held.spec.unwrap().node_name.unwrap());
-    mark(&client, &node, marks::DRAIN, Some("refuse")).await;
+    mark(&client, &node, annotations::DRAIN, Some("refuse")).await;
     pods.delete(&name, &DeleteParams::default()).await.unwrap();
     eventually("another pod runs in the place of the held one", async || {
         (running(&client, "web").await.len() == 4).then_some(())
@@ -155,18 +159,18 @@ async fn a_cluster_lives(client: Client) {
         pods.get_metadata_opt(&name).await.unwrap().is_some(),
         "the pod stopped although its node refuses to drain"
     );
-    mark(&client, &node, marks::DRAIN, None).await;
+    mark(&client, &node, annotations::DRAIN, None).await;
     eventually("the pod is gone when the node drains again", async || {
         pods.get_metadata_opt(&name).await.unwrap().is_none().then_some(())
     })
     .await;
 
-    mark(&client, "worker-1", marks::STATE, Some("NotReady")).await;
+    mark(&client, "worker-1", annotations::STATE, Some("NotReady")).await;
     eventually("the node is not ready", async || is_ready(&client, "worker-1").await.filter(|it| !*it)).await;
-    mark(&client, "worker-1", marks::STATE, None).await;
+    mark(&client, "worker-1", annotations::STATE, None).await;
     eventually("the node is ready again", async || is_ready(&client, "worker-1").await.filter(|it| *it))
         .await;
-    mark(&client, "worker-2", marks::STATE, Some("Gone")).await;
+    mark(&client, "worker-2", annotations::STATE, Some("Gone")).await;
     let all: Api<Node> = Api::all(client.clone());
     eventually("the node is gone", async || {
         all.get_metadata_opt("worker-2").await.unwrap().is_none().then_some(())
@@ -178,9 +182,11 @@ async fn a_cluster_lives(client: Client) {
 #[tokio::test]
 async fn a_real_cluster_lives() {
     let made =
-        tokio::task::spawn_blocking(|| real::own(real::Options::default().with_controllers())).await.unwrap();
+        tokio::task::spawn_blocking(|| real::private(real::TestClusterOptions::default().with_controllers()))
+            .await
+            .unwrap();
     let Some(cluster) = made else {
-        return parts::skip(parts::KUBERNETES, real::MISSING);
+        return prerequisites::skip(prerequisites::KUBERNETES, real::MISSING);
     };
     let kubeconfig = Kubeconfig::from_yaml(cluster.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -189,8 +195,8 @@ async fn a_real_cluster_lives() {
 
 #[tokio::test]
 async fn a_simulated_cluster_lives() {
-    let options = kubesim::Options { directory: None, clock: Arc::new(SystemClock), seed: 3 };
-    let cluster = kubesim::Cluster::start("life", options).await.unwrap();
+    let options = kubesim::ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 3 };
+    let cluster = kubesim::SimulatedCluster::start("life", options).await.unwrap();
     a_cluster_lives(cluster.client()).await;
     cluster.stop().await;
 }

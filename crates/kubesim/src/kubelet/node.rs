@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::views::{NodeView, Wanted};
-use super::{NodePlan, marks};
+use super::{NodeTemplate, annotations};
 
 /// The status is written so many times more seldom than the lease: every five minutes, as kubelets do when nothing changes.
 const STATUS_EVERY: u32 = 30;
@@ -57,10 +57,10 @@ pub(super) fn next(
 }
 
 /// A node's object.
-pub(super) fn object(plan: &NodePlan) -> Value {
+pub(super) fn object(plan: &NodeTemplate) -> Value {
     let mut labels = serde_json::Map::new();
     for (name, value) in [
-        (marks::SIMULATED, "true"),
+        (annotations::SIMULATED_LABEL, "true"),
         ("kubernetes.io/hostname", plan.name.as_str()),
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", "amd64"),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::core::Object;
 use serde::{Deserialize, Serialize};
 
-use super::marks;
+use super::annotations;
 
 /// A pod as it comes from the server, with what we do not read left out.
 pub(super) type RawPod = Object<RawPodSpec, RawPodStatus>;
@@ -102,7 +102,7 @@ impl PodView {
         let marks = metadata.annotations.as_ref().unwrap_or(&empty);
         let seconds = |name: &str| marks.get(name).and_then(|text| text.parse().ok());
         let of_a_job = metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Job");
-        let outcome = match marks.get(marks::OUTCOME).map(String::as_str) {
+        let outcome = match marks.get(annotations::OUTCOME).map(String::as_str) {
             Some("complete") => Outcome::Complete,
             Some("fail") => Outcome::Fail,
             Some("stuck") => Outcome::Stuck,
@@ -124,9 +124,9 @@ impl PodView {
             restarts_forever: spec.restart_policy != "Never",
             containers: spec.containers.iter().map(|it| (it.name.clone(), it.image.clone())).collect(),
             outcome,
-            after: seconds(marks::AFTER),
-            stop: seconds(marks::STOP),
-            log: marks.get(marks::LOG).cloned(),
+            after: seconds(annotations::OUTCOME_AFTER_SECONDS),
+            stop: seconds(annotations::STOP_SECONDS),
+            log: marks.get(annotations::LOG).cloned(),
             ending: metadata.deletion_timestamp.as_ref().map(|time| (time.0, grace)),
         })
     }
@@ -155,18 +155,18 @@ impl NodeView {
     /// None when it is not simulated.
     pub(super) fn of(node: &RawNode) -> Option<NodeView> {
         let metadata = &node.metadata;
-        metadata.labels.as_ref()?.get(marks::SIMULATED)?;
+        metadata.labels.as_ref()?.get(annotations::SIMULATED_LABEL)?;
         let mark = |name: &str| metadata.annotations.as_ref().and_then(|it| it.get(name)).map(String::as_str);
         let conditions = node.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
         Some(NodeView {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
-            wanted: match mark(marks::STATE) {
+            wanted: match mark(annotations::STATE) {
                 Some("NotReady") => Wanted::NotReady,
                 Some("Gone") => Wanted::Gone,
                 _ => Wanted::Ready,
             },
-            refuses_to_drain: mark(marks::DRAIN) == Some("refuse"),
+            refuses_to_drain: mark(annotations::DRAIN) == Some("refuse"),
             ready: conditions.iter().find(|it| it.r#type == "Ready").map(|it| it.status == "True"),
         })
     }

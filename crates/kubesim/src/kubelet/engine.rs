@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::node::{self, Done, NodeStep};
 use super::pod::{self, PodStep, Ways};
 use super::views::{NodeView, PodView, RawNode, RawPod};
-use super::{LifeOptions, NodePlan, marks};
+use super::{KubeletOptions, NodeTemplate, annotations};
 
 /// So many writes are under way at once.
 const WRITES: usize = 16;
@@ -53,7 +53,7 @@ struct KnownNode {
 
 /// All that is known of a cluster, and what is due when.
 struct World {
-    options: LifeOptions,
+    options: KubeletOptions,
     client: Client,
     version: String,
     nodes: HashMap<String, KnownNode>,
@@ -71,7 +71,7 @@ enum WriteDone {
     Nothing,
 }
 
-pub(super) async fn run(client: Client, options: LifeOptions, stop: CancellationToken) {
+pub(super) async fn run(client: Client, options: KubeletOptions, stop: CancellationToken) {
     let mut world = World {
         version: String::new(),
         nodes: HashMap::new(),
@@ -114,7 +114,7 @@ impl World {
         let slim = |resource| Api::<RawPod>::all_with(self.client.clone(), &resource);
         let pods = slim(ApiResource::erase::<Pod>(&()));
         let nodes = Api::<RawNode>::all_with(self.client.clone(), &ApiResource::erase::<Node>(&()));
-        let simulated = watcher::Config::default().labels(marks::SIMULATED);
+        let simulated = watcher::Config::default().labels(annotations::SIMULATED_LABEL);
         let mut nodes = std::pin::pin!(watcher(nodes, simulated).default_backoff());
         let mut pods = std::pin::pin!(watcher(pods, watcher::Config::default()).default_backoff());
         loop {
@@ -238,7 +238,7 @@ impl World {
     fn pod_step(&self, uid: &str) -> Option<(Timestamp, PodStep)> {
         let known = self.pods.get(uid)?;
         let node = self.nodes.get(&known.view.node)?;
-        let ways = Ways { seed: self.options.seed, pace: self.options.pace };
+        let ways = Ways { seed: self.options.seed, pace: self.options.delay_factor };
         pod::next(&known.view, &node.view, known.since, ways)
     }
 
@@ -277,7 +277,7 @@ impl World {
             .iter()
             .filter_map(|other| Some(node::lease(other, &self.nodes.get(other)?.view.uid, heartbeat, now)))
             .collect();
-        let renewed = self.options.host.renew(&leases, MANAGER, now);
+        let renewed = self.options.server.renew_leases(&leases, MANAGER, now);
         let mut is_renewed = false;
         for other in due.into_iter().zip(renewed).filter_map(|(other, renewed)| renewed.then_some(other)) {
             is_renewed |= other == name;
@@ -333,7 +333,7 @@ impl World {
         let Some(known) = self.pods.get(&uid) else { return };
         for (container, _) in &known.view.containers {
             for line in pod::words(&known.view, step, now) {
-                self.options.host.say(&uid, container, &line);
+                self.options.server.append_log(&uid, container, &line);
             }
         }
         let status = pod::status(&known.view, step, now);
@@ -398,7 +398,7 @@ fn outcome(written: kube::Result<WriteDone>) -> Option<WriteDone> {
     }
 }
 
-async fn make(nodes: &Api<Node>, plan: &NodePlan) -> kube::Result<()> {
+async fn make(nodes: &Api<Node>, plan: &NodeTemplate) -> kube::Result<()> {
     if nodes.get_metadata_opt(&plan.name).await?.is_some() {
         return Ok(());
     }
