@@ -36,7 +36,7 @@ pub use end::End;
 pub use engine::{AuditListing, AuditPlace, AuditRow};
 pub use entries::{ENTRIES_MAX, ENTRY_BYTES_MAX};
 pub use error::StoreError;
-pub use feed::{Change, FEED_PAGE_MAX, FeedError, FeedPage, Position, Subject};
+pub use feed::{Change, FEED_PAGE_MAX, FeedBatch, FeedError, FeedFollower, FeedPage, Position, Subject};
 pub use keyring::{KeyFileError, Keyring, Sealed};
 pub use open::{Disturbance, Location, Migrate, Moment, OpenError, Options, Schema, Writing};
 pub use records::{HealthSample, Retention};

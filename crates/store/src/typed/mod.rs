@@ -305,6 +305,19 @@ impl<T: Document> Documents<'_, T> {
         let items = stored.into_iter().map(Versioned::read).collect::<Result<_, _>>()?;
         Ok(Page { items, next })
     }
+
+    /// Reads all of them, page by page, and hands each to `handle`.
+    pub async fn for_each(&self, mut handle: impl FnMut(Versioned<T>)) -> Result<(), StoreError> {
+        let mut from = None;
+        loop {
+            let page = self.list(Selection { from, limit: crate::PAGE_MAX, ..Selection::default() }).await?;
+            page.items.into_iter().for_each(&mut handle);
+            from = page.next;
+            if from.is_none() {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// The documents of one type, for writers.

@@ -210,7 +210,7 @@ on_both_engines! {
 }
 
 /// Keeps house until `done` sees what it waits for.
-async fn keep_house_until(
+pub(crate) async fn keep_house_until(
     store: &Store,
     retention: Retention,
     what: &str,

@@ -12,6 +12,7 @@ mod bed;
 // What tests stand on.
 mod crew;
 mod fixture;
+mod follower;
 mod hands;
 mod load;
 mod raw;

@@ -1,13 +1,17 @@
 //! The change feed: every change of every document, once, in commit order; and every move of work.
 //!
-//! A reader asks for what came behind its position, does its work, and saves the new position. Delivery is at
-//! least once. A position older than what is kept is answered with [`FeedError::Gone`]: take a position, list
-//! everything, and go on from there.
+//! A reader requests the changes behind its position, processes them, and continues from the position of the page.
+//! Delivery is at least once. A position that has left the feed results in [`FeedError::Gone`]. Services use a
+//! [`FeedFollower`], which does all of this.
+
+mod follower;
 
 use std::fmt;
 use std::str::FromStr;
 
 use uuid::Uuid;
+
+pub use follower::{FeedBatch, FeedFollower};
 
 use crate::{Etag, StoreError};
 
