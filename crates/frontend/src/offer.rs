@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::doc::{Document, RoleSet, Version};
 use api::rest::Semver;
-use store::{Reader, Selection, StoreError, Topic};
+use store::{FeedBatch, FeedFollower, Reader, StoreError};
 use tokio_util::sync::CancellationToken;
 
 /// How long after a failure the store is asked again, and how long at most without any wake-up.
@@ -71,68 +71,39 @@ impl Offer {
 
     async fn all<T: Document>(&self) -> Result<Vec<T>, StoreError> {
         let mut found = Vec::new();
-        let mut from = None;
-        loop {
-            let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
-            let page = self.reader.documents::<T>().list(selection).await?;
-            found.extend(page.items.into_iter().map(|it| it.document));
-            match page.next {
-                Some(next) => from = Some(next),
-                None => return Ok(found),
-            }
-        }
+        self.reader.documents::<T>().for_each(|it| found.push(it.document)).await?;
+        Ok(found)
     }
 
     /// Follows the change feed until `closing`.
     pub(crate) async fn follow(self, closing: CancellationToken) {
-        let mut news = self.reader.wakeups(Topic::Feed);
-        let mut position = None;
+        let mut feed = self.reader.follow_feed([Version::KIND, RoleSet::KIND]).debounce(GAP);
         loop {
-            match self.look(position).await {
-                Ok(next) => position = Some(next),
-                Err(error) => {
-                    position = None;
-                    let cause: &dyn std::error::Error = &error;
-                    tracing::warn!(error = cause, "The versions could not be read again: {error}");
-                }
+            let outcome = self.update(&mut feed).await;
+            if let Err(error) = &outcome {
+                let cause: &dyn std::error::Error = error;
+                tracing::warn!(error = cause, "The versions could not be read again: {error}");
             }
-            let rest = async {
-                tokio::time::sleep(GAP).await;
-                match position {
-                    Some(_) => drop(tokio::time::timeout(LOOK_AGAIN, news.next()).await),
-                    None => tokio::time::sleep(LOOK_AGAIN).await,
+            let pause = async {
+                match outcome {
+                    Ok(()) => feed.wait(LOOK_AGAIN).await,
+                    Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
                 }
             };
-            if closing.run_until_cancelled(rest).await.is_none() {
+            if closing.run_until_cancelled(pause).await.is_none() {
                 return;
             }
         }
     }
 
-    /// Reads the feed behind a position, and everything when it tells of a version or role set; without a position too.
-    async fn look(&self, position: Option<store::Position>) -> Result<store::Position, store::FeedError> {
-        let Some(mut position) = position else {
-            let position = self.reader.feed_now().await?;
-            self.load().await?;
-            return Ok(position);
-        };
-        let mut is_changed = false;
-        loop {
-            let page = self.reader.feed_after(position, store::FEED_PAGE_MAX).await?;
-            is_changed |= page
-                .changes
-                .iter()
-                .any(|change| change.kind == Version::KIND || change.kind == RoleSet::KIND);
-            let is_last = page.changes.len() < store::FEED_PAGE_MAX;
-            position = page.next;
-            if is_last {
-                break;
-            }
+    /// Reads everything when a version or role set has changed.
+    async fn update(&self, feed: &mut FeedFollower) -> Result<(), StoreError> {
+        match feed.read().await? {
+            FeedBatch::Changes(changes) if changes.is_empty() => {}
+            FeedBatch::StartOver | FeedBatch::Changes(_) => self.load().await?,
         }
-        if is_changed {
-            self.load().await?;
-        }
-        Ok(position)
+        feed.acknowledge();
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::doc::Task;
 use planner::task::Catalogue;
-use store::{Etag, Reader, Selection, StoreError};
+use store::{Etag, Reader, StoreError};
 use uuid::Uuid;
 
 /// The catalogue that was made last, and from what.
@@ -21,16 +21,7 @@ impl Shelf {
     /// All tasks that there are.
     pub(super) async fn catalogue(&self, reader: &Reader) -> Result<Arc<Catalogue>, StoreError> {
         let mut tasks = Vec::new();
-        let mut next = None;
-        loop {
-            let selection = Selection { from: next, limit: store::PAGE_MAX, ..Selection::default() };
-            let page = reader.documents::<Task>().list(selection).await?;
-            tasks.extend(page.items);
-            next = page.next;
-            if next.is_none() {
-                break;
-            }
-        }
+        reader.documents::<Task>().for_each(|read| tasks.push(read)).await?;
         let from: Vec<(Uuid, Etag)> = tasks.iter().map(|read| (read.uuid, read.etag)).collect();
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = made.as_ref().filter(|made| made.from == from) {

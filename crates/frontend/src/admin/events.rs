@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use http::StatusCode;
 use serde_json::{Value, json};
-use store::{Change, FeedError, Position, StoreError, Subject, Topic as Bell, Wakeups};
+use store::{Change, FeedBatch, FeedFollower, StoreError, Subject};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -74,9 +74,10 @@ pub(super) async fn events(State(desk): State<Desk>, ask: Ask) -> Result<Respons
         );
         return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, Code::TooManyRequests, message));
     };
-    let bell = desk.store.wakeups(Bell::Feed);
+    let kinds = topics.iter().map(|(_, kind)| *kind);
+    let feed = desk.store.follow_feed(kinds).batch_max(PAGE).from_position(position);
     let (ready, told) = (VecDeque::new(), Instant::now());
-    let listening = Listening { desk, topics, position, bell, ready, told, begun: false, _guard: guard };
+    let listening = Listening { desk, topics, feed, ready, told, begun: false, _guard: guard };
     let events = stream::unfold(listening, |mut listening| async move {
         let event = listening.next().await?;
         Some((Ok::<_, Infallible>(event), listening))
@@ -106,9 +107,7 @@ fn topics(text: Option<&str>) -> Result<Vec<(&'static str, &'static str)>, Refus
 struct Listening {
     desk: Desk,
     topics: Vec<(&'static str, &'static str)>,
-    /// Everything up to here was sent, or was not asked for.
-    position: Position,
-    bell: Wakeups,
+    feed: FeedFollower,
     ready: VecDeque<Event>,
     /// When the client last heard of us.
     told: Instant,
@@ -132,22 +131,16 @@ impl Listening {
             if self.desk.closing.is_cancelled() {
                 return None;
             }
-            match self.read().await {
-                Ok(true) => continue,
-                Ok(false) => {}
-                Err(error) => {
-                    // The client comes back with the id of the last event it saw.
-                    tracing::warn!(error = &error as &dyn std::error::Error, "An event stream ends: {error}");
-                    return None;
-                }
+            if let Err(error) = self.read().await {
+                // The client comes back with the id of the last event it saw.
+                tracing::warn!(error = &error as &dyn std::error::Error, "An event stream ends: {error}");
+                return None;
+            }
+            if !self.ready.is_empty() {
+                continue;
             }
             let closing = self.desk.closing.clone();
-            tokio::select! {
-                () = closing.cancelled() => return None,
-                () = self.bell.next() => {}
-                // A wake-up may be lost, or come before what it tells of can be seen.
-                () = tokio::time::sleep(store::SAFETY_POLL) => {}
-            }
+            closing.run_until_cancelled(self.feed.wait(store::SAFETY_POLL)).await?;
             if self.told.elapsed() >= COMMENT_PAUSE {
                 return Some(self.sign_of_life());
             }
@@ -157,36 +150,40 @@ impl Listening {
     /// A comment that carries the position: who is cut off now goes on from here, however long nothing was told.
     fn sign_of_life(&mut self) -> Event {
         self.told = Instant::now();
-        Event::default().id(self.position.to_string()).comment("")
+        self.at_position(Event::default().comment(""))
     }
 
-    /// Reads on; whether there was anything.
-    async fn read(&mut self) -> Result<bool, StoreError> {
-        let page = match self.desk.store.feed_after(self.position, PAGE).await {
-            Ok(page) => page,
-            Err(FeedError::Gone { .. }) => {
-                self.position = self.desk.store.feed_now().await?;
-                let event = Event::default().event("relist").id(self.position.to_string()).data("{}");
-                self.ready.push_back(event);
-                return Ok(true);
-            }
-            Err(FeedError::Store(error)) => return Err(error),
+    /// The event with the id of the follower's position.
+    fn at_position(&self, event: Event) -> Event {
+        match self.feed.position() {
+            Some(position) => event.id(position.to_string()),
+            None => event,
+        }
+    }
+
+    /// Reads the next batch of the feed into events.
+    async fn read(&mut self) -> Result<(), StoreError> {
+        let FeedBatch::Changes(changes) = self.feed.read().await? else {
+            // The client lists, so there is nothing to do here but to say from where on it gets events again.
+            self.feed.acknowledge();
+            self.ready.push_back(self.at_position(Event::default().event("relist").data("{}")));
+            return Ok(());
         };
-        if page.changes.is_empty() {
-            self.position = page.next;
-            return Ok(false);
-        }
-        let changes = newest(page.changes, |kind| self.topics.iter().any(|(_, known)| *known == kind));
-        let forms = forms::of_many(&self.desk, changes.iter().map(|change| change.uuid).collect()).await?;
-        let gone = changes.iter().map(|change| change.uuid).filter(|uuid| !forms.contains_key(uuid));
-        let gone: HashMap<Uuid, String> = self.desk.store.gone(gone.collect()).await?.into_iter().collect();
-        for change in changes {
-            if let Some(event) = self.event(&change, forms.get(&change.uuid), gone.get(&change.uuid)) {
-                self.ready.push_back(event);
+        let changes = newest(changes);
+        if !changes.is_empty() {
+            let forms =
+                forms::of_many(&self.desk, changes.iter().map(|change| change.uuid).collect()).await?;
+            let gone = changes.iter().map(|change| change.uuid).filter(|uuid| !forms.contains_key(uuid));
+            let gone: HashMap<Uuid, String> =
+                self.desk.store.gone(gone.collect()).await?.into_iter().collect();
+            for change in changes {
+                if let Some(event) = self.event(&change, forms.get(&change.uuid), gone.get(&change.uuid)) {
+                    self.ready.push_back(event);
+                }
             }
         }
-        self.position = page.next;
-        Ok(true)
+        self.feed.acknowledge();
+        Ok(())
     }
 
     fn event(&self, change: &Change, form: Option<&Value>, path: Option<&String>) -> Option<Event> {
@@ -209,9 +206,9 @@ impl Listening {
 }
 
 /// The last change of each thing, in the order of the feed: what it was in between nobody can be shown any more.
-fn newest(changes: Vec<Change>, is_wanted: impl Fn(&str) -> bool) -> Vec<Change> {
+fn newest(changes: Vec<Change>) -> Vec<Change> {
     let mut seen: HashSet<Uuid> = HashSet::new();
-    let last = changes.into_iter().rev().filter(|change| is_wanted(&change.kind) && seen.insert(change.uuid));
+    let last = changes.into_iter().rev().filter(|change| seen.insert(change.uuid));
     let mut last: Vec<Change> = last.collect();
     last.reverse();
     last

@@ -31,16 +31,12 @@ pub(super) async fn members(reader: &Reader) -> Result<Vec<Member>, StoreError> 
 }
 
 async fn subscriptions(reader: &Reader) -> Result<HashMap<String, SubscriptionState>, StoreError> {
-    let (mut states, mut from) = (HashMap::new(), None);
-    loop {
-        let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
-        let page = reader.documents::<Subscription>().list(selection).await?;
-        states.extend(
-            page.items.iter().map(|read| (read.document.subscription_id.to_lowercase(), read.document.state)),
-        );
-        match page.next {
-            Some(next) => from = Some(next),
-            None => return Ok(states),
-        }
-    }
+    let mut states = HashMap::new();
+    let subscriptions = reader.documents::<Subscription>();
+    subscriptions
+        .for_each(|read| {
+            states.insert(read.document.subscription_id.to_lowercase(), read.document.state);
+        })
+        .await?;
+    Ok(states)
 }

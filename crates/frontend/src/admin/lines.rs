@@ -13,9 +13,7 @@ use api::work::WorkKind;
 use axum::extract::State;
 use jiff::Timestamp;
 use steps::engine::Journal;
-use store::{
-    FEED_PAGE_MAX, FeedError, HealthSample, LaneView, Position, Reader, Selection, StoreError, Subject,
-};
+use store::{Change, FeedBatch, FeedFollower, HealthSample, LaneView, Reader, StoreError, Subject};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -40,7 +38,7 @@ pub(super) struct Roll(Arc<Mutex<Option<Known>>>);
 
 #[derive(Debug)]
 struct Known {
-    position: Position,
+    feed: FeedFollower,
     clusters: HashMap<Uuid, Row>,
     health_read: Instant,
 }
@@ -63,72 +61,59 @@ impl Roll {
     /// Every cluster, as the store has it now; running and next work are not told.
     async fn now(&self, reader: &Reader) -> Result<Vec<Arc<FleetLine>>, StoreError> {
         let mut known = self.0.lock().await;
-        let fresh = match known.take() {
-            Some(known) => known.follow(reader).await?,
-            None => None,
-        };
-        let mut fresh = match fresh {
-            Some(fresh) => fresh,
-            None => Known::read(reader).await?,
-        };
-        if fresh.health_read.elapsed() > HEALTH_AGE_MAX {
-            fresh.read_health(reader).await?;
+        let known = known.get_or_insert_with(|| Known {
+            feed: reader.follow_feed([Cluster::KIND]).batch_max(CHANGES_MAX),
+            clusters: HashMap::new(),
+            health_read: Instant::now(),
+        });
+        known.update(reader).await?;
+        if known.health_read.elapsed() > HEALTH_AGE_MAX {
+            known.read_health(reader).await?;
         }
-        let lines = fresh.clusters.values().map(|row| row.line.clone()).collect();
-        *known = Some(fresh);
-        Ok(lines)
+        Ok(known.clusters.values().map(|row| row.line.clone()).collect())
     }
 }
 
 impl Known {
-    async fn read(reader: &Reader) -> Result<Known, StoreError> {
-        // Before the list: what changes meanwhile is read again.
-        let position = reader.feed_now().await?;
-        let (mut clusters, mut from) = (HashMap::new(), None);
+    /// Brings the clusters up to date with the feed.
+    async fn update(&mut self, reader: &Reader) -> Result<(), StoreError> {
         loop {
-            let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
-            let page = reader.documents::<Cluster>().list(selection).await?;
-            clusters
-                .extend(page.items.iter().map(|read| (read.uuid, Row::new(read.uuid, &read.document, None))));
-            match page.next {
-                Some(next) => from = Some(next),
-                None => break,
-            }
-        }
-        let mut known = Known { position, clusters, health_read: Instant::now() };
-        known.read_health(reader).await?;
-        Ok(known)
-    }
-
-    /// The same, with what the feed told since; none when too much did.
-    async fn follow(mut self, reader: &Reader) -> Result<Option<Known>, StoreError> {
-        let mut changed = HashSet::new();
-        loop {
-            let page = match reader.feed_after(self.position, FEED_PAGE_MAX).await {
-                Ok(page) => page,
-                Err(FeedError::Gone { .. }) => return Ok(None),
-                Err(FeedError::Store(error)) => return Err(error),
-            };
-            let is_last = page.changes.len() < FEED_PAGE_MAX;
-            let of_clusters = page.changes.iter().filter(|change| change.kind == Cluster::KIND);
-            for change in of_clusters {
-                if matches!(change.subject, Subject::Document { deleted: true, .. }) {
-                    self.clusters.remove(&change.uuid);
-                    changed.remove(&change.uuid);
-                } else {
-                    changed.insert(change.uuid);
+            match self.feed.read().await? {
+                FeedBatch::StartOver => self.list(reader).await?,
+                FeedBatch::Changes(changes) if self.feed.is_caught_up() => {
+                    self.apply(reader, changes).await?
+                }
+                FeedBatch::Changes(_) => {
+                    self.feed.start_over();
+                    continue;
                 }
             }
-            self.position = page.next;
-            if changed.len() > CHANGES_MAX {
-                return Ok(None);
-            }
-            if is_last {
-                break;
+            self.feed.acknowledge();
+            return Ok(());
+        }
+    }
+
+    async fn list(&mut self, reader: &Reader) -> Result<(), StoreError> {
+        self.clusters.clear();
+        let clusters = reader.documents::<Cluster>();
+        clusters
+            .for_each(|read| drop(self.clusters.insert(read.uuid, Row::new(read.uuid, &read.document, None))))
+            .await?;
+        self.read_health(reader).await
+    }
+
+    async fn apply(&mut self, reader: &Reader, changes: Vec<Change>) -> Result<(), StoreError> {
+        let mut changed = HashSet::new();
+        for change in changes {
+            if matches!(change.subject, Subject::Document { deleted: true, .. }) {
+                self.clusters.remove(&change.uuid);
+                changed.remove(&change.uuid);
+            } else {
+                changed.insert(change.uuid);
             }
         }
         if changed.is_empty() {
-            return Ok(Some(self));
+            return Ok(());
         }
         let changed: Vec<Uuid> = changed.into_iter().collect();
         let health = forms::health(reader, changed.clone()).await?;
@@ -138,7 +123,7 @@ impl Known {
                 self.clusters.insert(stored.uuid, row);
             }
         }
-        Ok(Some(self))
+        Ok(())
     }
 
     async fn read_health(&mut self, reader: &Reader) -> Result<(), StoreError> {

@@ -46,19 +46,17 @@ pub(super) async fn statuses(
     reader: &Reader,
     wanted: usize,
 ) -> Result<HashMap<String, ScheduleStatus>, StoreError> {
-    let (mut found, mut from) = (HashMap::new(), None);
+    let mut found = HashMap::new();
     if wanted == 0 {
         return Ok(found);
     }
-    loop {
-        let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
-        let page = reader.documents::<ScheduleOutlook>().list(selection).await?;
-        found.extend(page.items.into_iter().map(|read| (read.document.schedule, read.document.status)));
-        match page.next {
-            Some(next) => from = Some(next),
-            None => return Ok(found),
-        }
-    }
+    let outlooks = reader.documents::<ScheduleOutlook>();
+    outlooks
+        .for_each(|read| {
+            found.insert(read.document.schedule, read.document.status);
+        })
+        .await?;
+    Ok(found)
 }
 
 /// Shows one schedule.

@@ -11,10 +11,9 @@ use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
 use steps::engine::Journal;
 use store::{
-    Brief, Change, FEED_PAGE_MAX, FeedError, HealthSample, PAGE_MAX, Position, Selection, StoreError,
-    Subject, Topic, Yielding,
+    Brief, Change, FeedBatch, FeedFollower, HealthSample, PAGE_MAX, Selection, StoreError, Subject, Yielding,
 };
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -76,56 +75,37 @@ impl Away {
 
 /// Asks every cluster that nobody has asked yet, and each that is imported or made from now on.
 pub(super) async fn watch<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken) {
-    let mut bell = crew.store.wakeups(Topic::Feed);
-    let mut place = None;
+    let mut feed = crew.store.follow_feed([Cluster::KIND]).debounce(GAP);
     loop {
-        match follow(&crew, place, &over).await {
-            Ok(next) => place = Some(next),
-            Err(FeedError::Gone { .. }) => place = None,
-            Err(FeedError::Store(error)) => tracing::debug!(error = %error, "The feed was not read"),
+        if let Err(error) = follow(&crew, &mut feed, &over).await {
+            tracing::debug!(error = %error, "The feed was not read");
         }
         if let Err(error) = ask_again(&crew, &over).await {
             tracing::debug!(error = %error, "Clusters that did not answer are asked later");
         }
-        let again = crew.away.next().unwrap_or_else(|| Instant::now() + POLL);
-        let pause = async {
-            tokio::select! {
-                biased;
-                () = bell.next() => sleep(GAP).await,
-                () = sleep(POLL) => {}
-                () = sleep_until(again) => {}
-            }
-        };
-        if over.run_until_cancelled(pause).await.is_none() {
+        let again = crew.away.next().map(|at| at.saturating_duration_since(Instant::now()));
+        let poll = again.map_or(POLL, |again| again.min(POLL));
+        if over.run_until_cancelled(feed.wait(poll)).await.is_none() {
             return;
         }
     }
 }
 
-/// Reads on from a place in the feed; without one, all clusters are looked through first. Where to go on.
+/// Asks the clusters that have changed; all of them at first.
 async fn follow<T: Tasks>(
     crew: &Crew<T>,
-    place: Option<Position>,
+    feed: &mut FeedFollower,
     over: &CancellationToken,
-) -> Result<Position, FeedError> {
-    let Some(mut place) = place else {
-        let now = crew.store.feed_now().await?;
-        look_through(crew, over).await?;
-        return Ok(now);
-    };
-    loop {
-        let page = crew.store.feed_after(place, FEED_PAGE_MAX).await?;
-        let is_cluster = |change: &&Change| {
-            change.kind == Cluster::KIND && matches!(change.subject, Subject::Document { deleted: false, .. })
-        };
-        let clusters: Vec<Uuid> = page.changes.iter().filter(is_cluster).map(|it| it.uuid).collect();
-        let full = page.changes.len() == FEED_PAGE_MAX;
-        ask(crew, clusters, over).await?;
-        place = page.next;
-        if !full || over.is_cancelled() {
-            return Ok(place);
+) -> Result<(), StoreError> {
+    match feed.read().await? {
+        FeedBatch::StartOver => look_through(crew, over).await?,
+        FeedBatch::Changes(changes) => {
+            let exists = |it: &&Change| matches!(it.subject, Subject::Document { deleted: false, .. });
+            ask(crew, changes.iter().filter(exists).map(|it| it.uuid).collect(), over).await?;
         }
     }
+    feed.acknowledge();
+    Ok(())
 }
 
 async fn look_through<T: Tasks>(crew: &Crew<T>, over: &CancellationToken) -> Result<(), StoreError> {

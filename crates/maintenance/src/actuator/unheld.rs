@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::work::{WorkKind, WorkState};
-use store::{FEED_PAGE_MAX, FeedError, Position, StoreError, Subject, Transaction, WorkView};
+use store::{FEED_PAGE_MAX, FeedBatch, FeedFollower, Position, StoreError, Subject, Transaction, WorkView};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -21,65 +21,69 @@ const EVERY: Duration = Duration::from_secs(15);
 /// So long whoever counts may be silent before another does.
 const LEASE: Duration = Duration::from_secs(60);
 
+/// Changes of manifests counted in one round; the rest in the next.
+const CHANGES_MAX: usize = 10 * FEED_PAGE_MAX;
+
 /// Counts again and again, while nobody else does.
 pub(super) async fn count<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken) {
     // Where it begins in a store in which nobody has counted before.
     let first = crew.store.feed_now().await.ok();
-    let mut place = None;
+    let mut feed = None;
     loop {
         if over.run_until_cancelled(sleep(EVERY)).await.is_none() {
             let _ = crew.store.release_lease(NAME, crew.hands.owner()).await;
             return;
         }
-        place = match round(&crew, place, first).await {
-            Ok(place) => place,
-            Err(FeedError::Gone { .. }) => crew.store.feed_now().await.ok(),
-            Err(FeedError::Store(error)) => {
-                tracing::debug!(error = %error, "The ends of manifests are counted later");
-                place
-            }
-        };
+        if let Err(error) = round(&crew, &mut feed, first).await {
+            // Nothing was counted behind the saved position: the next round goes on from there.
+            feed = None;
+            tracing::debug!(error = %error, "The ends of manifests are counted later");
+        }
     }
 }
 
-/// Counts what ended behind `place`; where to go on, or nothing while another counts.
+/// Counts what ended since the last round, unless another actuator counts.
 async fn round<T: Tasks>(
     crew: &Crew<T>,
-    place: Option<Position>,
+    feed: &mut Option<FeedFollower>,
     first: Option<Position>,
-) -> Result<Option<Position>, FeedError> {
+) -> Result<(), StoreError> {
     if crew.store.take_lease(NAME, crew.hands.owner(), LEASE).await?.is_none() {
-        return Ok(None);
+        *feed = None;
+        return Ok(());
     }
-    // Whoever takes this up from another goes on where that one was.
-    let from = match place {
-        Some(place) => Some(place),
-        None => crew.store.position(NAME).await?.or(first),
+    let feed = match feed {
+        Some(feed) => feed,
+        None => feed.insert(open(crew, first).await?),
     };
-    let Some(from) = from else { return Ok(Some(crew.store.feed_now().await?)) };
-    let mut place = from;
-    let mut moved = BTreeSet::new();
-    loop {
-        let page = crew.store.feed_after(place, FEED_PAGE_MAX).await?;
-        let full = page.changes.len() == FEED_PAGE_MAX;
-        let works = page.changes.iter().filter(|it| it.kind == WorkKind::Manifest.as_str());
-        moved.extend(works.filter(|it| it.subject == Subject::Work).map(|it| it.uuid));
-        place = page.next;
-        if !full || moved.len() >= FEED_PAGE_MAX {
-            break;
+    let from = feed.position();
+    let ended = match feed.read().await? {
+        // What ended behind a position that is gone cannot be told from what was counted before it.
+        FeedBatch::StartOver => BTreeMap::new(),
+        FeedBatch::Changes(changes) => {
+            let moved = changes.iter().filter(|it| it.subject == Subject::Work);
+            unheld(crew, moved.map(|it| it.uuid).collect()).await?
         }
+    };
+    feed.acknowledge();
+    if let Some(place) = feed.position().filter(|place| Some(*place) != from) {
+        // Said before it is counted: what is counted twice would be an alarm about nothing.
+        crew.store.commit(Transaction::new().save_position(NAME, place)).await?;
     }
-    if place == from {
-        return Ok(Some(place));
-    }
-    let ended = unheld(crew, moved).await?;
-    // Said before it is counted: what is counted twice would be an alarm about nothing.
-    crew.store.commit(Transaction::new().save_position(NAME, place)).await?;
     for ((task, state), count) in ended {
         let name = crew.tasks.name(task).await.unwrap_or_else(|| "unknown".to_owned());
         crew.metrics.ended_unheld(&name, state, count);
     }
-    Ok(Some(place))
+    Ok(())
+}
+
+/// Goes on where the actuator was that counted last.
+async fn open<T>(crew: &Crew<T>, first: Option<Position>) -> Result<FeedFollower, StoreError> {
+    let feed = crew.store.follow_feed([WorkKind::Manifest.as_str()]).batch_max(CHANGES_MAX);
+    Ok(match crew.store.position(NAME).await?.or(first) {
+        Some(place) => feed.from_position(place),
+        None => feed,
+    })
 }
 
 /// How many of these ended without a holder, by task and outcome.

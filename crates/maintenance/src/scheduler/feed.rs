@@ -7,7 +7,7 @@ use api::work::WorkKind;
 use jiff::{SignedDuration, Timestamp};
 use planner::schedule::{Known, parameters_mark};
 use serde::Deserialize as _;
-use store::{Change, FEED_PAGE_MAX, Listing, PAGE_MAX, Stored, Subject, Transaction, WorkView};
+use store::{Change, FeedBatch, Listing, PAGE_MAX, Stored, Subject, Transaction, WorkView};
 use uuid::Uuid;
 
 use super::act::by;
@@ -19,25 +19,33 @@ const VERSIONS_EVERY: SignedDuration = SignedDuration::from_secs(60);
 const FOREIGN_MAX: usize = 100_000;
 
 impl Scheduler {
-    /// Lists everything. The position is taken first, so that nothing is missed in between.
-    pub(crate) async fn open(deps: &Deps) -> Result<Scheduler, Error> {
-        let position = deps.store.feed_now().await?;
-        let mut scheduler = Scheduler {
+    /// Knows nothing before it follows the feed for the first time.
+    pub(crate) fn new(deps: &Deps) -> Scheduler {
+        let kinds = [Cluster::KIND, Subscription::KIND, Schedule::KIND, Manifest::KIND];
+        Scheduler {
             deps: deps.clone(),
             fleet: Fleet::default(),
-            position,
+            feed: deps.store.follow_feed(kinds),
             foreign: HashSet::new(),
             versions_due: Timestamp::MIN,
             again: Vec::new(),
-        };
-        scheduler.list::<Subscription>().await?;
-        scheduler.list::<Cluster>().await?;
-        scheduler.list::<Schedule>().await?;
-        scheduler.list_work().await?;
-        for schedule in scheduler.fleet.gone() {
-            scheduler.let_go_if_kept(&schedule).await?;
         }
-        Ok(scheduler)
+    }
+
+    /// Forgets everything and lists it.
+    async fn list_all(&mut self) -> Result<(), Error> {
+        self.fleet = Fleet::default();
+        self.foreign.clear();
+        self.versions_due = Timestamp::MIN;
+        self.again.clear();
+        self.list::<Subscription>().await?;
+        self.list::<Cluster>().await?;
+        self.list::<Schedule>().await?;
+        self.list_work().await?;
+        for schedule in self.fleet.gone() {
+            self.let_go_if_kept(&schedule).await?;
+        }
+        Ok(())
     }
 
     /// Lists documents without their type: one that cannot be read must not keep all others from us.
@@ -150,14 +158,15 @@ impl Scheduler {
         self.foreign.insert(manifest);
     }
 
-    /// Reads what came behind our position, to its end.
+    /// Reads the feed to its end.
     pub(crate) async fn follow(&mut self) -> Result<(), Error> {
         loop {
-            let page = self.deps.store.feed_after(self.position, FEED_PAGE_MAX).await?;
-            let full = page.changes.len() == FEED_PAGE_MAX;
-            self.take(&page.changes).await?;
-            self.position = page.next;
-            if !full {
+            match self.feed.read().await? {
+                FeedBatch::StartOver => self.list_all().await?,
+                FeedBatch::Changes(changes) => self.take(&changes).await?,
+            }
+            self.feed.acknowledge();
+            if self.feed.is_caught_up() {
                 break;
             }
         }

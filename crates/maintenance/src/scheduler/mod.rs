@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use api::clock::SharedClock;
 use jiff::Timestamp;
-use store::{FeedError, Position, Store, StoreError, Topic};
+use store::{FeedFollower, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -80,18 +80,6 @@ pub enum Error {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The feed has moved on without us: everything must be listed again.
-    #[error("the feed no longer holds what came behind our position")]
-    Gone,
-}
-
-impl From<FeedError> for Error {
-    fn from(error: FeedError) -> Error {
-        match error {
-            FeedError::Gone { .. } => Error::Gone,
-            FeedError::Store(error) => Error::Store(error),
-        }
-    }
 }
 
 /// Schedules until it is told to stop. Failures of the store are waited out; it never ends by itself.
@@ -148,16 +136,12 @@ async fn keep_lease(deps: &Deps) {
 
 /// Follows the feed and the calendar, for ever. Dropped at any await it leaves only what the next one finishes.
 async fn work(deps: &Deps) {
-    let mut scheduler: Option<Scheduler> = None;
-    let mut news = deps.store.wakeups(Topic::Feed);
+    let mut scheduler = Scheduler::new(deps);
     loop {
-        let nap = match turn(deps, &mut scheduler).await {
+        let nap = match turn(&mut scheduler).await {
             Ok(nap) => nap,
             Err(error) => {
                 deps.metrics.failed();
-                if matches!(error, Error::Gone) {
-                    scheduler = None;
-                }
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "A pass of the scheduler failed and is tried again"
@@ -165,25 +149,18 @@ async fn work(deps: &Deps) {
                 REST
             }
         };
-        tokio::select! {
-            () = tokio::time::sleep(nap) => {}
-            () = news.next() => {}
-        }
+        scheduler.feed.wait(nap).await;
     }
 }
 
 /// One turn: what has happened is learnt, what follows from it is written. How long nothing more is to be done.
-async fn turn(deps: &Deps, scheduler: &mut Option<Scheduler>) -> Result<Duration, Error> {
-    let scheduler = match scheduler {
-        Some(scheduler) => scheduler,
-        None => scheduler.insert(Scheduler::open(deps).await?),
-    };
+async fn turn(scheduler: &mut Scheduler) -> Result<Duration, Error> {
     scheduler.follow().await?;
     scheduler.pass().await?;
     if !scheduler.fleet.is_clean() {
         return Ok(Duration::ZERO);
     }
-    let until = scheduler.fleet.boundary().map(|at| at.duration_since(deps.clock.now()));
+    let until = scheduler.fleet.boundary().map(|at| at.duration_since(scheduler.deps.clock.now()));
     let until = until.map(|until| Duration::try_from(until).unwrap_or(Duration::ZERO));
     Ok(until.unwrap_or(NAP_MAX).min(NAP_MAX))
 }
@@ -200,7 +177,7 @@ async fn pause(shutdown: &CancellationToken, length: Duration) {
 pub(crate) struct Scheduler {
     deps: Deps,
     pub(crate) fleet: Fleet,
-    position: Position,
+    feed: FeedFollower,
     /// Manifests that no schedule has made, or that were begun or over before we knew them.
     foreign: HashSet<Uuid>,
     /// When the versions of clusters are next looked up, which the feed does not tell.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use api::doc::{Cluster, Document, Schedule, Subscription, TaskStats};
 use api::work::WorkKind;
-use store::{Budget, Reader, Selection, StoreError, Versioned, WorkView};
+use store::{Budget, Reader, StoreError, Versioned, WorkView};
 use uuid::Uuid;
 
 use crate::schedule::{Member, Rule};
@@ -90,16 +90,9 @@ fn is_superseded(work: &WorkView) -> bool {
 }
 
 async fn all<T: Document>(reader: &Reader) -> Result<Vec<Versioned<T>>, StoreError> {
-    let (mut found, mut from) = (Vec::new(), None);
-    loop {
-        let selection = Selection { from, limit: PAGE, ..Selection::default() };
-        let page = reader.documents::<T>().list(selection).await?;
-        found.extend(page.items);
-        from = page.next;
-        if from.is_none() {
-            return Ok(found);
-        }
-    }
+    let mut found = Vec::new();
+    reader.documents::<T>().for_each(|read| found.push(read)).await?;
+    Ok(found)
 }
 
 async fn all_live(reader: &Reader, kind: WorkKind) -> Result<Vec<WorkView>, StoreError> {

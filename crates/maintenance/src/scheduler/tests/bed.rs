@@ -69,7 +69,7 @@ impl Bed {
 
     /// A scheduler that has just begun.
     pub(super) async fn scheduler(&self) -> Scheduler {
-        Scheduler::open(&self.deps(self.store.clone())).await.unwrap()
+        opened(&self.deps(self.store.clone())).await
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -122,6 +122,13 @@ pub(super) async fn turn(scheduler: &mut Scheduler) -> (usize, usize) {
     scheduler.pass().await.unwrap()
 }
 
+/// A scheduler that has listed everything.
+pub(super) async fn opened(deps: &Deps) -> Scheduler {
+    let mut scheduler = Scheduler::new(deps);
+    scheduler.follow().await.unwrap();
+    scheduler
+}
+
 /// Learns all that was written up to now. PostgreSQL shows a change in the feed only when no older transaction runs
 /// on the whole server, those of other tests included: so a mark is written, and looked for.
 pub(super) async fn catch_up(scheduler: &mut Scheduler) {
@@ -133,7 +140,7 @@ pub(super) async fn catch_up(scheduler: &mut Scheduler) {
         default: false,
     };
     let (uuid, _) = scheduler.deps.store.versions().create(&mark, &by()).await.unwrap();
-    let mut from = scheduler.position;
+    let mut from = scheduler.feed.position().unwrap();
     loop {
         let page = scheduler.deps.store.feed_after(from, 1000).await.unwrap();
         if page.changes.iter().any(|change| change.uuid == uuid) {

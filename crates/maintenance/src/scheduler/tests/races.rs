@@ -6,7 +6,7 @@ use api::doc::ScheduleState;
 use jiff::{SignedDuration, ToSpan};
 
 use super::super::Scheduler;
-use super::bed::{Bed, calendar_at, catch_up, cluster, daily, on_both_engines, short_or_long, turn};
+use super::bed::{Bed, calendar_at, catch_up, cluster, daily, on_both_engines, opened, short_or_long, turn};
 
 on_both_engines! {
     async fn two_that_race_make_one_manifest_for_each_schedule_period_and_cluster(bed: &Bed) {
@@ -23,7 +23,7 @@ on_both_engines! {
         let deps = [bed.deps(bed.store.clone()), bed.deps(bed.another().await)];
         let mut racers = Vec::new();
         for deps in &deps {
-            racers.push(Scheduler::open(deps).await.unwrap());
+            racers.push(opened(deps).await);
         }
         let [one, other] = &mut racers[..] else { panic!("two") };
         // Rounds of changes, and after each both at once.

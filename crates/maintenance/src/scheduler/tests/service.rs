@@ -7,7 +7,7 @@ use planner::schedule::status;
 use store::Topic;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Error, LEASE, run, turn};
+use super::super::{LEASE, Scheduler, run, turn};
 use super::bed::{Bed, cluster, daily, on_both_engines};
 
 /// Waits until so much is pending of a schedule.
@@ -66,16 +66,13 @@ on_both_engines! {
         let deps = bed.deps(bed.store.clone());
         bed.import(&cluster("one")).await;
         bed.put(&daily("nightly", bed.now())).await;
-        let mut scheduler = None;
-        turn(&deps, &mut scheduler).await.unwrap();
+        let mut scheduler = Scheduler::new(&deps);
+        turn(&mut scheduler).await.unwrap();
         pending(bed, "nightly", 1).await;
-        // A position of another life of the store.
-        scheduler.as_mut().unwrap().position = "999-0-1".parse().unwrap();
+        // A position of another generation of the store, and a cluster that is only found by listing.
+        scheduler.feed = bed.store.follow_feed(["schedule"]).from_position("999-0-1".parse().unwrap());
         bed.import(&cluster("two")).await;
-        assert!(matches!(turn(&deps, &mut scheduler).await, Err(Error::Gone)));
-        // As the service does on that answer.
-        scheduler = None;
-        turn(&deps, &mut scheduler).await.unwrap();
+        turn(&mut scheduler).await.unwrap();
         pending(bed, "nightly", 2).await;
     }
 }
