@@ -15,9 +15,9 @@ pub(crate) enum Failure {
     /// What is stored cannot be read.
     #[error("what the simulated cloud has stored cannot be read")]
     Stored(#[from] serde_json::Error),
-    /// A certificate could not be made.
-    #[error("a certificate could not be made")]
-    Certificate(#[from] rcgen::Error),
+    /// A certificate cannot be issued.
+    #[error(transparent)]
+    Certificate(#[from] serve::pki::PkiError),
     /// Something else on our side.
     #[error("{0}")]
     Broken(String),

@@ -5,11 +5,8 @@ use std::time::Duration;
 use cloud::wire::{IssuedCertificate, VaultSecret};
 use cloud::{Certificate, CertificateWish, ResourceId, Shape};
 use jiff::{SignedDuration, Timestamp};
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose,
-};
 use serde::{Deserialize, Serialize};
+use serve::pki::{CertificateAuthority, CertificatePair, CertificateRequest, Purpose, Validity};
 
 use crate::failure::{Failure, conflict, invalid, not_found};
 use crate::resources::{Stored, find};
@@ -90,42 +87,21 @@ fn days(from: Timestamp, days: i64) -> Timestamp {
     from.saturating_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
 }
 
-fn limit(params: &mut CertificateParams, not_before: Timestamp, not_after: Timestamp) {
-    // Certificates know whole seconds; no clock of ours shows a time before the epoch.
-    let moment = |time: Timestamp| {
-        rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(u64::try_from(time.as_second()).unwrap_or(0))
-    };
-    params.not_before = moment(not_before);
-    params.not_after = moment(not_after);
-}
-
-fn named(name: &str) -> DistinguishedName {
-    let mut distinguished = DistinguishedName::new();
-    distinguished.push(DnType::CommonName, name);
-    distinguished
-}
-
-/// The authority: its certificate, and what signs in its name. It is made when it is first needed.
-fn authority(room: &Room<'_>) -> Result<(String, Issuer<'static, KeyPair>), Failure> {
-    let mut params = CertificateParams::new(Vec::new())?;
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.distinguished_name = named(AUTHORITY_NAME);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    limit(&mut params, room.now, days(room.now, AUTHORITY_DAYS));
+/// The authority. It is created when it is first needed.
+fn authority(room: &Room<'_>) -> Result<CertificateAuthority, Failure> {
     if let Some(Authority { certificate, key }) = database::record(room.db, "meta", "authority")? {
-        // Its name and key are all that a signature needs of it.
-        return Ok((certificate, Issuer::new(params, KeyPair::from_pem(&key)?)));
+        return Ok(CertificateAuthority::from_pem(AUTHORITY_NAME, CertificatePair { certificate, key })?);
     }
-    let key = KeyPair::generate()?;
-    let certificate = params.self_signed(&key)?.pem();
-    let kept = Authority { certificate, key: key.serialize_pem() };
-    database::keep(room.db, "meta", "authority", &kept)?;
-    Ok((kept.certificate, Issuer::new(params, key)))
+    let validity = Validity { not_before: room.now, not_after: days(room.now, AUTHORITY_DAYS) };
+    let authority = CertificateAuthority::generate(AUTHORITY_NAME, validity)?;
+    let CertificatePair { certificate, key } = authority.pair();
+    database::keep(room.db, "meta", "authority", &Authority { certificate, key })?;
+    Ok(authority)
 }
 
 /// The certificate of the authority, for whoever checks what it issued.
 pub(crate) fn authority_pem(room: &Room<'_>) -> Result<String, Failure> {
-    authority(room).map(|it| it.0)
+    authority(room).map(|authority| authority.certificate().to_owned())
 }
 
 fn issue(
@@ -135,27 +111,26 @@ fn issue(
     number: usize,
     ready: Timestamp,
     lasts_days: i64,
-    purpose: ExtendedKeyUsagePurpose,
+    purpose: Purpose,
 ) -> Result<Version, Failure> {
-    let (authority, issuer) = authority(room)?;
+    let authority = authority(room)?;
     // Whole seconds, so that what is told is what the certificate says.
     let whole = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
     let (not_before, not_after) = (whole(ready), whole(days(ready, lasts_days)));
-    let mut params = CertificateParams::new(names.to_vec())?;
-    params.distinguished_name = named(names.first().map_or(name, String::as_str));
-    params.extended_key_usages = vec![purpose];
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.use_authority_key_identifier_extension = true;
-    limit(&mut params, not_before, not_after);
-    let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, &issuer)?;
+    let issued = authority.issue(&CertificateRequest {
+        common_name: names.first().map_or(name, String::as_str),
+        organization: None,
+        alternative_names: names.to_vec(),
+        purpose,
+        validity: Validity { not_before, not_after },
+    })?;
     Ok(Version {
         version: seed::uuid(room.seed, &["version", name, &number.to_string()]).simple().to_string(),
         ready,
         not_before,
         not_after,
-        chain_pem: format!("{}{authority}", certificate.pem()),
-        key_pem: key.serialize_pem(),
+        chain_pem: format!("{}{}", issued.certificate, authority.certificate()),
+        key_pem: issued.key,
     })
 }
 
@@ -166,8 +141,7 @@ fn issue_further(room: &Room<'_>, kept: &mut Kept, asked: Timestamp) -> Result<(
     database::keep(room.db, "meta", "certificate-versions", &(number + 1))?;
     let asking = Room { now: asked, bent: room.bent.clone(), ..*room };
     let ready = asking.done_at(ISSUING, &["certificate", &kept.name, &number.to_string()]);
-    let purpose = ExtendedKeyUsagePurpose::ServerAuth;
-    let version = issue(room, &kept.name, &kept.dns_names, number, ready, CERTIFICATE_DAYS, purpose)?;
+    let version = issue(room, &kept.name, &kept.dns_names, number, ready, CERTIFICATE_DAYS, Purpose::Server)?;
     kept.versions.push(version);
     database::keep(room.db, CERTIFICATE, &kept.name.to_lowercase(), kept)
 }
@@ -255,8 +229,7 @@ pub(crate) fn identity_certificate(
     let fresh = kept.versions.last().is_some_and(|it| room.now < days(it.not_before, IDENTITY_RENEWAL_DAYS));
     if !fresh {
         let number = kept.versions.len();
-        let purpose = ExtendedKeyUsagePurpose::ClientAuth;
-        let version = issue(room, &key, &kept.dns_names, number, room.now, IDENTITY_DAYS, purpose)?;
+        let version = issue(room, &key, &kept.dns_names, number, room.now, IDENTITY_DAYS, Purpose::Client)?;
         kept.versions = vec![version];
         database::keep(room.db, IDENTITY, &key, &kept)?;
     }

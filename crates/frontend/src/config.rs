@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use kubelink::Allow;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serve::pki::{OPERATOR_NAME, PkiDirectory};
 use uuid::Uuid;
 
 /// The settings of the HTTP API.
@@ -179,6 +180,21 @@ impl Default for Oidc {
 }
 
 impl Config {
+    /// Fills in the settings that are open: the server's certificate, and the operator's certificate among the operators.
+    pub fn complete_from(&mut self, pki: &PkiDirectory) {
+        if self.certificate.is_none() && self.key.is_none() {
+            self.certificate = Some(pki.server.clone());
+            self.key = Some(pki.server_key.clone());
+        }
+        if self.client_ca.is_none() {
+            self.client_ca = Some(pki.authority.clone());
+            let operator = ClientRule::Name(OPERATOR_NAME.to_owned());
+            if !self.operators.contains(&operator) {
+                self.operators.push(operator);
+            }
+        }
+    }
+
     /// Everything that does not go together, each in a sentence that names the setting; empty when all is well.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -400,6 +416,17 @@ mod tests {
             ..ArmCallers::default()
         };
         check(arm(both), &["set one of them"]);
+    }
+
+    #[test]
+    fn a_private_authority_fills_in_everything_that_is_required() {
+        let directory = tempfile::tempdir().unwrap();
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let pki = PkiDirectory::ensure(directory.path(), &[], now).unwrap();
+        let mut config = Config::default();
+        config.complete_from(&pki);
+        assert_eq!(config.problems(), Vec::<String>::new());
+        assert_eq!(config.operators, [ClientRule::Name("shipshape-operator".to_owned())]);
     }
 
     #[test]

@@ -15,7 +15,6 @@ mod gate;
 mod metrics;
 mod names;
 mod offer;
-pub mod pki;
 mod qos;
 mod seed;
 mod server;

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use api::clock::SharedClock;
 use axum::body::Body;
 use cloud::SharedCloud;
-use rustls::server::danger::ClientCertVerifier;
-use serve::tls::{self, CertificateFiles, TlsError};
+use serve::tls::{self, CertificateFiles, ClientCertificates, TlsError};
 use serve::{Handler, Limits, Listener};
 use store::Store;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{AllowList, AnyClient, Certificates, Doorman, Guarded, Proof, TokenService, Tokens};
+use crate::auth::{AllowList, Certificates, Doorman, Guarded, Proof, TokenService, Tokens};
 use crate::config::Config;
 use crate::gate::{Gate, Peer};
 use crate::metrics::Metrics;
@@ -89,11 +88,13 @@ impl Server {
         };
         let tls = match &certificate {
             Some(certificate) => {
-                // Callers are listed one by one, whoever signed their certificates: then no authority is named to them.
-                let listed: Option<Arc<dyn ClientCertVerifier>> =
-                    callers.as_ref().map(|_| Arc::new(AnyClient::new()) as Arc<dyn ClientCertVerifier>);
-                let clients = listed.or(certificates.as_ref().map(|it| it.verifier().clone()));
-                Some(tls::server(certificate.clone(), clients)?)
+                let clients = match (&callers, &certificates) {
+                    // Callers are listed one by one, and any authority may have signed their certificates.
+                    (Some(_), _) => ClientCertificates::AnyIssuer,
+                    (None, Some(certificates)) => ClientCertificates::SignedBy(certificates.authority()),
+                    (None, None) => ClientCertificates::NotRequested,
+                };
+                Some(tls::server_config(certificate.clone(), clients)?)
             }
             None => None,
         };

@@ -17,6 +17,8 @@ mod connection;
 mod limits;
 mod listener;
 mod names;
+pub mod pki;
+mod private_file;
 mod registry;
 #[cfg(test)]
 mod tests;
@@ -28,3 +30,4 @@ pub use listener::{
     ClientAddress, ConnectionEvent, Handler, Listener, Peer, SameService, client_network, reachable,
 };
 pub use names::{HostNames, host_of, is_loopback_name};
+pub use private_file::{write_private, write_private_unsynced};

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use api::clock::SystemClock;
 use client::Client;
 use serve::Listener;
-use serve::tls::{self, CertificateFiles};
+use serve::tls::{self, CertificateFiles, ClientCertificates};
 
 use crate::config::{Config, PortalConfig};
 use crate::listening::Listen;
@@ -49,7 +49,8 @@ pub(crate) async fn open(
     let mut listener = Listener::new(listener, limits)?;
     if let Some((certificate, key)) = &pair {
         let files = CertificateFiles::open(certificate, key).context("the portal")?;
-        listener = listener.with_tls(tls::server(files, None).context("the portal")?);
+        listener = listener
+            .with_tls(tls::server_config(files, ClientCertificates::NotRequested).context("the portal")?);
     }
     let (url, connections) = (config.url.clone().unwrap_or_else(|| listener.url()), config.connections);
     let by_link = matches!(login, Login::OneTimeLink);

@@ -10,9 +10,10 @@ use api::domain::DOMAIN;
 use backend::Tempo;
 use client::Client;
 use cloud::{SharedCloud, Simulated};
-use frontend::pki::Pki;
+
 use kubelink::LinksLimits;
 use maintenance::{actuator, scheduler};
+use serve::pki::{CertificatePair, PkiDirectory};
 use steps::lifecycle::{self, Ways};
 use store::{Reader, Store, housekeeping};
 use tokio_util::sync::CancellationToken;
@@ -133,8 +134,8 @@ pub(crate) async fn own_frontend(
     if !config.insecure {
         let listens_at = config.listen.ip();
         let names = if listens_at.is_unspecified() { Vec::new() } else { vec![listens_at.to_string()] };
-        let pki =
-            Pki::ensure(&data_dir.join("pki"), &names, SystemClock.now()).context("the certificates")?;
+        let pki = PkiDirectory::ensure(&data_dir.join("pki"), &names, SystemClock.now())
+            .context("the certificates")?;
         match &config.certificate {
             // Whoever brings a certificate brings what signed it in the same file.
             Some(certificate) => {
@@ -147,7 +148,7 @@ pub(crate) async fn own_frontend(
         if has_operator {
             introduce_operator(&mut file, &pki)?;
         }
-        pki.complete(&mut config);
+        config.complete_from(&pki);
         own = Some((pki, names, has_operator));
     }
     let data_dir = data_dir.to_owned();
@@ -178,10 +179,10 @@ pub(crate) async fn own_frontend(
 }
 
 /// Writes into a context as whom it speaks: our operator.
-fn introduce_operator(file: &mut ContextFile, pki: &Pki) -> anyhow::Result<()> {
-    let (certificate, key) = pki.operator_pem()?;
+fn introduce_operator(file: &mut ContextFile, pki: &PkiDirectory) -> anyhow::Result<()> {
+    let CertificatePair { certificate, key } = pki.operator_pair()?;
     file.certificate = Some(certificate);
-    file.key = Some(key.expose().clone());
+    file.key = Some(key);
     Ok(())
 }
 

@@ -1,26 +1,21 @@
 //! Client certificates: signed by the configured authority, made for clients, within their time, and on the list.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
+use serve::tls::{ClientAuthority, TlsError};
 use sha2::{Digest as _, Sha256};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
 use super::{Role, Stranger, identity};
 use crate::config::{ClientRule, Config};
-use serve::tls;
 
 /// The rules for client certificates.
 #[derive(Debug)]
 pub(crate) struct Certificates {
-    verifier: Arc<dyn ClientCertVerifier>,
+    authority: ClientAuthority,
     operators: Vec<ClientRule>,
     readers: Vec<ClientRule>,
 }
@@ -52,28 +47,28 @@ impl Holder {
 
 impl Certificates {
     /// Reads the authority; none when the configuration names none.
-    pub(crate) fn open(config: &Config) -> Result<Option<Certificates>, tls::TlsError> {
+    pub(crate) fn open(config: &Config) -> Result<Option<Certificates>, TlsError> {
         let Some(path) = &config.client_ca else { return Ok(None) };
         Ok(Some(Certificates {
-            verifier: verifier(path)?,
+            authority: ClientAuthority::open(path)?,
             operators: config.operators.clone(),
             readers: config.readers.clone(),
         }))
     }
 
-    /// What signs the clients' certificates, for the handshake.
-    pub(crate) fn verifier(&self) -> &Arc<dyn ClientCertVerifier> {
-        &self.verifier
+    /// The authority of the client certificates, for the handshake.
+    pub(crate) fn authority(&self) -> &ClientAuthority {
+        &self.authority
     }
 
     /// Whose certificate it is.
     pub(crate) fn holder(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Holder, Stranger> {
-        let Some((leaf, between)) = chain.split_first() else {
+        let Some(leaf) = chain.first() else {
             return Err(Stranger::because("the client showed no certificate"));
         };
         let since = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
-        self.verifier
-            .verify_client_cert(leaf, between, UnixTime::since_unix_epoch(since))
+        self.authority
+            .verify(chain, UnixTime::since_unix_epoch(since))
             .map_err(|error| Stranger::because(format!("the certificate is not accepted: {error}")))?;
         let (_, parsed) = X509Certificate::from_der(leaf)
             .map_err(|_| Stranger::because("the certificate cannot be read"))?;
@@ -116,16 +111,6 @@ fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {
     let first = names.next()?.as_str().ok()?.to_owned();
     // Of two names nobody knows which was meant.
     names.next().is_none().then_some(first)
-}
-
-fn verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, tls::TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in tls::certificates(path)? {
-        roots.add(certificate).map_err(|error| tls::TlsError::unusable(path, error))?;
-    }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), tls::provider())
-        .build()
-        .map_err(|error| tls::TlsError::unusable(path, error))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! token of the configured issuer. Callers of the resource manager's API, who get no further than that: by a certificate that is
 //! listed, by a token of the issuer, or by one that a service at our side accepts. Nobody else gets further than this.
 
-mod any_client;
 mod arm;
 mod certificate;
 mod fetch;
@@ -15,7 +14,6 @@ use api::actor;
 use http::{HeaderMap, Method, Uri, header};
 use jiff::Timestamp;
 
-pub(crate) use any_client::AnyClient;
 pub(crate) use arm::{AllowList, TokenService};
 pub(crate) use certificate::{Certificates, Holder};
 pub(crate) use fetch::is_protected;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use api::clock::SystemClock;
 use bytes::Bytes;
-use frontend::pki::Pki;
 use frontend::{Config, Deps, Metrics, Server};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -18,6 +17,7 @@ use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
+use serve::pki::PkiDirectory;
 use store::{Keyring, Location, Options, Store};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -33,7 +33,7 @@ pub(crate) type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 pub(crate) struct House {
     pub(crate) store: Store,
     pub(crate) url: String,
-    pub(crate) pki: Option<Pki>,
+    pub(crate) pki: Option<PkiDirectory>,
     pub(crate) http: Http,
     shutdown: CancellationToken,
     serving: JoinHandle<()>,
@@ -111,19 +111,20 @@ impl House {
     }
 
     /// A server that lets in whom `adjust` says, with certificates of its own.
-    pub(crate) async fn guarded(adjust: impl FnOnce(&mut Config, &Pki)) -> House {
+    pub(crate) async fn guarded(adjust: impl FnOnce(&mut Config, &PkiDirectory)) -> House {
         let place = tempfile::tempdir().unwrap();
         let store = sqlite(place.path()).await;
-        let pki = Pki::ensure(&place.path().join("pki"), &[], api::clock::Clock::now(&SystemClock)).unwrap();
+        let pki = PkiDirectory::ensure(&place.path().join("pki"), &[], api::clock::Clock::now(&SystemClock))
+            .unwrap();
         let mut config = base();
-        pki.complete(&mut config);
+        config.complete_from(&pki);
         adjust(&mut config, &pki);
         House::start(config, Some(pki), store, place, None).await
     }
 
     async fn start(
         config: Config,
-        pki: Option<Pki>,
+        pki: Option<PkiDirectory>,
         store: Store,
         place: TempDir,
         cloud: Option<cloud::SharedCloud>,
@@ -222,7 +223,7 @@ pub(crate) fn plain() -> Http {
 }
 
 /// A client that trusts the server and shows a certificate, or none.
-pub(crate) fn client(pki: &Pki, certificate: Option<(&Path, &Path)>) -> Http {
+pub(crate) fn client(pki: &PkiDirectory, certificate: Option<(&Path, &Path)>) -> Http {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&pki.authority).unwrap()).unwrap();
     let builder = rustls::ClientConfig::builder_with_provider(provider())

@@ -3,7 +3,6 @@
 //! journal.
 
 mod subject;
-mod verify;
 
 use std::fs;
 use std::io;
@@ -12,14 +11,11 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
-};
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use serve::pki::{CertificateAuthority, CertificateRequest, PkiError, Purpose, Validity};
+use serve::tls::{self, ClientAuthority, ClientCertificates, TlsError};
+use serve::write_private_unsynced;
 
 use crate::http::User;
 
@@ -37,12 +33,15 @@ pub enum AccessError {
         #[source]
         source: io::Error,
     },
-    /// A certificate cannot be made.
-    #[error("a certificate could not be made")]
-    Make(#[from] rcgen::Error),
+    /// A certificate cannot be issued.
+    #[error(transparent)]
+    Issue(#[from] PkiError),
     /// A certificate or key cannot be used.
-    #[error("a certificate could not be used: {0}")]
-    Use(String),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The system has no random numbers.
+    #[error("cannot generate a token: {0}")]
+    Token(String),
 }
 
 /// The texts that make up a cluster's access, in PEM.
@@ -61,7 +60,7 @@ struct Texts {
 pub struct Access {
     texts: Texts,
     customer: String,
-    verifier: Arc<dyn ClientCertVerifier>,
+    clients: ClientAuthority,
     tls: Arc<ServerConfig>,
 }
 
@@ -81,10 +80,11 @@ impl Access {
                 texts
             }
         };
-        let verifier = verify::of_authority(&texts.authority)?;
-        let tls = Arc::new(texts.server_config(&verifier)?);
+        let clients = ClientAuthority::from_pem(&texts.authority)?;
+        let certificate = tls::fixed_certificate(&texts.server, &texts.server_key)?;
+        let tls = tls::server_config(certificate, ClientCertificates::SignedBy(&clients))?;
         let customer = customer_token(directory)?;
-        Ok(Access { texts, customer, verifier, tls })
+        Ok(Access { texts, customer, clients, tls })
     }
 
     /// How the server speaks TLS.
@@ -94,9 +94,8 @@ impl Access {
 
     /// The user that a verified certificate names.
     pub fn user_of_certificates(&self, chain: &[CertificateDer<'_>]) -> Option<User> {
-        let (first, rest) = chain.split_first()?;
-        self.verifier.verify_client_cert(first, rest, UnixTime::now()).ok()?;
-        subject::user(first)
+        self.clients.verify(chain, UnixTime::now()).ok()?;
+        subject::user(chain.first()?)
     }
 
     /// The user that a token names.
@@ -138,35 +137,30 @@ impl Access {
 
 impl Texts {
     fn make() -> Result<Texts, AccessError> {
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "kubernetes");
-        params.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-
-        let server_key = KeyPair::generate()?;
+        let validity = Validity::UNLIMITED;
+        let authority = CertificateAuthority::generate("kubernetes", validity)?;
         let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
-        let mut params = CertificateParams::new(names.map(str::to_owned))?;
-        params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let server = params.signed_by(&server_key, &authority)?;
-
-        let admin_key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
-        params.distinguished_name.push(DnType::CommonName, "admin");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let admin = params.signed_by(&admin_key, &authority)?;
-
-        let token = fresh_token()?;
+        let server = authority.issue(&CertificateRequest {
+            common_name: "kube-apiserver",
+            organization: None,
+            alternative_names: names.map(str::to_owned).to_vec(),
+            purpose: Purpose::Server,
+            validity,
+        })?;
+        let admin = authority.issue(&CertificateRequest {
+            common_name: "admin",
+            organization: Some("system:masters"),
+            alternative_names: Vec::new(),
+            purpose: Purpose::Client,
+            validity,
+        })?;
         Ok(Texts {
-            authority: authority.pem(),
-            server: server.pem(),
-            server_key: server_key.serialize_pem(),
-            admin: admin.pem(),
-            admin_key: admin_key.serialize_pem(),
-            token,
+            authority: authority.certificate().to_owned(),
+            server: server.certificate,
+            server_key: server.key,
+            admin: admin.certificate,
+            admin_key: admin.key,
+            token: fresh_token()?,
         })
     }
 
@@ -177,7 +171,7 @@ impl Texts {
     fn keep(&self, directory: &Path) -> Result<(), AccessError> {
         for (name, text) in FILES.iter().zip(self.fields()) {
             let path = directory.join(name);
-            write_private(&path, text).map_err(|source| AccessError::Io {
+            write_private_unsynced(&path, text).map_err(|source| AccessError::Io {
                 path,
                 doing: "written",
                 source,
@@ -201,27 +195,11 @@ impl Texts {
             token: read(token)?,
         })
     }
-
-    fn server_config(&self, verifier: &Arc<dyn ClientCertVerifier>) -> Result<ServerConfig, AccessError> {
-        let wrong = |error: &dyn std::fmt::Display| AccessError::Use(error.to_string());
-        let certificate =
-            CertificateDer::from_pem_slice(self.server.as_bytes()).map_err(|error| wrong(&error))?;
-        let key = PrivateKeyDer::from_pem_slice(self.server_key.as_bytes()).map_err(|error| wrong(&error))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(&error))?
-            .with_client_cert_verifier(Arc::new(verify::Lenient::of(verifier)))
-            .with_single_cert(vec![certificate], key)
-            .map_err(|error| wrong(&error))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
-    }
 }
 
 fn fresh_token() -> Result<String, AccessError> {
     let mut token = [0_u8; 32];
-    getrandom::fill(&mut token).map_err(|error| AccessError::Use(error.to_string()))?;
+    getrandom::fill(&mut token).map_err(|error| AccessError::Token(error.to_string()))?;
     Ok(URL_SAFE_NO_PAD.encode(token))
 }
 
@@ -232,23 +210,10 @@ fn customer_token(directory: Option<&Path>) -> Result<String, AccessError> {
         Ok(kept) => Ok(kept),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let token = fresh_token()?;
-            let written = write_private(&path, &token);
+            let written = write_private_unsynced(&path, &token);
             written.map_err(|source| AccessError::Io { path, doing: "written", source })?;
             Ok(token)
         }
         Err(source) => Err(AccessError::Io { path, doing: "read", source }),
     }
-}
-
-/// Keys are for the owner's eyes only, from the first byte on, and are written through no link: the file is made anew and
-/// takes its place as a whole.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let fresh = path.with_extension("new");
-    // What a process left that was killed here.
-    let _ = fs::remove_file(&fresh);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    fs::rename(&fresh, path)
 }

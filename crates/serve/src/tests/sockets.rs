@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
-use crate::tls::{self, CertificateFiles};
+use crate::tls::{self, CertificateFiles, ClientCertificates};
 use crate::{ConnectionEvent, Limits, Listener, SameService};
 
 /// More than any test takes.
@@ -50,7 +50,7 @@ async fn running(limits: Limits, with_tls: bool) -> Running {
         });
     if with_tls {
         let files = CertificateFiles::open(&certificate, &key).unwrap();
-        listener = listener.with_tls(tls::server(files, None).unwrap());
+        listener = listener.with_tls(tls::server_config(files, ClientCertificates::NotRequested).unwrap());
     }
     let (address, shutdown) = (listener.address(), CancellationToken::new());
     let mut serving = JoinSet::new();
