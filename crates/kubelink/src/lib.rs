@@ -19,7 +19,7 @@
 //! | [`csr::approve`] | [`facts`] |
 //!
 //! What fails says so as a [`LinkError`], or as an error of the verb that holds one, and knows its class. What kubelink
-//! leaves on a cluster for whoever takes over is in `docs/decisions/0005-what-we-leave-on-a-cluster.md`.
+//! leaves on a cluster for whoever takes over is in `docs/decisions/0005-records-on-clusters.md`.
 
 pub mod apply;
 mod bounded;

@@ -2,7 +2,7 @@
 //!
 //! The key is named by reference and never by value: manifests, their history and the audit log are read by many. What was
 //! there before is kept in the cluster until the end, so that it can be put back. See
-//! `docs/decisions/0008-what-built-in-tasks-keep-where.md`.
+//! `docs/decisions/0008-state-of-built-in-tasks.md`.
 
 use std::sync::Arc;
 use std::time::Duration;
