@@ -11,6 +11,8 @@ pub mod doc;
 pub mod domain;
 pub mod duration;
 pub mod error;
+pub mod install;
+pub mod resource_id;
 pub mod rest;
 pub mod secret;
 pub mod selector;

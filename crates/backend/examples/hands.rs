@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::bail;
 use api::clock::{SharedClock, SystemClock};
 use api::secret::Secret;
-use backend::{Config, Deps, Installer, Metrics, Tempo, trial};
-use cloud::Simulated;
+use backend::{Config, Deps, Metrics, Tempo};
+use cloudsim::SimClient;
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::Allow;
 use maintenance::actuator;
@@ -22,10 +22,13 @@ use store::{Keyring, Options, Store};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+#[path = "../tests/operations/service.rs"]
+mod service;
+
 /// What both are made of.
 struct Ground {
     store: Store,
-    cloud: Simulated,
+    cloud: SimClient,
     clock: SharedClock,
     timing: Timing,
 }
@@ -35,9 +38,9 @@ fn backend(ground: Ground) -> Deps {
     Deps {
         ways: Arc::new(Ways::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone())),
         store,
-        installer: Installer::Simulated(cloud.installer()),
+        installer: Arc::new(cloud.installer()),
         cloud: Arc::new(cloud),
-        service: Arc::new(trial::service()),
+        service: Arc::new(service::service()),
         clock,
         metrics: Metrics::default(),
         // Two of them work on what there is, so that both are met by a kill.
@@ -72,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
     let clock: SharedClock = Arc::new(SystemClock);
     let keyring = Keyring::read(Path::new(key_file))?;
     let store = Store::open(Options::new(url.parse()?, keyring, clock.clone())).await?;
-    let cloud = Simulated::new(cloud, Secret::new(token.clone()))?;
+    let cloud = SimClient::new(cloud, Secret::new(token.clone()))?;
     let lease = Duration::from_millis(lease.parse()?);
     let timing = Timing { lease, renewal: lease / 3, self_stop: lease * 2 / 3, take_over: lease / 8 };
     let ground = Ground { store, cloud, clock, timing };

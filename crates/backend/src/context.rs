@@ -2,11 +2,12 @@
 
 use std::sync::OnceLock;
 
+use api::install::SharedInstaller;
 use steps::lifecycle::Lifecycle;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::{Installer, Tempo};
+use crate::Tempo;
 
 /// What the steps of an operation are given, made anew for each claim.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub struct Context {
     /// The cloud, the store, the way to the cluster, the clock.
     pub life: Lifecycle,
     /// Who installs.
-    pub installer: Installer,
+    pub installer: SharedInstaller,
     /// How long is waited for what others do.
     pub tempo: Tempo,
     /// Which release of this service works.
@@ -27,7 +28,13 @@ pub struct Context {
 
 impl Context {
     /// A context.
-    pub fn new(life: Lifecycle, installer: Installer, tempo: Tempo, release: &str, seed: u64) -> Context {
+    pub fn new(
+        life: Lifecycle,
+        installer: SharedInstaller,
+        tempo: Tempo,
+        release: &str,
+        seed: u64,
+    ) -> Context {
         Context { life, installer, tempo, release: release.to_owned(), seed, denied_since: OnceLock::new() }
     }
 

@@ -10,18 +10,16 @@
 mod config;
 mod context;
 mod ending;
-pub mod installer;
+mod installer;
 mod metrics;
 pub mod plan;
 mod qos;
 mod service;
 mod tempo;
-pub mod trial;
 mod work;
 
 pub use config::Config;
 pub use context::Context;
-pub use installer::Installer;
 pub use metrics::Metrics;
 pub use service::{Deps, Error, LEASE_PREFIX, run};
 pub use tempo::Tempo;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::clock::SharedClock;
 use api::doc::{Cluster, Document, Operation, Subscription};
+use api::install::SharedInstaller;
 use api::work::WorkKind;
 use cloud::SharedCloud;
 use futures_util::FutureExt as _;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::work::{self, Facts};
-use crate::{Config, Context, Installer, Metrics};
+use crate::{Config, Context, Metrics};
 
 /// What every backend's named lease begins with; its owner follows.
 pub const LEASE_PREFIX: &str = "backend/";
@@ -35,7 +36,7 @@ pub struct Deps {
     /// The cloud.
     pub cloud: SharedCloud,
     /// Who installs.
-    pub installer: Installer,
+    pub installer: SharedInstaller,
     /// What this service has for itself in the cloud.
     pub service: Arc<Service>,
     /// The ways to clusters.

@@ -6,31 +6,21 @@
 //!
 //! Every verb may be said again at any moment: a put compares, a delete of what is gone has succeeded. Errors say what may
 //! be done about them ([`CloudError`] knows its class). Nothing here retries, waits for a state or reads the clock.
-//!
-//! [`Simulated`] is the client of the simulated cloud (`cloudsim`): `Simulated::new(url, token)` implements [`Cloud`], its
-//! [`installer`](Simulated::installer) orders simulated clusters, and its further methods arrange what a real cloud would
-//! not let one arrange: principals, quotas, denials, faults ([`sim`]).
 
 pub mod capacity;
 mod cloud;
 mod error;
-mod id;
-pub mod install;
 mod principal;
 mod registry;
 mod resource;
-pub mod sim;
-mod simulated;
 mod sizes;
 mod vault;
-pub mod wire;
 
+pub use api::resource_id::{ResourceId, ResourceIdError};
 pub use cloud::{Cloud, SharedCloud};
 pub use error::{CloudError, Fault};
-pub use id::{ResourceId, ResourceIdError};
 pub use principal::{Credential, Permission, Principal, RoleAssignment};
 pub use registry::{IssuedToken, Token};
 pub use resource::{Backend, Frontend, Kind, Put, Resource, Rule, Shape, State};
-pub use simulated::{Simulated, SimulatedError};
 pub use sizes::{Availability, Provider, Restriction, Size, Usage};
 pub use vault::{Certificate, CertificateWish, IssuedCertificate, VaultSecret};

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::clock::SharedClock;
+use api::install::InstallStage;
 use cloud::ResourceId;
-use cloud::sim::{Setting, Trouble};
-use cloud::wire::{Call, Refusal};
 use kubesim::SimulatedClusters;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::Serialize;
@@ -19,7 +18,10 @@ use uuid::Uuid;
 
 use crate::failure::Failure;
 use crate::faults::Faults;
+use crate::faults::Trouble;
+use crate::protocol::{Call, Refusal};
 use crate::room::{Bent, Room};
+use crate::settings::Setting;
 use crate::{install, people, registry, resources, sizes, vault};
 
 /// All that the service is, apart from its door.
@@ -99,8 +101,8 @@ impl Desk {
         match call {
             Call::Put { put } => self.ring(&put.id),
             Call::Delete { id } => self.ring(id),
-            Call::Order { order } => self.begin_to_attend(order.cluster),
-            Call::Remove { cluster } => {
+            Call::Install { request } => self.begin_to_attend(request.cluster),
+            Call::RemoveInstallation { cluster } => {
                 let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(end) = ends.get(cluster) {
                     end.cancel();
@@ -109,6 +111,15 @@ impl Desk {
             _ => {}
         }
         Ok(done)
+    }
+
+    /// The stage at which a requested installation fails, by a rule of its own: other faults of the same call do not hide it.
+    pub(crate) fn install_fails_at(&self, call: &Call) -> Option<InstallStage> {
+        let of_installations = |it: &Trouble| matches!(it, Trouble::InstallFails { .. });
+        match self.faults.meet(call.verb(), &call.subject(), of_installations)? {
+            Trouble::InstallFails { stage } => Some(stage),
+            _ => None,
+        }
     }
 
     /// Carries out a call of the installer, who is inside the cloud: connections do not trouble it, but the cloud's own limits do.
@@ -172,7 +183,8 @@ pub(crate) fn bent_by(trouble: &Trouble, call: &Call) -> Result<Bent, Failure> {
         Trouble::Throttled { .. }
         | Trouble::Unavailable { .. }
         | Trouble::Reset { .. }
-        | Trouble::Hangs { .. } => Bent::default(),
+        | Trouble::Hangs { .. }
+        | Trouble::InstallFails { .. } => Bent::default(),
     })
 }
 
@@ -211,10 +223,10 @@ fn answer(room: &Room<'_>, call: &Call) -> Result<Value, Failure> {
         Call::Token { name } => told(registry::token(room, name)),
         Call::IssuePassword { name } => told(registry::issue_password(room, name)),
         Call::DeleteToken { name } => told(registry::delete_token(room, name)),
-        Call::Order { order } => told(install::order(room, order)),
-        Call::Look { cluster } => told(install::look(room, *cluster)),
-        Call::Handover { cluster } => told(install::handover(room, *cluster)),
-        Call::Remove { cluster } => told(install::remove(room, *cluster)),
+        Call::Install { request } => told(install::install(room, request)),
+        Call::Installation { cluster } => told(install::installation(room, *cluster)),
+        Call::ClusterCredentials { cluster } => told(install::credentials(room, *cluster)),
+        Call::RemoveInstallation { cluster } => told(install::remove(room, *cluster)),
     }
 }
 

@@ -9,8 +9,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use cloud::sim::{FaultRule, Moment, Setting, Trouble};
-use cloud::wire::{Call, Refusal, Refused};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde::de::DeserializeOwned;
@@ -18,7 +16,10 @@ use serde_json::Value;
 
 use crate::desk::{Desk, bent_by};
 use crate::failure::{Failure, invalid};
+use crate::faults::{FaultRule, Moment, Trouble};
+use crate::protocol::{Call, Refusal, Refused};
 use crate::room::{Bent, Room};
+use crate::settings::Setting;
 use crate::vault;
 
 #[derive(Clone)]
@@ -99,7 +100,8 @@ async fn call(State(hall): State<Hall>, body: Bytes) -> Response {
         Err(failure) => return answered("a call", Err(failure)),
     };
     let what = format!("{call:?}");
-    let met = hall.desk.faults.meet(call.verb(), &call.subject(), |_| true);
+    let met =
+        hall.desk.faults.meet(call.verb(), &call.subject(), |it| !matches!(it, Trouble::InstallFails { .. }));
     if let Some(trouble) = &met {
         tracing::debug!("{what}: {trouble}");
     }
@@ -115,7 +117,8 @@ async fn call(State(hall): State<Hall>, body: Bytes) -> Response {
         _ => {}
     }
     let bent = met.as_ref().map_or(Ok(Bent::default()), |trouble| bent_by(trouble, &call));
-    let done = bent.and_then(|bent| hall.desk.perform(&call, bent));
+    let install_fails_at = hall.desk.install_fails_at(&call);
+    let done = bent.and_then(|bent| hall.desk.perform(&call, Bent { install_fails_at, ..bent }));
     match met {
         Some(Trouble::Unavailable { when: Moment::After }) => refused(Refusal::Unavailable { what }),
         Some(Trouble::Reset { when: Moment::After }) => broken(),

@@ -1,7 +1,8 @@
 //! Why a call was not done: refused with a reason, or broken on our side.
 
 use cloud::ResourceId;
-use cloud::wire::Refusal;
+
+use crate::protocol::Refusal;
 
 /// Why a call was not done.
 #[derive(Debug, thiserror::Error)]

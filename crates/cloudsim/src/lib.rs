@@ -1,5 +1,5 @@
 //! A simulated cloud: a small HTTP service that keeps what it holds in a SQLite file of its own, and an installer that brings up
-//! simulated clusters in it. Its client is [`cloud::Simulated`], which implements the trait [`cloud::Cloud`].
+//! simulated clusters in it. Its client is [`SimClient`], which implements the trait [`cloud::Cloud`].
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,12 +15,12 @@
 //! A subscription that nobody ever mentioned is generous: every provider is registered, every size can be had, a hundred
 //! clusters fit into its quotas, and this service may do everything in it. A cluster needs two things that its customer brings:
 //! - *a network with two subnets*: `put` a resource group, then a `VirtualNetwork` and two `Subnet`s in it;
-//! - *a principal*: [`cloud::Simulated::create_principal`] answers a client id and a secret. Made with `Rights::Everywhere` it
+//! - *a principal*: [`SimClient::create_principal`] answers a client id and a secret. Made with `Rights::Everywhere` it
 //!   may do everything; with `Rights::ByRoles` what `assign_role` gives it. (With workload identity: `put` an `Identity` for
 //!   each; identities may do everything unless their tag `rights` is `byRoles`.)
 //!
-//! What is not as generous is arranged with [`cloud::Simulated::arrange`] (quotas, restrictions, providers, features, locks, claims)
-//! and [`cloud::Simulated::deny`].
+//! What is not as generous is arranged with [`SimClient::arrange`] (quotas, restrictions, providers, features, locks, claims)
+//! and [`SimClient::deny`].
 //!
 //! # How it behaves
 //!
@@ -36,10 +36,10 @@
 //!
 //! # Installations
 //!
-//! [`cloud::install::Installer::order`] wants the group, the subnets and the internal load balancer to be there. It makes the machines
+//! [`SimInstaller::order`] wants the group, the subnets and the internal load balancer to be there. It makes the machines
 //! `INFRA-bootstrap`, `INFRA-master-N` and `INFRA-POOL-LOCATIONZONE-XXXXX`, each with a disk `MACHINE_OSDisk`, in the managed
 //! group, puts masters and bootstrap behind the load balancer, and starts a [`kubesim`] cluster whose nodes are named
-//! as the machines are. Stages follow in the order of [`cloud::install::Stage`]; `api_url` and the handover are there from
+//! as the machines are. Stages follow in the order of [`api::install::InstallStage`]; `api_url` and the credentials are there from
 //! `ApiServer` on. The bootstrap machine stays: whoever ordered removes it with its disk. A failed installation stays as it
 //! is until it is removed.
 //!
@@ -53,6 +53,7 @@
 //! below `clusters/`. Without a directory everything is in memory.
 
 mod cidr;
+mod client;
 mod database;
 mod desk;
 mod door;
@@ -60,14 +61,17 @@ mod failure;
 mod faults;
 mod install;
 mod people;
+pub mod protocol;
 mod registry;
 mod resources;
 mod room;
 mod secrets;
 mod seed;
 mod service;
+pub mod settings;
 mod sizes;
 mod vault;
 
-pub use faults::Faults;
+pub use client::{SimClient, SimClientError, SimInstaller};
+pub use faults::{FaultRule, Faults, Moment, Trouble};
 pub use service::{OpenError, Options, ServeError, Service};

@@ -3,15 +3,15 @@
 //! This service itself may do everything that is not denied to it. A principal may do everything, or what its roles allow,
 //! as it was made. A managed identity may do everything, unless its tag `rights` says `byRoles`.
 
-use cloud::sim::{Denial, KnownPrincipal, Rights, WireNewPrincipal};
-use cloud::wire::{Proof, Refusal};
 use cloud::{Kind, Permission, Principal, ResourceId, RoleAssignment, Shape};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, conflict, not_found};
+use crate::protocol::{Proof, Refusal};
 use crate::resources::{Stored, find};
 use crate::room::Room;
+use crate::settings::{Denial, KnownPrincipal, Rights, WireNewPrincipal};
 use crate::{database, secrets, seed};
 
 const PRINCIPAL: &str = "principal";

@@ -1,11 +1,11 @@
 //! The registry of images: tokens whose passwords are good for 180 days.
 
 use cloud::Token;
-use cloud::wire::IssuedToken;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::database;
 use crate::failure::{Failure, invalid, not_found};
+use crate::protocol::IssuedToken;
 use crate::room::Room;
 use crate::secrets;
 

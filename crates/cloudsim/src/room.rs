@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::install::InstallStage;
 use cloud::Fault;
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -26,6 +27,8 @@ pub(crate) struct Bent {
     pub(crate) unseen: Duration,
     /// A role takes effect so late.
     pub(crate) late: Duration,
+    /// The stage at which an installation fails.
+    pub(crate) install_fails_at: Option<InstallStage>,
 }
 
 impl Room<'_> {

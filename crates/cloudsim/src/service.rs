@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use api::clock::{SharedClock, SystemClock};
 use api::secret::Secret;
-use cloud::{Simulated, SimulatedError};
 use serve::{Limits, Listener, SameService};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::client::{SimClient, SimClientError};
 use crate::desk::{Desk, Parts};
 use crate::failure::Failure;
 use crate::faults::Faults;
@@ -147,8 +147,8 @@ impl Service {
     }
 
     /// A client of it.
-    pub fn client(&self) -> Result<Simulated, SimulatedError> {
-        Simulated::new(&self.url(), self.token())
+    pub fn client(&self) -> Result<SimClient, SimClientError> {
+        SimClient::new(&self.url(), self.token())
     }
 
     /// What is to go wrong.

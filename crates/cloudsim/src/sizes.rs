@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use cloud::wire::Refusal;
 use cloud::{Availability, Kind, Provider, Restriction, Shape, Size, Usage};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 use crate::database;
 use crate::failure::Failure;
+use crate::protocol::Refusal;
 use crate::resources::Stored;
 use crate::room::Room;
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use cloud::wire::{IssuedCertificate, VaultSecret};
 use cloud::{Certificate, CertificateWish, ResourceId, Shape};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serve::pki::{CertificateAuthority, CertificatePair, CertificateRequest, Purpose, Validity};
 
 use crate::failure::{Failure, conflict, invalid, not_found};
+use crate::protocol::{IssuedCertificate, VaultSecret};
 use crate::resources::{Stored, find};
 use crate::room::Room;
 use crate::{database, seed};

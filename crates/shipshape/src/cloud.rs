@@ -6,14 +6,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use api::clock::SystemClock;
 use api::secret::Secret;
-use cloud::Simulated;
-use cloudsim::{Options, Service};
+use cli::private_file;
+use cloudsim::{Options, Service, SimClient};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{CloudConfig, Config};
 use crate::process::Process;
 use crate::supervisor::Stage;
-use cli::private_file;
 
 /// Where a simulated cloud keeps what it holds, below the data directory of `up`, and below the directory of `sim` there.
 pub(crate) const DIRECTORY: &str = "cloud";
@@ -29,7 +28,7 @@ struct Address {
 }
 
 /// The cloud that the settings mean: another process's, or one of our own.
-pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Simulated> {
+pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<SimClient> {
     match elsewhere(&process.config.cloud)? {
         Some(cloud) => Ok(cloud),
         None => {
@@ -40,18 +39,18 @@ pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Simulated> {
 }
 
 /// The cloud of another process, if the settings name one.
-pub(crate) fn elsewhere(config: &CloudConfig) -> anyhow::Result<Option<Simulated>> {
+pub(crate) fn elsewhere(config: &CloudConfig) -> anyhow::Result<Option<SimClient>> {
     let Some(file) = &config.file else { return Ok(None) };
     let text = std::fs::read_to_string(file).with_context(|| format!("cloud.file {file}: cannot be read"))?;
     // Without the parser's own words, which repeat the text: it holds the token.
     let address: Address = serde_json::from_str(&text)
         .map_err(|_| anyhow::anyhow!("cloud.file {file}: expected JSON with url and token"))?;
-    let cloud = Simulated::new(&address.url, Secret::new(address.token));
+    let cloud = SimClient::new(&address.url, Secret::new(address.token));
     Ok(Some(cloud.with_context(|| format!("cloud.file {file}"))?))
 }
 
 /// A simulated cloud in this process, which others on this machine find by its file in that directory.
-pub(crate) async fn own(process: &mut Process, directory: PathBuf) -> anyhow::Result<Simulated> {
+pub(crate) async fn own(process: &mut Process, directory: PathBuf) -> anyhow::Result<SimClient> {
     let answers = process.readiness.condition("cloud");
     answers.not_ready("opening");
     let options = Options {

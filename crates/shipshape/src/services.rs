@@ -8,9 +8,11 @@ use anyhow::Context as _;
 use api::clock::{Clock as _, SystemClock};
 use api::domain::DOMAIN;
 use backend::Tempo;
+use cli::Environment;
+use cli::contexts::{self, ContextFile, Published};
 use client::Client;
-use cloud::{SharedCloud, Simulated};
-
+use cloud::SharedCloud;
+use cloudsim::SimClient;
 use kubelink::LinksLimits;
 use maintenance::{actuator, scheduler};
 use serve::pki::{CertificatePair, PkiDirectory};
@@ -26,8 +28,6 @@ use crate::process::Process;
 use crate::readiness::Condition;
 use crate::supervisor::Stage;
 use crate::version::Version;
-use cli::Environment;
-use cli::contexts::{self, ContextFile, Published};
 
 /// How often our own certificates are looked at: they are renewed months before they end.
 const RENEW_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
@@ -187,7 +187,7 @@ fn introduce_operator(file: &mut ContextFile, pki: &PkiDirectory) -> anyhow::Res
 }
 
 /// Carries out what customers ask of their clusters.
-pub(crate) fn backend(process: &mut Process, store: &Store, cloud: &Simulated) {
+pub(crate) fn backend(process: &mut Process, store: &Store, cloud: &SimClient) {
     let works = process.readiness.condition("backend");
     let metrics = backend::Metrics::default();
     process.metrics.room("backend", |registry| metrics.register(registry));
@@ -198,7 +198,7 @@ pub(crate) fn backend(process: &mut Process, store: &Store, cloud: &Simulated) {
     let deps = backend::Deps {
         store: store.clone(),
         cloud: Arc::new(cloud.clone()),
-        installer: backend::Installer::Simulated(cloud.installer()),
+        installer: Arc::new(cloud.installer()),
         service: Arc::new(ourselves(process)),
         ways,
         clock,

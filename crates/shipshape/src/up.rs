@@ -1,13 +1,17 @@
 //! `shipshape up`: every service in one process; and each of them alone, for many processes on one PostgreSQL.
 
-use cli::Environment;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::cloud::{SharedCloud, Simulated};
+use ::cloud::SharedCloud;
 use anyhow::Context as _;
 use api::clock::SystemClock;
+use cli::Environment;
+use cli::commands::Bench;
+use cli::contexts::Published;
+use cli::output;
 use client::Client;
+use cloudsim::SimClient;
 use store::{By, Store};
 
 use crate::cloud;
@@ -21,9 +25,6 @@ use crate::services::{self, Api};
 use crate::supervisor::Stage;
 use crate::tell;
 use crate::version::Version;
-use cli::commands::Bench;
-use cli::contexts::Published;
-use cli::output;
 
 /// A service that can run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,7 @@ struct Running {
     api: Api,
     portal: Doorstep,
     context: Published,
-    cloud: Simulated,
+    cloud: SimClient,
 }
 
 /// Runs every service there is until a signal ends it; with a demonstration of so many clusters if that is wanted.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use api::doc::secrets;
+use api::install::InstallStage;
 use api::secret::Secret;
-use cloud::install::Stage;
 use cloud::{Kind, Put, Resource, ResourceId, Shape, State};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -13,7 +13,7 @@ use steps::lifecycle::fault::{DEPLOYMENT_FAILED, refused};
 use steps::lifecycle::resources::{ensure, remove};
 
 use super::done;
-use crate::Context;
+use crate::{Context, installer};
 
 /// The step that leaves the deadline for the one that waits.
 const ORDERED_BY: &str = "run-installer";
@@ -21,8 +21,7 @@ const ORDERED_BY: &str = "run-installer";
 /// Orders the installation. The deadline is left for whoever waits: it does not begin anew with another worker.
 pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
     let ours = cx.life.ours().await?;
-    let installer = cx.installer.for_version(&ours.spec().version)?;
-    installer.start(&installer.prepare(&ours)?).await?;
+    cx.installer.install(&installer::request(&ours)?).await?;
     let limit = SignedDuration::try_from(cx.tempo.installation).unwrap_or(SignedDuration::MAX);
     let deadline = cx.life.clock.now().saturating_add(limit).unwrap_or(Timestamp::MAX);
     Ok(Outcome { memory: json!({ "deadline": deadline }), ..Outcome::said("the installation is ordered") })
@@ -30,13 +29,13 @@ pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<Outcome, S
 
 /// Waits until all is installed.
 pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
-    let Some(installation) = cx.installer.poll(cx.life.cluster).await? else {
+    let Some(installation) = cx.installer.installation(cx.life.cluster).await? else {
         return Err(refused(DEPLOYMENT_FAILED, "Deployment failed.", None));
     };
-    if let Some(error) = cx.installer.collect_failure(&installation) {
+    if let Some(error) = installer::failure(&installation) {
         return Err(error);
     }
-    if installation.stage == Stage::Complete {
+    if installation.stage == InstallStage::Complete {
         let url = installation.api_url.clone();
         cx.life.record(step.hold, |record| record.api_url = url.clone().or(record.api_url.take())).await?;
         return Ok(Look::Done(Outcome::said("the installation is complete")));
@@ -52,7 +51,7 @@ pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Look
 
 /// The keys of the cluster, sealed beside its document.
 pub(crate) async fn kubeconfigs(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let keys = cx.installer.handover(cx.life.cluster).await?;
+    let keys = cx.installer.credentials(cx.life.cluster).await?;
     let bytes = |text: &Secret<String>| Secret::new(text.expose().as_bytes().to_vec());
     let ours = bytes(&keys.kubeconfig);
     let customers = bytes(&keys.customer_kubeconfig);

@@ -16,7 +16,7 @@ use crate::Context;
 
 /// Nobody makes anything of it any more.
 pub(crate) async fn stop_installer(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    cx.installer.cleanup(cx.life.cluster).await?;
+    cx.installer.remove(cx.life.cluster).await?;
     cx.life.ways.forget(cx.life.cluster);
     done()
 }

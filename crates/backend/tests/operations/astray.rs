@@ -2,8 +2,8 @@
 
 use api::doc::{Cluster, Document, ProvisioningState, Verb};
 use api::work::WorkState;
-use cloud::sim::{FaultRule, Moment, Trouble};
 use cloud::{Cloud as _, Put, Resource, ResourceId, Shape};
+use cloudsim::{FaultRule, Moment, Trouble};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn stop_control_plane(site: &Site, name: &str) {
 async fn an_update_whose_cluster_does_not_answer_is_failed_and_the_cluster_can_be_deleted() {
     let (site, clock, id) = made("silent").await;
     // It gets behind the step that waits for the API servers, and rests.
-    let refuses = FaultRule::of(Trouble::Unavailable { when: Moment::Before }).on("certificate");
+    let refuses = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("certificate");
     site.cloud.inject(refuses).await.unwrap();
     let updated = site.change(id, Verb::Update, |_| ()).await;
     assert_eq!(site.attempted(updated, 1, &clock).await.len(), 1);

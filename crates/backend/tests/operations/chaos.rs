@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use api::clock::{Clock as _, SystemClock};
 use api::doc::{Cluster, ProvisioningState, Subscription, SubscriptionState, Verb};
+use api::install::InstallStage;
 use api::work::WorkState;
-use backend::installer::FAIL_AT_TAG;
-use cloud::sim::{FaultRule, Moment, Trouble};
 use cloud::{Cloud as _, Kind, ResourceId};
+use cloudsim::{FaultRule, Moment, Trouble};
 use maintenance::trial::manifest;
 use store::{By, Keyring, Options, Store};
 use testkit::process::{ChildProcess, example_path};
@@ -156,16 +156,18 @@ impl Life {
             _ => &[Maintain(&[RENEW_IDENTITY, ROTATE_CERTIFICATES]), Update(2), Update(1)],
         };
         let subscription = if kind == 4 { DOOMED } else { SUBSCRIPTION };
-        let stages = ["controlPlane", "bootstrap", "operators", "workers"];
-        let edit = |cluster: &mut Cluster| {
-            if kind == 2 {
-                let tags = &mut cluster.provisioned.as_mut().unwrap().tags;
-                tags.insert(FAIL_AT_TAG.to_owned(), stages[index / 6 % 4].to_owned());
-            }
-        };
+        if kind == 2 {
+            let stages = [
+                InstallStage::ControlPlane,
+                InstallStage::Bootstrap,
+                InstallStage::Operators,
+                InstallStage::Workers,
+            ];
+            site.fail_installation(&name, stages[index / 6 % 4]).await;
+        }
         let (id, operation) = match kind {
             5 => site.create_workload(&name).await,
-            _ => site.create_as(subscription, &name, edit).await,
+            _ => site.create_as(subscription, &name, |_| ()).await,
         };
         let to_come = acts.iter().rev().copied().collect();
         Life { name, subscription, id, operation, to_come, manifests: Vec::new() }
@@ -240,11 +242,11 @@ async fn kill_at_random(ground: &Ground, count: usize) {
         all.push(Life::begin(site, index).await);
     }
     for rule in [
-        FaultRule::of(Trouble::Throttled { after_seconds: 0 }).share(0.01),
-        FaultRule::of(Trouble::Unavailable { when: Moment::After }).share(0.01),
-        FaultRule::of(Trouble::Reset { when: Moment::After }).share(0.005),
-        FaultRule::of(Trouble::Hangs { millis: 300, when: Moment::Before }).share(0.005),
-        FaultRule::of(Trouble::Unseen { millis: 400 }).share(0.02),
+        FaultRule::new(Trouble::Throttled { after_seconds: 0 }).share(0.01),
+        FaultRule::new(Trouble::Unavailable { when: Moment::After }).share(0.01),
+        FaultRule::new(Trouble::Reset { when: Moment::After }).share(0.005),
+        FaultRule::new(Trouble::Hangs { millis: 300, when: Moment::Before }).share(0.005),
+        FaultRule::new(Trouble::Unseen { millis: 400 }).share(0.02),
     ] {
         site.cloud.inject(rule).await.unwrap();
     }

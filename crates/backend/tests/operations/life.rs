@@ -3,15 +3,18 @@
 use api::doc::{
     Cluster, Document as _, Identity, ProvisioningState, Switch, Verb, WorkerPool, WorkerPoolStatus, secrets,
 };
-use backend::installer::FAIL_AT_TAG;
-use backend::trial;
-use cloud::sim::{Denial, FaultRule, Moment, Rights, Setting, Trouble};
+use api::install::InstallStage;
 use cloud::{Cloud as _, Kind, Put, ResourceId, Shape};
+use cloudsim::settings::{Denial, Rights, Setting};
+use cloudsim::{FaultRule, Moment, Trouble};
 use steps::engine::{Journal, progress};
 use steps::lifecycle::certificates::object;
 use store::{Secrets, StoreError};
 use uuid::Uuid;
 
+use crate::customer;
+use crate::service::LOCATION;
+use crate::service::service;
 use crate::site::{SUBSCRIPTION, Site, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,12 +81,8 @@ async fn a_cluster_is_made_changed_and_removed_and_nothing_of_it_is_left() {
 async fn a_failed_installation_is_told_truthfully_and_can_be_deleted() {
     let site = Site::new().await;
     let (_stop, _backend) = site.backend();
-    let (id, made) = site
-        .create_as(SUBSCRIPTION, "bad", |cluster| {
-            let tags = &mut cluster.provisioned.as_mut().unwrap().tags;
-            tags.insert(FAIL_AT_TAG.to_owned(), "controlPlane".to_owned());
-        })
-        .await;
+    site.fail_installation("bad", InstallStage::ControlPlane).await;
+    let (id, made) = site.create("bad").await;
     let ended = site.ended(made).await;
     assert_eq!(ended.status, ProvisioningState::Failed);
     let error = ended.error.unwrap();
@@ -123,9 +122,9 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
         ResourceId::group(SUBSCRIPTION, "natted-rg").sibling("Microsoft.Network", "virtualNetworks", "vnet");
     let gateway = network.sibling("Microsoft.Network", "natGateways", "way-out");
     let (natted, secrets) =
-        trial::bring(&site.cloud, SUBSCRIPTION, "natted", site.clock.now()).await.unwrap();
+        customer::bring(&site.cloud, SUBSCRIPTION, "natted", site.clock.now()).await.unwrap();
     let put = async |id: &ResourceId, shape| {
-        let (location, id) = (trial::LOCATION.to_owned(), id.clone());
+        let (location, id) = (LOCATION.to_owned(), id.clone());
         site.cloud.put(Put { id, location, tags: [].into(), shape, token: None }).await.unwrap();
     };
     put(&gateway, Shape::NatGateway {}).await;
@@ -137,15 +136,16 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
     put(&worker, shape).await;
     let action = "Microsoft.Network/natGateways/join/action".to_owned();
     site.cloud.deny(Denial { who: "service".to_owned(), action, scope: gateway, until: None }).await.unwrap();
-    let (_, natted) = trial::create(&site.store, &natted, &secrets, &*site.clock).await.unwrap();
+    let (_, natted) = customer::create(&site.store, &natted, &secrets, &*site.clock).await.unwrap();
     // An identity of the cluster that is not there, and one of an operator that lets others in.
     let now = site.clock.now();
-    let (mut nobody, none) = trial::bring_workload(&site.cloud, SUBSCRIPTION, "nobody", now).await.unwrap();
+    let (mut nobody, none) =
+        customer::bring_workload(&site.cloud, SUBSCRIPTION, "nobody", now).await.unwrap();
     if let Identity::Workload { resource_id, .. } = &mut nobody.provisioned.as_mut().unwrap().spec.identity {
         resource_id.push_str("-gone");
     }
-    let (_, lost) = trial::create(&site.store, &nobody, &none, &*site.clock).await.unwrap();
-    let (open, none) = trial::bring_workload(&site.cloud, SUBSCRIPTION, "open", now).await.unwrap();
+    let (_, lost) = customer::create(&site.store, &nobody, &none, &*site.clock).await.unwrap();
+    let (open, none) = customer::bring_workload(&site.cloud, SUBSCRIPTION, "open", now).await.unwrap();
     let identity = ResourceId::group(SUBSCRIPTION, "open-rg").sibling(
         "Microsoft.ManagedIdentity",
         "userAssignedIdentities",
@@ -153,7 +153,7 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
     );
     let federated = [("https://oidc.elsewhere/them|image-registry".to_owned(), "subject".to_owned())].into();
     put(&identity, Shape::Identity { client_id: None, principal_id: None, tenant_id: None, federated }).await;
-    let (_, shared) = trial::create(&site.store, &open, &none, &*site.clock).await.unwrap();
+    let (_, shared) = customer::create(&site.store, &open, &none, &*site.clock).await.unwrap();
     let operators = "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities";
     check(lost, "InvalidClusterMSICount", "identity").await;
     check(
@@ -169,7 +169,7 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
 
 /// Puts something of a customer's into the cloud.
 async fn put(site: &Site, id: &ResourceId, shape: Shape) {
-    let (location, id) = (trial::LOCATION.to_owned(), id.clone());
+    let (location, id) = (LOCATION.to_owned(), id.clone());
     site.cloud.put(Put { id, location, tags: [].into(), shape, token: None }).await.unwrap();
 }
 
@@ -194,16 +194,16 @@ async fn what_is_named_beside_a_subnet_must_be_there_and_ranges_must_not_overlap
     let site = Site::new().await;
     let (_stop, _backend) = site.backend();
     let brought =
-        async |name: &str| trial::bring(&site.cloud, SUBSCRIPTION, name, site.clock.now()).await.unwrap();
+        async |name: &str| customer::bring(&site.cloud, SUBSCRIPTION, name, site.clock.now()).await.unwrap();
     let create = async |(cluster, secrets): (Cluster, Secrets)| {
-        trial::create(&site.store, &cluster, &secrets, &*site.clock).await.unwrap().1
+        customer::create(&site.store, &cluster, &secrets, &*site.clock).await.unwrap().1
     };
     // A route table and a gateway that are on a subnet and have gone since: the cloud itself would not let them.
     let attached = async |name: &str, kind: &str| {
         let made = brought(name).await;
         let worker = network(name).child("subnets", "worker");
         let gone = network(name).sibling("Microsoft.Network", kind, "gone");
-        let rule = FaultRule::of(Trouble::Unseen { millis: 600_000 }).about(gone.as_str());
+        let rule = FaultRule::new(Trouble::Unseen { millis: 600_000 }).about(gone.as_str());
         site.cloud.inject(rule).await.unwrap();
         let is_table = kind == "routeTables";
         put(
@@ -231,7 +231,7 @@ async fn what_is_named_beside_a_subnet_must_be_there_and_ranges_must_not_overlap
     let ranges = create(ranges).await;
     // The cluster's own identity may not look after an operator's.
     let now = site.clock.now();
-    let weak = trial::bring_workload(&site.cloud, SUBSCRIPTION, "weak", now).await.unwrap();
+    let weak = customer::bring_workload(&site.cloud, SUBSCRIPTION, "weak", now).await.unwrap();
     let identities = |name: &str| {
         ResourceId::group(SUBSCRIPTION, "weak-rg").sibling(
             "Microsoft.ManagedIdentity",
@@ -261,7 +261,7 @@ async fn what_a_subscription_cannot_have_is_refused_before_anything_is_made() {
     let site = Site::new().await;
     let (_stop, _backend) = site.backend();
     let feature = "Microsoft.Compute/EncryptionAtHost".to_owned();
-    let location = || trial::LOCATION.to_owned();
+    let location = || LOCATION.to_owned();
     // Each in a subscription of its own, which is arranged for it.
     let absent = |cluster: &mut Cluster| "Standard_Nowhere".clone_into(&mut worker(cluster).vm_size);
     let encrypted = |cluster: &mut Cluster| worker(cluster).encryption_at_host = Switch::Enabled;
@@ -342,7 +342,7 @@ async fn a_name_that_leads_to_another_cluster_is_neither_taken_nor_removed() {
     let (_stop, _backend) = site.backend();
     let (first, made) = site.create("quay").await;
     site.succeeds(made).await;
-    let zone = trial::service().zone_id("aro.example");
+    let zone = service().zone_id("aro.example");
     let api = site.cloud.get(&zone.child("A", "api.quay")).await.unwrap().unwrap();
     // No two living clusters have the same name; of one that an earlier build took in, the store does not know its.
     let same = |cluster: &mut Cluster| {
@@ -351,12 +351,12 @@ async fn a_name_that_leads_to_another_cluster_is_neither_taken_nor_removed() {
         provisioned.managed_domain = Some("quay.aro.example".to_owned());
     };
     let (mut wanted, secrets) =
-        trial::bring(&site.cloud, SUBSCRIPTION, "other", site.clock.now()).await.unwrap();
+        customer::bring(&site.cloud, SUBSCRIPTION, "other", site.clock.now()).await.unwrap();
     same(&mut wanted);
-    let taken = trial::create(&site.store, &wanted, &secrets, &*site.clock).await;
+    let taken = customer::create(&site.store, &wanted, &secrets, &*site.clock).await;
     assert!(matches!(taken, Err(StoreError::KeyTaken { key }) if key == "domain:quay.aro.example"));
     wanted.provisioned.as_mut().unwrap().managed_domain = None;
-    let (second, made) = trial::create(&site.store, &wanted, &secrets, &*site.clock).await.unwrap();
+    let (second, made) = customer::create(&site.store, &wanted, &secrets, &*site.clock).await.unwrap();
     assert_eq!(refusal(&site, made).await, pair("DuplicateDomain", "properties.clusterProfile.domain"));
     let removed = site.change(second, Verb::Delete, |_| ()).await;
     site.succeeds(removed).await;
@@ -384,7 +384,7 @@ async fn a_whole_name_in_our_own_zone_and_a_name_that_begins_with_a_digit_are_se
         .await;
     site.succeeds(made_whole).await;
     site.succeeds(made_digit).await;
-    let zone = trial::service().zone_id("aro.example");
+    let zone = service().zone_id("aro.example");
     for record in ["api.whole", "*.apps.whole", "api.first"] {
         assert!(site.cloud.get(&zone.child("A", record)).await.unwrap().is_some(), "{record}");
     }
@@ -475,7 +475,7 @@ async fn addresses_that_a_failed_update_made_go_with_the_next_one() {
     };
     // The fourth of the further ones cannot be had.
     let full =
-        FaultRule::of(Trouble::Quota { quota: "PublicIPAddresses".to_owned() }).about("outbound-pip-v4-5");
+        FaultRule::new(Trouble::Quota { quota: "PublicIPAddresses".to_owned() }).about("outbound-pip-v4-5");
     site.cloud.inject(full).await.unwrap();
     let failed = ask(5).await;
     assert_eq!(site.ended(failed).await.error.unwrap().code, "ResourceQuotaExceeded");
@@ -545,13 +545,14 @@ async fn rights_that_spread_late_are_waited_for_at_the_tempo_of_a_simulated_clou
     let mut deps = site.deps();
     deps.config.tempo = backend::Tempo::simulated(std::time::Duration::from_millis(50));
     let (_stop, _backend) = site.backend_of(deps);
-    let (cluster, secrets) = trial::bring(&site.cloud, SUBSCRIPTION, "late", site.clock.now()).await.unwrap();
+    let (cluster, secrets) =
+        customer::bring(&site.cloud, SUBSCRIPTION, "late", site.clock.now()).await.unwrap();
     // Longer than what a test usually waits for rights.
     let until = site.clock.now().checked_add(jiff::SignedDuration::from_secs(5)).unwrap();
     let action = "Microsoft.Network/virtualNetworks/subnets/join/action".to_owned();
     let denial = Denial { who: "service".to_owned(), action, scope: network("late"), until: Some(until) };
     site.cloud.deny(denial).await.unwrap();
-    let (_, made) = trial::create(&site.store, &cluster, &secrets, &*site.clock).await.unwrap();
+    let (_, made) = customer::create(&site.store, &cluster, &secrets, &*site.clock).await.unwrap();
     site.succeeds(made).await;
 }
 
@@ -559,9 +560,9 @@ async fn rights_that_spread_late_are_waited_for_at_the_tempo_of_a_simulated_clou
 async fn a_cloud_that_hiccups_costs_patience_and_not_the_cluster() {
     let site = Site::new().await;
     let rules = [
-        FaultRule::of(Trouble::Throttled { after_seconds: 0 }).share(0.03),
-        FaultRule::of(Trouble::Unavailable { when: Moment::After }).share(0.03),
-        FaultRule::of(Trouble::Unseen { millis: 100 }).share(0.1),
+        FaultRule::new(Trouble::Throttled { after_seconds: 0 }).share(0.03),
+        FaultRule::new(Trouble::Unavailable { when: Moment::After }).share(0.03),
+        FaultRule::new(Trouble::Unseen { millis: 100 }).share(0.1),
     ];
     let (_stop, _backend) = site.backend();
     let brought = site.create("rough").await;
@@ -576,7 +577,7 @@ async fn a_cloud_that_hiccups_costs_patience_and_not_the_cluster() {
 async fn progress_names_the_step_and_grows_and_a_shutdown_hands_back() {
     let site = Site::new().await;
     // Nothing is put: the work stays in its first steps until the fault is cleared.
-    site.cloud.inject(FaultRule::of(Trouble::Denied {}).on("order")).await.unwrap();
+    site.cloud.inject(FaultRule::new(Trouble::Denied {}).on("order")).await.unwrap();
     let (stop, backend) = site.backend();
     let (_, made) = site.create("slow").await;
     eventually("it has got somewhere", async || {

@@ -8,9 +8,11 @@
 
 mod astray;
 mod chaos;
+mod customer;
 mod life;
 mod mishaps;
 mod preemption;
 mod removals;
+mod service;
 mod site;
 mod subscriptions;

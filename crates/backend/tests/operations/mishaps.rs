@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api::clock::{Clock as _, ManualClock, SystemClock};
 use api::doc::{Identity, ProvisioningState, Verb, secrets};
-use backend::{Context, Installer, Tempo, plan, trial};
+use backend::{Context, Tempo, plan};
 use cloud::{Cloud as _, Kind, ResourceId, Shape};
 use futures_util::future::BoxFuture;
 use steps::engine::Journal;
@@ -19,6 +19,8 @@ use store::{Keyring, Location, Options, Store};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use crate::customer;
+use crate::service::service;
 use crate::site::{SUBSCRIPTION, Site};
 
 /// What every work survives; a removal survives a panic too.
@@ -77,7 +79,7 @@ impl Ordeal {
         let location = Location::Sqlite(directory.path().join("trial.db"));
         let store =
             Store::open(Options::new(location, Keyring::ephemeral().unwrap(), clock.clone())).await.unwrap();
-        trial::offer_roles(&store).await.unwrap();
+        customer::offer_roles(&store).await.unwrap();
         let world: Arc<Mutex<Option<World>>> = Arc::default();
         let count = Arc::new(AtomicUsize::new(0));
         let fresh = Arc::new(AtomicBool::new(true));
@@ -193,7 +195,7 @@ async fn whole(site: &Site, world: &World, verb: Verb) -> Result<(), String> {
     });
     let recorded = Some(record.effective_outbound_ips.len());
     same("outbound", format!("{:?}", (outbound, recorded)), format!("{:?}", (Some(wanted), Some(wanted))))?;
-    let own = site.cloud.list(&trial::service().group_id()).await.unwrap();
+    let own = site.cloud.list(&service().group_id()).await.unwrap();
     let leads = |name: String| own.iter().filter(|it| it.id.name() == name).count();
     let names = (leads(format!("api.{}", world.name)), leads(format!("*.apps.{}", world.name)));
     same("names", format!("{names:?}"), "(1, 1)".to_owned())?;
@@ -232,8 +234,8 @@ async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -
     let by = store::By::service("trial");
     let now = site.clock.now();
     let (mut document, brought) = match form {
-        Form::Principal => trial::bring(&site.cloud, SUBSCRIPTION, &name, now).await.unwrap(),
-        Form::Workload => trial::bring_workload(&site.cloud, SUBSCRIPTION, &name, now).await.unwrap(),
+        Form::Principal => customer::bring(&site.cloud, SUBSCRIPTION, &name, now).await.unwrap(),
+        Form::Workload => customer::bring_workload(&site.cloud, SUBSCRIPTION, &name, now).await.unwrap(),
     };
     // Smaller than any that customers may have: fewer machines, the same steps.
     document.provisioned.as_mut().unwrap().spec.workers[0].count = 2;
@@ -244,7 +246,8 @@ async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -
         let mut deps = site.deps();
         deps.config.tempo = hasty();
         let (stop, backend) = site.backend_of(deps);
-        let (made, operation) = trial::create(&site.store, &document, &brought, &*site.clock).await.unwrap();
+        let (made, operation) =
+            customer::create(&site.store, &document, &brought, &*site.clock).await.unwrap();
         site.succeeds(operation).await;
         stop.cancel();
         backend.await.unwrap();
@@ -269,7 +272,7 @@ async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -
     let limits = kubelink::LinksLimits::default();
     let allow = kubelink::kubeconfig::Allow::default();
     life.ways = Arc::new(steps::lifecycle::Ways::new(store.reader(), limits, allow, site.clock.clone()));
-    let installer = Installer::Simulated(site.cloud.installer());
+    let installer = Arc::new(site.cloud.installer());
     let context = Arc::new(Context::new(life, installer, hasty(), "trial", 1));
     World { context, cluster: id, name }
 }

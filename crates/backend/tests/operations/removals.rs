@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use api::doc::{ProvisioningState, Subscription, SubscriptionState, Verb};
-use backend::trial;
-use cloud::sim::{FaultRule, Moment, Setting, Trouble};
 use cloud::{Cloud as _, Put, ResourceId, Shape, State};
+use cloudsim::settings::Setting;
+use cloudsim::{FaultRule, Moment, Trouble};
 use jiff::SignedDuration;
 use store::By;
 use uuid::Uuid;
 
+use crate::service::LOCATION;
 use crate::site::{LeapingClock, SUBSCRIPTION, Site};
 
 /// A cluster that is made, on a site whose rests can be leapt over.
@@ -32,7 +33,7 @@ async fn lock(site: &Site, name: &str, locked: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_goes_on_for_as_long_as_the_cloud_refuses() {
     let (site, clock, id) = made("stuck").await;
-    let refuses = FaultRule::of(Trouble::Unavailable { when: Moment::Before }).on("delete");
+    let refuses = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("delete");
     site.cloud.inject(refuses).await.unwrap();
     let removed = site.change(id, Verb::Delete, |_| ()).await;
     let rests = site.attempted(removed, 30, &clock).await;
@@ -69,7 +70,7 @@ async fn a_customer_in_the_way_of_a_removal_is_told_and_asks_again() {
     lock(&site, "locked", false).await;
 
     // Rights that are missing may be on their way; after five attempts they are not.
-    site.cloud.inject(FaultRule::of(Trouble::Denied {}).on("delete")).await.unwrap();
+    site.cloud.inject(FaultRule::new(Trouble::Denied {}).on("delete")).await.unwrap();
     let second = site.change(id, Verb::Delete, |_| ()).await;
     assert_eq!(site.attempted(second, 100, &clock).await.len(), 4);
     assert_eq!(site.ended(second).await.error.unwrap().code, "Forbidden");
@@ -84,12 +85,12 @@ async fn a_customer_in_the_way_of_a_removal_is_told_and_asks_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_that_an_outage_cost_are_not_counted_against_the_customer() {
     let (site, clock, id) = made("outage").await;
-    let refuses = FaultRule::of(Trouble::Unavailable { when: Moment::Before }).on("delete");
+    let refuses = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("delete");
     site.cloud.inject(refuses).await.unwrap();
     let removed = site.change(id, Verb::Delete, |_| ()).await;
     assert_eq!(site.attempted(removed, 6, &clock).await.len(), 6);
     site.cloud.clear_faults().await.unwrap();
-    site.cloud.inject(FaultRule::of(Trouble::Denied {}).on("delete")).await.unwrap();
+    site.cloud.inject(FaultRule::new(Trouble::Denied {}).on("delete")).await.unwrap();
     assert_eq!(site.attempted(removed, 100, &clock).await.len(), 4, "five attempts of its own");
     assert_eq!(site.ended(removed).await.error.unwrap().code, "Forbidden");
 }
@@ -108,7 +109,7 @@ async fn what_a_customer_still_uses_is_named_and_ends_the_removal() {
         ResourceId::group(SUBSCRIPTION, "used-rg").sibling("Microsoft.Network", "virtualNetworks", "vnet");
     let third = network.child("subnets", "third");
     let put = async |id: &ResourceId, shape| {
-        let (location, id) = (trial::LOCATION.to_owned(), id.clone());
+        let (location, id) = (LOCATION.to_owned(), id.clone());
         site.cloud.put(Put { id, location, tags: [].into(), shape, token: None }).await.unwrap();
     };
     let subnet = |security_group: Option<ResourceId>| Shape::Subnet {
@@ -165,8 +166,8 @@ async fn what_the_cloud_does_not_show_yet_is_removed_too() {
     let (_stop, _backend) = site.backend();
     // An address cannot be had; what was made until then is shown only long after.
     let full = Trouble::Quota { quota: "PublicIPAddresses".to_owned() };
-    site.cloud.inject(FaultRule::of(full).about("-pip-v4")).await.unwrap();
-    site.cloud.inject(FaultRule::of(Trouble::Unseen { millis: 600_000 }).about("aro-hidden")).await.unwrap();
+    site.cloud.inject(FaultRule::new(full).about("-pip-v4")).await.unwrap();
+    site.cloud.inject(FaultRule::new(Trouble::Unseen { millis: 600_000 }).about("aro-hidden")).await.unwrap();
     let (id, made) = site.create("hidden").await;
     assert_eq!(site.ended(made).await.error.unwrap().code, "ResourceQuotaExceeded");
     let group = ResourceId::group(SUBSCRIPTION, "aro-hidden");

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use api::clock::{Clock, SharedClock, SystemClock};
 use api::doc::{Cluster, Operation, ProvisioningState, Verb};
+use api::install::InstallStage;
 use api::work::WorkState;
-use backend::{Config, Deps, Installer, Metrics, Tempo, trial};
-use cloud::{Cloud as _, ResourceId, Simulated};
+use backend::{Config, Deps, Metrics, Tempo};
+use cloud::{Cloud as _, ResourceId};
+use cloudsim::{FaultRule, SimClient, Trouble};
 use jiff::{SignedDuration, Timestamp};
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::Allow;
@@ -17,6 +19,9 @@ use store::{Keyring, Location, Options, Store, Versioned};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+use crate::customer;
+use crate::service::service;
 
 /// The subscription of those who do not say otherwise.
 pub(crate) const SUBSCRIPTION: &str = "11111111-1111-1111-1111-111111111111";
@@ -42,7 +47,7 @@ impl Clock for LeapingClock {
 pub(crate) struct Site {
     _directory: Option<tempfile::TempDir>,
     pub(crate) store: Store,
-    pub(crate) cloud: Simulated,
+    pub(crate) cloud: SimClient,
     pub(crate) url: String,
     pub(crate) token: String,
     pub(crate) clock: SharedClock,
@@ -60,7 +65,7 @@ impl Drop for Site {
 }
 
 /// The simulated cloud, served until the site is gone.
-async fn cloud(ends: &CancellationToken) -> (Simulated, String, String, JoinHandle<()>) {
+async fn cloud(ends: &CancellationToken) -> (SimClient, String, String, JoinHandle<()>) {
     let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
     let (client, url) = (service.client().unwrap(), service.url());
     let token = service.token().expose().clone();
@@ -90,7 +95,7 @@ impl Site {
     pub(crate) async fn on(store: Store, directory: Option<tempfile::TempDir>, clock: SharedClock) -> Site {
         let ends = CancellationToken::new();
         let (cloud, url, token, served) = cloud(&ends).await;
-        trial::offer_roles(&store).await.unwrap();
+        customer::offer_roles(&store).await.unwrap();
         Site { _directory: directory, store, cloud, url, token, clock, ends, served: Some(served) }
     }
 
@@ -105,7 +110,7 @@ impl Site {
             store: self.store.clone(),
             ways: self.ways(),
             clock: self.clock.clone(),
-            service: Arc::new(trial::service()),
+            service: Arc::new(service()),
             cluster,
             name: "trial",
         }
@@ -117,8 +122,8 @@ impl Site {
         Deps {
             store: self.store.clone(),
             cloud: Arc::new(self.cloud.clone()),
-            installer: Installer::Simulated(self.cloud.installer()),
-            service: Arc::new(trial::service()),
+            installer: Arc::new(self.cloud.installer()),
+            service: Arc::new(service()),
             ways: self.ways(),
             clock: self.clock.clone(),
             metrics: Metrics::default(),
@@ -189,9 +194,16 @@ impl Site {
         edit: impl FnOnce(&mut Cluster),
     ) -> (Uuid, Uuid) {
         let (mut cluster, secrets) =
-            trial::bring(&self.cloud, subscription, name, self.clock.now()).await.unwrap();
+            customer::bring(&self.cloud, subscription, name, self.clock.now()).await.unwrap();
         edit(&mut cluster);
-        trial::create(&self.store, &cluster, &secrets, &*self.clock).await.unwrap()
+        customer::create(&self.store, &cluster, &secrets, &*self.clock).await.unwrap()
+    }
+
+    /// Makes the installation of the cluster of that name fail at a stage.
+    pub(crate) async fn fail_installation(&self, name: &str, stage: InstallStage) {
+        // The space ends the name: the subject of the call is the name and the id of the cluster.
+        let rule = FaultRule::new(Trouble::InstallFails { stage }).about(&format!("{name} "));
+        self.cloud.inject(rule).await.unwrap();
     }
 
     pub(crate) async fn create(&self, name: &str) -> (Uuid, Uuid) {
@@ -201,8 +213,9 @@ impl Site {
     /// Asks for a cluster that works as managed identities.
     pub(crate) async fn create_workload(&self, name: &str) -> (Uuid, Uuid) {
         let now = self.clock.now();
-        let (cluster, secrets) = trial::bring_workload(&self.cloud, SUBSCRIPTION, name, now).await.unwrap();
-        trial::create(&self.store, &cluster, &secrets, &*self.clock).await.unwrap()
+        let (cluster, secrets) =
+            customer::bring_workload(&self.cloud, SUBSCRIPTION, name, now).await.unwrap();
+        customer::create(&self.store, &cluster, &secrets, &*self.clock).await.unwrap()
     }
 
     pub(crate) async fn cluster(&self, id: Uuid) -> Option<Versioned<Cluster>> {
@@ -211,7 +224,7 @@ impl Site {
 
     pub(crate) async fn change(&self, id: Uuid, verb: Verb, edit: impl FnOnce(&mut Cluster)) -> Uuid {
         let read = self.cluster(id).await.unwrap();
-        trial::change(&self.store, &read, verb, &*self.clock, edit).await.unwrap()
+        customer::change(&self.store, &read, verb, &*self.clock, edit).await.unwrap()
     }
 
     /// Waits until an operation is at its end; as it is then.
@@ -248,7 +261,7 @@ impl Site {
         let mut left = Vec::new();
         let managed = ResourceId::group(subscription, &format!("aro-{name}"));
         left.extend(self.cloud.get(&managed).await.unwrap().map(|it| it.id.to_string()));
-        let service = trial::service();
+        let service = service();
         let holds = |it: &str| it.contains(&id.to_string()) || it.ends_with(&format!(".{name}"));
         let own = self.cloud.list(&service.group_id()).await.unwrap_or_default();
         left.extend(own.into_iter().map(|it| it.id.to_string()).filter(|it| holds(it)));

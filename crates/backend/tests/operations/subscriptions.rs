@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use api::doc::{ProvisioningState, Subscription, SubscriptionState, Verb};
+use api::install::InstallStage;
 use api::work::WorkState;
-use backend::installer::FAIL_AT_TAG;
-use cloud::sim::{FaultRule, Moment, Trouble};
+use cloudsim::{FaultRule, Moment, Trouble};
 use jiff::SignedDuration;
 use steps::engine::{Journal, progress};
 use store::{By, Selection};
@@ -28,7 +28,7 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
     let mut all: Vec<(String, Uuid)> = Vec::new();
 
     // One that was given up after all its attempts: the cloud never let anything be made in its group.
-    let refuses = FaultRule::of(Trouble::Unavailable { when: Moment::Before }).on("put").about("aro-spent");
+    let refuses = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("put").about("aro-spent");
     let (spent, operation) = site.create_as(DOOMED, "spent", |_| ()).await;
     site.cloud.inject(refuses).await.unwrap();
     assert_eq!(site.attempted(operation, 100, &clock).await.len(), 4);
@@ -46,14 +46,17 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
         all.push((name, id));
         operations.push(made);
     }
-    for stage in ["ordered", "bootstrap", "controlPlane", "apiServer", "workers", "operators"] {
-        let name = format!("bad-{}", stage.to_lowercase());
-        let (id, made) = site
-            .create_as(DOOMED, &name, |cluster| {
-                let tags = &mut cluster.provisioned.as_mut().unwrap().tags;
-                tags.insert(FAIL_AT_TAG.to_owned(), stage.to_owned());
-            })
-            .await;
+    for stage in [
+        InstallStage::Accepted,
+        InstallStage::Bootstrap,
+        InstallStage::ControlPlane,
+        InstallStage::ApiServer,
+        InstallStage::Workers,
+        InstallStage::Operators,
+    ] {
+        let name = format!("bad-{}", stage.as_str().to_lowercase());
+        site.fail_installation(&name, stage).await;
+        let (id, made) = site.create_as(DOOMED, &name, |_| ()).await;
         all.push((name, id));
         operations.push(made);
     }
@@ -67,7 +70,7 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
 
     // Three that are half made, and whose backend dies over it.
     site.cloud
-        .inject(FaultRule::of(Trouble::Hangs { millis: 60_000, when: Moment::Before }).on("order"))
+        .inject(FaultRule::new(Trouble::Hangs { millis: 60_000, when: Moment::Before }).on("order"))
         .await
         .unwrap();
     for index in 0..3 {

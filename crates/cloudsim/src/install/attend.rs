@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use cloud::install::{Order, Stage};
-use cloud::wire::{Call, Refusal};
-use cloud::{Fault, State};
+use api::install::{InstallFailure, InstallRequest, InstallStage};
+use cloud::State;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -19,9 +18,10 @@ use uuid::Uuid;
 
 use super::machines::{self, Planned};
 use super::operators::{self, OPERATORS, Phase};
-use super::{Access, Following as _, Kept, fault_at, keeper, objects, sim_name, update};
+use super::{Access, Kept, failure_at, keeper, objects, sim_name, update};
 use crate::desk::Desk;
 use crate::failure::Failure;
+use crate::protocol::{Call, Refusal};
 use crate::room::Bent;
 use crate::{resources, secrets, seed};
 
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Why a stage did not come to its end.
 pub(super) enum Hitch {
     /// The cloud said no: the installation has failed.
-    Fault(Fault),
+    Failed(InstallFailure),
     /// Something on our side: try again.
     Again(anyhow::Error),
 }
@@ -60,7 +60,7 @@ fn hitch(failure: Failure) -> Hitch {
         Refusal::Quota { .. } => "QuotaExceeded".to_owned(),
         Refusal::Locked { .. } => "ScopeLocked".to_owned(),
     };
-    Hitch::Fault(Fault { code, message: cloud::CloudError::from(refusal).to_string() })
+    Hitch::Failed(InstallFailure { code, message: cloud::CloudError::from(refusal).to_string() })
 }
 
 /// A cluster that is up.
@@ -75,7 +75,7 @@ pub(crate) async fn attend(desk: Arc<Desk>, cluster: Uuid, ending: CancellationT
     let end = ending.child_token();
     {
         let mut ends = desk.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        // An order that was repeated: somebody is there already.
+        // An request that was repeated: somebody is there already.
         if ends.contains_key(&cluster) {
             return;
         }
@@ -89,7 +89,7 @@ pub(crate) async fn attend(desk: Arc<Desk>, cluster: Uuid, ending: CancellationT
         let kept = desk.within(Bent::default(), |room| super::kept(room, cluster));
         match kept {
             Ok(Some(kept)) if kept.removing => {
-                if let Err(error) = clear_away(&desk, &kept.order).await {
+                if let Err(error) = clear_away(&desk, &kept.request).await {
                     warn(cluster, &error);
                     tokio::time::sleep(AGAIN).await;
                     continue;
@@ -112,18 +112,18 @@ fn warn(cluster: Uuid, error: &anyhow::Error) {
 }
 
 /// Ends a cluster that is to be removed, and forgets it.
-async fn clear_away(desk: &Desk, order: &Order) -> anyhow::Result<()> {
-    desk.sim.remove(&sim_name(order)).await;
-    if let Some(directory) = directory(desk, order.cluster) {
+async fn clear_away(desk: &Desk, request: &InstallRequest) -> anyhow::Result<()> {
+    desk.sim.remove(&sim_name(request)).await;
+    if let Some(directory) = directory(desk, request.cluster) {
         match std::fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
     }
-    desk.forget_bell(&order.group);
-    // In this order: an order of the same cluster is refused until it is forgotten, and then finds nobody in its way.
-    desk.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&order.cluster);
-    Ok(desk.within(Bent::default(), |room| super::forget(room, order.cluster))?)
+    desk.forget_bell(&request.group);
+    // In this request: an request of the same cluster is refused until it is forgotten, and then finds nobody in its way.
+    desk.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&request.cluster);
+    Ok(desk.within(Bent::default(), |room| super::forget(room, request.cluster))?)
 }
 
 fn directory(desk: &Desk, cluster: Uuid) -> Option<PathBuf> {
@@ -147,9 +147,9 @@ async fn company(desk: &Arc<Desk>, cluster: Uuid) -> bool {
         let noted = match done {
             Ok(()) => Ok(()),
             Err(Hitch::Again(error)) => Err(error),
-            Err(Hitch::Fault(fault)) => {
-                tracing::info!(cluster.id = %cluster, "The installation of {cluster} failed: {}", fault.message);
-                change(desk, cluster, |kept| kept.fault = Some(fault)).map_err(Into::into)
+            Err(Hitch::Failed(failure)) => {
+                tracing::info!(cluster.id = %cluster, "The installation of {cluster} failed: {}", failure.message);
+                change(desk, cluster, |kept| kept.failure = Some(failure)).map_err(Into::into)
             }
         };
         if let Err(error) = noted {
@@ -171,62 +171,62 @@ fn change(desk: &Desk, cluster: Uuid, change: impl FnOnce(&mut Kept)) -> Result<
 
 /// Does what is next: ends the stage that is under way, or keeps the cluster that is complete.
 async fn step(desk: &Arc<Desk>, kept: &Kept, up: &mut Option<Up>) -> Result<(), Hitch> {
-    let order = &kept.order;
+    let request = &kept.request;
     if kept.access.is_some() && up.is_none() {
-        *up = Some(start(desk, order).await?);
+        *up = Some(start(desk, request).await?);
     }
-    if kept.fault.is_some() {
+    if kept.failure.is_some() {
         // It stays as it is until it is removed.
         return pending().await;
     }
-    if kept.stage == Stage::Complete {
+    if kept.stage == InstallStage::Complete {
         let client = up.as_ref().map(|it| it.client.clone());
         let client = client.ok_or_else(|| anyhow::anyhow!("a complete cluster is not up"))?;
-        return Ok(keeper::keep(desk, order, client).await?);
+        return Ok(keeper::keep(desk, request, client).await?);
     }
     let due = kept.due(desk.seed, desk.pace);
-    if order.fail_at == Some(kept.stage) {
+    if kept.fails_at == Some(kept.stage) {
         until(desk, due).await;
-        return Err(Hitch::Fault(fault_at(kept.stage, order)));
+        return Err(Hitch::Failed(failure_at(kept.stage, request)));
     }
     match kept.stage {
-        Stage::Ordered | Stage::Complete => {}
-        Stage::Bootstrap => make_machines(desk, order, &[machines::bootstrap(order)]).await?,
-        Stage::ControlPlane => {
-            let masters = machines::masters(order);
-            make_machines(desk, order, &masters).await?;
+        InstallStage::Accepted | InstallStage::Complete => {}
+        InstallStage::Bootstrap => make_machines(desk, request, &[machines::bootstrap(request)]).await?,
+        InstallStage::ControlPlane => {
+            let masters = machines::masters(request);
+            make_machines(desk, request, &masters).await?;
             let behind: Vec<_> =
-                masters.iter().chain([&machines::bootstrap(order)]).map(|it| it.id(order)).collect();
-            desk.within(Bent::default(), |room| resources::join(room, &order.load_balancer, &behind))
+                masters.iter().chain([&machines::bootstrap(request)]).map(|it| it.id(request)).collect();
+            desk.within(Bent::default(), |room| resources::join(room, &request.load_balancer, &behind))
                 .map_err(hitch)?;
         }
-        Stage::ApiServer => {
+        InstallStage::ApiServer => {
             until(desk, due).await;
-            let id = seed::uuid(desk.seed, &[&order.cluster.to_string()]);
-            let started = start(desk, order).await?;
+            let id = seed::uuid(desk.seed, &[&request.cluster.to_string()]);
+            let started = start(desk, request).await?;
             // A stage that is begun again keeps the password that it put into the cluster the first time.
             let password = match known_password(&started.client).await? {
                 Some(password) => password,
                 None => kubeadmin_password()?,
             };
-            furnish(desk, order, &started.client, &password, &id.to_string()).await?;
-            let running = desk.sim.get(&sim_name(order)).ok_or_else(|| anyhow::anyhow!("it is not up"))?;
+            furnish(desk, request, &started.client, &password, &id.to_string()).await?;
+            let running = desk.sim.get(&sim_name(request)).ok_or_else(|| anyhow::anyhow!("it is not up"))?;
             let (url, kubeconfig) = (running.url(), running.kubeconfig());
             let customer_kubeconfig = Some(running.customer_kubeconfig());
             *up = Some(started);
-            change(desk, order.cluster, |kept| {
+            change(desk, request.cluster, |kept| {
                 kept.access =
                     Some(Access { url, kubeconfig, customer_kubeconfig, kubeadmin_password: password });
             })?;
         }
-        Stage::Workers => {
-            let workers = machines::workers(order, desk.seed);
-            make_machines(desk, order, &workers).await?;
+        InstallStage::Workers => {
+            let workers = machines::workers(request, desk.seed);
+            make_machines(desk, request, &workers).await?;
             if let Some(up) = up {
-                join(order, &up.client, &workers).await?;
+                join(request, &up.client, &workers).await?;
             }
         }
-        Stage::Operators => {
+        InstallStage::Operators => {
             if let Some(up) = up {
                 bring_up_operators(desk, kept, &up.client, due).await?;
             }
@@ -234,11 +234,11 @@ async fn step(desk: &Arc<Desk>, kept: &Kept, up: &mut Option<Up>) -> Result<(), 
     }
     until(desk, due).await;
     let Some(next) = kept.stage.next() else { return Ok(()) };
-    if next == Stage::Complete && order.fail_at == Some(Stage::Complete) {
-        return Err(Hitch::Fault(fault_at(Stage::Complete, order)));
+    if next == InstallStage::Complete && kept.fails_at == Some(InstallStage::Complete) {
+        return Err(Hitch::Failed(failure_at(InstallStage::Complete, request)));
     }
     let now = desk.clock.now();
-    change(desk, order.cluster, |kept| (kept.stage, kept.since) = (next, now))?;
+    change(desk, request.cluster, |kept| (kept.stage, kept.since) = (next, now))?;
     Ok(())
 }
 
@@ -255,22 +255,25 @@ pub(super) async fn until(desk: &Desk, due: Timestamp) {
 }
 
 /// Puts machines into the cloud and waits until they run.
-async fn make_machines(desk: &Desk, order: &Order, wanted: &[Planned]) -> Result<(), Hitch> {
-    for put in wanted.iter().flat_map(|it| it.puts(order)) {
+async fn make_machines(desk: &Desk, request: &InstallRequest, wanted: &[Planned]) -> Result<(), Hitch> {
+    for put in wanted.iter().flat_map(|it| it.puts(request)) {
         desk.perform_inside(&Call::Put { put }).map_err(hitch)?;
     }
     for machine in wanted {
-        let id = machine.id(order);
+        let id = machine.id(request);
         loop {
             let found =
                 desk.within(Bent::default(), |room| resources::find(room.db, &id.key())).map_err(hitch)?;
             let Some(found) = found else {
                 let message = format!("{id} was removed while the cluster was installed");
-                return Err(Hitch::Fault(Fault { code: "ResourceNotFound".to_owned(), message }));
+                return Err(Hitch::Failed(InstallFailure { code: "ResourceNotFound".to_owned(), message }));
             };
             match found.state(desk.clock.now()) {
                 State::Succeeded => break,
-                State::Failed { fault } => return Err(Hitch::Fault(fault)),
+                State::Failed { fault } => {
+                    let failure = InstallFailure { code: fault.code, message: fault.message };
+                    return Err(Hitch::Failed(failure));
+                }
                 State::Creating | State::Updating | State::Deleting => until(desk, found.settles).await,
             }
         }
@@ -279,13 +282,13 @@ async fn make_machines(desk: &Desk, order: &Order, wanted: &[Planned]) -> Result
 }
 
 /// Starts the simulated cluster, with what it was when it was last up.
-async fn start(desk: &Desk, order: &Order) -> Result<Up, Hitch> {
-    let name = sim_name(order);
+async fn start(desk: &Desk, request: &InstallRequest) -> Result<Up, Hitch> {
+    let name = sim_name(request);
     let cluster = match desk.sim.get(&name) {
         Some(cluster) => cluster,
         None => {
             let options = kubesim::ClusterOptions {
-                directory: directory(desk, order.cluster),
+                directory: directory(desk, request.cluster),
                 clock: desk.clock.clone(),
                 seed: seed::draw(desk.seed, &[&name]),
             };
@@ -295,7 +298,7 @@ async fn start(desk: &Desk, order: &Order) -> Result<Up, Hitch> {
     // Its port may have been taken meanwhile.
     let (url, kubeconfig) = (cluster.url(), cluster.kubeconfig());
     let customer_kubeconfig = Some(cluster.customer_kubeconfig());
-    change(desk, order.cluster, |kept| {
+    change(desk, request.cluster, |kept| {
         if let Some(access) = kept.access.as_mut().filter(|it| it.url != url) {
             (access.url, access.kubeconfig) = (url, kubeconfig);
             access.customer_kubeconfig = customer_kubeconfig;
@@ -353,7 +356,7 @@ pub(super) async fn report(place: &Api<DynamicObject>, name: &str, status: &Valu
 /// What stands as soon as the API server answers.
 async fn furnish(
     desk: &Desk,
-    order: &Order,
+    request: &InstallRequest,
     client: &kube::Client,
     password: &str,
     id: &str,
@@ -364,15 +367,15 @@ async fn furnish(
     for namespace in objects::NAMESPACES {
         ensure(client, &objects::namespace(namespace)).await?;
     }
-    for object in objects::first(order, password, id) {
+    for object in objects::first(request, password, id) {
         ensure(client, &object).await?;
     }
     let now = desk.clock.now();
-    for (api_version, kind, namespace, name, status) in objects::statuses(order) {
+    for (api_version, kind, namespace, name, status) in objects::statuses(request) {
         report(&place(client, &api_version, kind, namespace)?, name, &status).await?;
     }
     let versions = place(client, "config.openshift.io/v1", "ClusterVersion", None)?;
-    report(&versions, "version", &update::installing(&order.version, false, now)).await?;
+    report(&versions, "version", &update::installing(&request.version, false, now)).await?;
     let operators = place(client, "config.openshift.io/v1", "ClusterOperator", None)?;
     for name in OPERATORS {
         let object = serde_json::json!({
@@ -381,28 +384,28 @@ async fn furnish(
         ensure(client, &object).await?;
         // What controls the API server is there first: without it nothing would answer.
         let phase = if matches!(name, "etcd" | "kube-apiserver") { Phase::Settled } else { Phase::Coming };
-        report(&operators, name, &operators::status(name, phase, &order.version, "", now)).await?;
+        report(&operators, name, &operators::status(name, phase, &request.version, "", now)).await?;
     }
-    join(order, client, &machines::masters(order)).await?;
-    for deployment in objects::deployments(order) {
+    join(request, client, &machines::masters(request)).await?;
+    for deployment in objects::deployments(request) {
         ensure(client, &deployment).await?;
     }
     Ok(())
 }
 
 /// Lets machines join as nodes, with the objects that stand for them.
-async fn join(order: &Order, client: &kube::Client, joining: &[Planned]) -> anyhow::Result<()> {
+async fn join(request: &InstallRequest, client: &kube::Client, joining: &[Planned]) -> anyhow::Result<()> {
     let namespace = Some("openshift-machine-api");
     let machines = place(client, "machine.openshift.io/v1beta1", "Machine", namespace)?;
     let sets = place(client, "machine.openshift.io/v1beta1", "MachineSet", namespace)?;
-    for (set, status) in objects::machine_sets(order, joining) {
+    for (set, status) in objects::machine_sets(request, joining) {
         ensure(client, &set).await?;
         report(&sets, set["metadata"]["name"].as_str().unwrap_or_default(), &status).await?;
     }
     for machine in joining {
-        ensure(client, &objects::machine(order, machine)).await?;
+        ensure(client, &objects::machine(request, machine)).await?;
         report(&machines, &machine.name, &objects::machine_status(machine)).await?;
-        ensure(client, &objects::node(order, machine)).await?;
+        ensure(client, &objects::node(request, machine)).await?;
     }
     Ok(())
 }
@@ -421,9 +424,9 @@ async fn bring_up_operators(
     for (number, name) in (1..).zip(OPERATORS) {
         let at = kept.since.saturating_add(whole * number / count).unwrap_or(due);
         until(desk, at).await;
-        let version = &kept.order.version;
+        let version = &kept.request.version;
         report(&operators, name, &operators::status(name, Phase::Settled, version, "", desk.clock.now()))
             .await?;
     }
-    report(&versions, "version", &update::installing(&kept.order.version, true, desk.clock.now())).await
+    report(&versions, "version", &update::installing(&kept.request.version, true, desk.clock.now())).await
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::install::InstallRequest;
 use cloud::ResourceId;
-use cloud::install::Order;
 use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Node, Secret};
@@ -36,8 +36,12 @@ const API_SECRETS: &str = "openshift-config";
 const ROUTER_SECRETS: &str = "openshift-ingress";
 
 /// Keeps a cluster until something fails.
-pub(super) async fn keep(desk: &Arc<Desk>, order: &Order, client: kube::Client) -> anyhow::Result<()> {
-    tokio::try_join!(roll_out(desk, order, &client), follow_machines(desk, order, &client)).map(drop)
+pub(super) async fn keep(
+    desk: &Arc<Desk>,
+    request: &InstallRequest,
+    client: kube::Client,
+) -> anyhow::Result<()> {
+    tokio::try_join!(roll_out(desk, request, &client), follow_machines(desk, request, &client)).map(drop)
 }
 
 /// Something that changed, whatever it was: the whole is looked at anyway.
@@ -72,7 +76,7 @@ fn changes(client: &kube::Client) -> anyhow::Result<Changes> {
     Ok(all)
 }
 
-async fn roll_out(desk: &Desk, order: &Order, client: &kube::Client) -> anyhow::Result<()> {
+async fn roll_out(desk: &Desk, request: &InstallRequest, client: &kube::Client) -> anyhow::Result<()> {
     let mut changes = changes(client)?;
     loop {
         match changes.next().await {
@@ -83,16 +87,16 @@ async fn roll_out(desk: &Desk, order: &Order, client: &kube::Client) -> anyhow::
             }
             Some(Ok(())) => {}
         }
-        while roll_out_once(desk, order, client).await? {}
+        while roll_out_once(desk, request, client).await? {}
     }
 }
 
 /// Rolls out what is different from what was last rolled out; whether there was anything.
-async fn roll_out_once(desk: &Desk, order: &Order, client: &kube::Client) -> anyhow::Result<bool> {
+async fn roll_out_once(desk: &Desk, request: &InstallRequest, client: &kube::Client) -> anyhow::Result<bool> {
     let config = |kind: &str| place(client, "config.openshift.io/v1", kind, None);
     let (operators, versions) = (config("ClusterOperator")?, config("ClusterVersion")?);
     let version = object(&versions, "version").await?;
-    let running = version["status"]["desired"]["version"].as_str().unwrap_or(&order.version).to_owned();
+    let running = version["status"]["desired"]["version"].as_str().unwrap_or(&request.version).to_owned();
     let wanted = [
         ("kube-apiserver", of_api_server(client).await?, "a serving certificate of the API server changed"),
         ("ingress", of_ingress(client).await?, "the default certificate of the router changed"),
@@ -107,7 +111,7 @@ async fn roll_out_once(desk: &Desk, order: &Order, client: &kube::Client) -> any
     }
     let now = || desk.clock.now();
     let takes = |usual: Duration, what: &str| {
-        let span = seed::span(desk.seed, desk.pace, usual, &[what, &order.infra_id]);
+        let span = seed::span(desk.seed, desk.pace, usual, &[what, &request.infra_id]);
         now().saturating_add(span).unwrap_or(jiff::Timestamp::MAX)
     };
     for (name, _, why) in &rolling {
@@ -176,19 +180,23 @@ async fn versions_of(client: &kube::Client, namespace: &str, names: &[&str]) -> 
 }
 
 /// Nodes are as their machines are: gone, stopped, running. While no machine of the control plane runs, nobody is let in.
-async fn follow_machines(desk: &Arc<Desk>, order: &Order, client: &kube::Client) -> anyhow::Result<()> {
-    let bell = desk.bell(&order.group);
+async fn follow_machines(
+    desk: &Arc<Desk>,
+    request: &InstallRequest,
+    client: &kube::Client,
+) -> anyhow::Result<()> {
+    let bell = desk.bell(&request.group);
     loop {
-        follow_once(desk, order, client).await?;
+        follow_once(desk, request, client).await?;
         bell.notified().await;
     }
 }
 
-async fn follow_once(desk: &Desk, order: &Order, client: &kube::Client) -> anyhow::Result<()> {
-    let running = desk.within(Bent::default(), |room| resources::machines_of(room, &order.group))?;
-    let runs = |it: &Planned| running.get(&it.id(order).key()) == Some(&true);
-    if let Some(cluster) = desk.sim.get(&sim_name(order)) {
-        cluster.set_reachable(machines::masters(order).iter().any(runs));
+async fn follow_once(desk: &Desk, request: &InstallRequest, client: &kube::Client) -> anyhow::Result<()> {
+    let running = desk.within(Bent::default(), |room| resources::machines_of(room, &request.group))?;
+    let runs = |it: &Planned| running.get(&it.id(request).key()) == Some(&true);
+    if let Some(cluster) = desk.sim.get(&sim_name(request)) {
+        cluster.set_reachable(machines::masters(request).iter().any(runs));
     }
     let nodes: Api<Node> = Api::all(client.clone());
     let place = place(client, "machine.openshift.io/v1beta1", "Machine", Some("openshift-machine-api"))?;

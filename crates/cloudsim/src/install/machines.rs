@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloud::install::{Machines, Order};
+use api::install::{InstallRequest, MachinePool};
 use cloud::{Put, ResourceId, Shape};
 
 use crate::seed;
@@ -21,27 +21,27 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    pub(crate) fn id(&self, order: &Order) -> ResourceId {
-        order.group.sibling("Microsoft.Compute", "virtualMachines", &self.name)
+    pub(crate) fn id(&self, request: &InstallRequest) -> ResourceId {
+        request.group.sibling("Microsoft.Compute", "virtualMachines", &self.name)
     }
 
     /// What its node and its Machine say it is.
-    pub(crate) fn provider_id(&self, order: &Order) -> String {
-        format!("azure://{}", self.id(order))
+    pub(crate) fn provider_id(&self, request: &InstallRequest) -> String {
+        format!("azure://{}", self.id(request))
     }
 
     /// What makes it: its disk, then itself.
-    pub(crate) fn puts(&self, order: &Order) -> [Put; 2] {
+    pub(crate) fn puts(&self, request: &InstallRequest) -> [Put; 2] {
         let tags =
-            BTreeMap::from([(format!("kubernetes.io_cluster.{}", order.infra_id), "owned".to_owned())]);
+            BTreeMap::from([(format!("kubernetes.io_cluster.{}", request.infra_id), "owned".to_owned())]);
         let put = |id: ResourceId, shape: Shape| Put {
             id,
-            location: order.location.clone(),
+            location: request.location.clone(),
             tags: tags.clone(),
             shape,
             token: None,
         };
-        let disk = order.group.sibling("Microsoft.Compute", "disks", &format!("{}_OSDisk", self.name));
+        let disk = request.group.sibling("Microsoft.Compute", "disks", &format!("{}_OSDisk", self.name));
         let machine = Shape::Machine {
             size: self.size.clone(),
             subnet: self.subnet.clone(),
@@ -50,26 +50,26 @@ impl Planned {
             address: None,
             running: true,
         };
-        [put(disk, Shape::Disk { size_gb: self.disk_size_gb }), put(self.id(order), machine)]
+        [put(disk, Shape::Disk { size_gb: self.disk_size_gb }), put(self.id(request), machine)]
     }
 }
 
-fn zone(order: &Order, number: u32) -> Option<String> {
-    let count = u32::try_from(order.zones.len()).unwrap_or(0);
-    (count > 0).then(|| order.zones[usize::try_from(number % count).unwrap_or(0)].clone())
+fn zone(request: &InstallRequest, number: u32) -> Option<String> {
+    let count = u32::try_from(request.zones.len()).unwrap_or(0);
+    (count > 0).then(|| request.zones[usize::try_from(number % count).unwrap_or(0)].clone())
 }
 
 /// The machine that begins it all.
-pub(crate) fn bootstrap(order: &Order) -> Planned {
-    Planned { name: format!("{}-bootstrap", order.infra_id), ..master(order, 0) }
+pub(crate) fn bootstrap(request: &InstallRequest) -> Planned {
+    Planned { name: format!("{}-bootstrap", request.infra_id), ..master(request, 0) }
 }
 
-fn master(order: &Order, number: u32) -> Planned {
-    let Machines { pool, size, disk_size_gb, subnet, .. } = &order.masters;
+fn master(request: &InstallRequest, number: u32) -> Planned {
+    let MachinePool { name: pool, size, disk_size_gb, subnet, .. } = &request.masters;
     Planned {
-        name: format!("{}-{pool}-{number}", order.infra_id),
+        name: format!("{}-{pool}-{number}", request.infra_id),
         pool: pool.clone(),
-        zone: zone(order, number),
+        zone: zone(request, number),
         size: size.clone(),
         disk_size_gb: *disk_size_gb,
         subnet: subnet.clone(),
@@ -78,23 +78,23 @@ fn master(order: &Order, number: u32) -> Planned {
 }
 
 /// The control plane.
-pub(crate) fn masters(order: &Order) -> Vec<Planned> {
-    (0..order.masters.count).map(|number| master(order, number)).collect()
+pub(crate) fn masters(request: &InstallRequest) -> Vec<Planned> {
+    (0..request.masters.count).map(|number| master(request, number)).collect()
 }
 
 /// The workers, spread over the zones: each zone has a machine set of its own.
-pub(crate) fn workers(order: &Order, cloud_seed: u64) -> Vec<Planned> {
+pub(crate) fn workers(request: &InstallRequest, cloud_seed: u64) -> Vec<Planned> {
     let mut planned = Vec::new();
-    for pool in &order.workers {
+    for pool in &request.workers {
         for number in 0..pool.count {
-            let zone = zone(order, number);
-            let place = format!("{}{}", order.location, zone.as_deref().unwrap_or_default());
-            let set = format!("{}-{}-{place}", order.infra_id, pool.pool);
-            let cluster = order.cluster.to_string();
-            let letters = seed::letters(cloud_seed, 5, &[&cluster, &pool.pool, &number.to_string()]);
+            let zone = zone(request, number);
+            let place = format!("{}{}", request.location, zone.as_deref().unwrap_or_default());
+            let set = format!("{}-{}-{place}", request.infra_id, pool.name);
+            let cluster = request.cluster.to_string();
+            let letters = seed::letters(cloud_seed, 5, &[&cluster, &pool.name, &number.to_string()]);
             planned.push(Planned {
                 name: format!("{set}-{letters}"),
-                pool: pool.pool.clone(),
+                pool: pool.name.clone(),
                 zone,
                 size: pool.size.clone(),
                 disk_size_gb: pool.disk_size_gb,
@@ -112,19 +112,19 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(crate) fn order() -> Order {
+    pub(crate) fn request() -> InstallRequest {
         let group = ResourceId::group("s", "managed");
         let subnet = ResourceId::group("s", "net")
             .sibling("Microsoft.Network", "virtualNetworks", "v")
             .child("subnets", "a");
-        let machines = |pool: &str, count| Machines {
-            pool: pool.to_owned(),
+        let machines = |name: &str, count| MachinePool {
+            name: name.to_owned(),
             count,
             size: "Standard_D8s_v5".to_owned(),
             disk_size_gb: 128,
             subnet: subnet.clone(),
         };
-        Order {
+        InstallRequest {
             cluster: Uuid::nil(),
             name: "one".to_owned(),
             infra_id: "one-x7k2p".to_owned(),
@@ -136,16 +136,15 @@ pub(super) mod tests {
             zones: ["1", "2", "3"].map(str::to_owned).to_vec(),
             masters: machines("master", 3),
             workers: vec![machines("worker", 4)],
-            fail_at: None,
         }
     }
 
     #[test]
     fn machines_are_named_after_what_they_are_and_spread_over_zones() {
-        let order = order();
-        let names: Vec<String> = masters(&order).into_iter().map(|it| it.name).collect();
+        let request = request();
+        let names: Vec<String> = masters(&request).into_iter().map(|it| it.name).collect();
         assert_eq!(names, ["one-x7k2p-master-0", "one-x7k2p-master-1", "one-x7k2p-master-2"]);
-        let workers = workers(&order, 5);
+        let workers = workers(&request, 5);
         let sets: Vec<&str> = workers.iter().filter_map(|it| it.set.as_deref()).collect();
         assert_eq!(sets[0], "one-x7k2p-worker-westeurope1");
         assert_eq!(sets[3], sets[0]);
@@ -153,6 +152,6 @@ pub(super) mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), 4);
-        assert_eq!(bootstrap(&order).name, "one-x7k2p-bootstrap");
+        assert_eq!(bootstrap(&request).name, "one-x7k2p-bootstrap");
     }
 }

@@ -12,17 +12,17 @@ mod update;
 
 use std::time::Duration;
 
-use cloud::install::{Installation, Order, Stage};
-use cloud::sim::KnownInstallation;
-use cloud::wire::Handover;
-use cloud::{Fault, Kind, ResourceId};
+use api::install::{InstallFailure, InstallRequest, InstallStage, Installation};
+use cloud::{Kind, ResourceId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::failure::{Failure, conflict, in_use, invalid, not_found};
+use crate::protocol::ClusterCredentials;
 use crate::resources::find;
 use crate::room::Room;
+use crate::settings::KnownInstallation;
 use crate::{database, seed};
 
 pub(crate) use attend::attend;
@@ -33,13 +33,17 @@ const INSTALLATION: &str = "installation";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kept {
-    pub(crate) order: Order,
+    #[serde(rename = "order")]
+    pub(crate) request: InstallRequest,
     /// The stage that is under way.
-    pub(crate) stage: Stage,
+    pub(crate) stage: InstallStage,
     /// Since when.
     pub(crate) since: Timestamp,
+    #[serde(default, rename = "fault")]
+    pub(crate) failure: Option<InstallFailure>,
+    /// The stage at which an injected fault makes it fail.
     #[serde(default)]
-    pub(crate) fault: Option<Fault>,
+    pub(crate) fails_at: Option<InstallStage>,
     #[serde(default)]
     pub(crate) access: Option<Access>,
     /// It is being removed.
@@ -62,7 +66,7 @@ pub(crate) struct Access {
 impl Kept {
     /// When the stage that is under way may end.
     pub(crate) fn due(&self, room_seed: u64, pace: f64) -> Timestamp {
-        let words = ["stage", &self.order.cluster.to_string(), &format!("{:?}", self.stage)];
+        let words = ["stage", &self.request.cluster.to_string(), &format!("{:?}", self.stage)];
         let span = seed::span(room_seed, pace, usual_span(self.stage), &words);
         self.since.saturating_add(span).unwrap_or(Timestamp::MAX)
     }
@@ -75,120 +79,101 @@ impl Kept {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 100")]
         let done = (f64::from(to - from) * share) as u8;
         Installation {
-            cluster: self.order.cluster,
+            cluster: self.request.cluster,
             stage: self.stage,
-            message: match &self.fault {
-                Some(fault) => fault.message.clone(),
+            message: match &self.failure {
+                Some(failure) => failure.message.clone(),
                 None => words(self.stage).to_owned(),
             },
             percent: from + done,
-            fault: self.fault.clone(),
+            failure: self.failure.clone(),
             api_url: self.access.as_ref().map(|it| it.url.clone()),
         }
     }
 }
 
-/// The stage after another.
-pub(crate) trait Following: Sized {
-    fn next(self) -> Option<Self>;
-}
-
-impl Following for Stage {
-    fn next(self) -> Option<Stage> {
-        match self {
-            Stage::Ordered => Some(Stage::Bootstrap),
-            Stage::Bootstrap => Some(Stage::ControlPlane),
-            Stage::ControlPlane => Some(Stage::ApiServer),
-            Stage::ApiServer => Some(Stage::Workers),
-            Stage::Workers => Some(Stage::Operators),
-            Stage::Operators => Some(Stage::Complete),
-            Stage::Complete => None,
-        }
-    }
-}
-
 /// About how long a stage takes at the pace of a real cloud, besides the machines that are made in it.
-fn usual_span(stage: Stage) -> Duration {
+fn usual_span(stage: InstallStage) -> Duration {
     Duration::from_secs(match stage {
-        Stage::Ordered => 30,
-        Stage::Bootstrap => 120,
-        Stage::ControlPlane => 180,
-        Stage::ApiServer => 420,
-        Stage::Workers => 180,
-        Stage::Operators => 720,
-        Stage::Complete => 0,
+        InstallStage::Accepted => 30,
+        InstallStage::Bootstrap => 120,
+        InstallStage::ControlPlane => 180,
+        InstallStage::ApiServer => 420,
+        InstallStage::Workers => 180,
+        InstallStage::Operators => 720,
+        InstallStage::Complete => 0,
     })
 }
 
-fn percent(stage: Stage) -> u8 {
+fn percent(stage: InstallStage) -> u8 {
     match stage {
-        Stage::Ordered => 0,
-        Stage::Bootstrap => 5,
-        Stage::ControlPlane => 15,
-        Stage::ApiServer => 30,
-        Stage::Workers => 50,
-        Stage::Operators => 65,
-        Stage::Complete => 100,
+        InstallStage::Accepted => 0,
+        InstallStage::Bootstrap => 5,
+        InstallStage::ControlPlane => 15,
+        InstallStage::ApiServer => 30,
+        InstallStage::Workers => 50,
+        InstallStage::Operators => 65,
+        InstallStage::Complete => 100,
     }
 }
 
-fn words(stage: Stage) -> &'static str {
+fn words(stage: InstallStage) -> &'static str {
     match stage {
-        Stage::Ordered => "the installation is prepared",
-        Stage::Bootstrap => "the bootstrap machine is made",
-        Stage::ControlPlane => "the machines of the control plane are made",
-        Stage::ApiServer => "the API server comes up",
-        Stage::Workers => "the workers are made and join",
-        Stage::Operators => "the cluster's operators come up",
-        Stage::Complete => "the cluster is installed",
+        InstallStage::Accepted => "the installation is prepared",
+        InstallStage::Bootstrap => "the bootstrap machine is made",
+        InstallStage::ControlPlane => "the machines of the control plane are made",
+        InstallStage::ApiServer => "the API server comes up",
+        InstallStage::Workers => "the workers are made and join",
+        InstallStage::Operators => "the cluster's operators come up",
+        InstallStage::Complete => "the cluster is installed",
     }
 }
 
 /// What an installation ends in that was told to fail at a stage: what the real installer would run into there.
-pub(crate) fn fault_at(stage: Stage, order: &Order) -> Fault {
-    let size = &order.masters.size;
+pub(crate) fn failure_at(stage: InstallStage, request: &InstallRequest) -> InstallFailure {
+    let size = &request.masters.size;
     let (code, message) = match stage {
-        Stage::Ordered => (
+        InstallStage::Accepted => (
             "InvalidTemplateDeployment",
             "The template deployment failed with error: 'The template deployment is not valid according to the \
              validation procedure.'"
                 .to_owned(),
         ),
-        Stage::Bootstrap => (
+        InstallStage::Bootstrap => (
             "OSProvisioningTimedOut",
-            format!("OS Provisioning for VM '{}-bootstrap' did not finish in the allotted time.", order.infra_id),
+            format!("OS Provisioning for VM '{}-bootstrap' did not finish in the allotted time.", request.infra_id),
         ),
-        Stage::ControlPlane => (
+        InstallStage::ControlPlane => (
             "ZonalAllocationFailed",
             format!(
                 "Allocation failed. We do not have sufficient capacity for the requested VM size {size} in this zone."
             ),
         ),
-        Stage::ApiServer => (
+        InstallStage::ApiServer => (
             "KeyBasedAuthenticationNotPermitted",
             "Key based authentication is not permitted on this storage account.".to_owned(),
         ),
-        Stage::Workers => (
+        InstallStage::Workers => (
             "QuotaExceeded",
             "Operation could not be completed as it results in exceeding approved Total Regional Cores quota."
                 .to_owned(),
         ),
-        Stage::Operators => (
+        InstallStage::Operators => (
             "InstallTimedOut",
             "The cluster operators authentication and console did not become available in the allotted time."
                 .to_owned(),
         ),
-        Stage::Complete => (
+        InstallStage::Complete => (
             "RequestDisallowedByPolicy",
             "Resource was disallowed by policy 'simulated' while the installation was finished.".to_owned(),
         ),
     };
-    Fault { code: code.to_owned(), message }
+    InstallFailure { code: code.to_owned(), message }
 }
 
 /// The name of its cluster among the simulated ones.
-pub(crate) fn sim_name(order: &Order) -> String {
-    order.infra_id.clone()
+pub(crate) fn sim_name(request: &InstallRequest) -> String {
+    request.infra_id.clone()
 }
 
 pub(crate) fn kept(room: &Room<'_>, cluster: Uuid) -> Result<Option<Kept>, Failure> {
@@ -196,7 +181,7 @@ pub(crate) fn kept(room: &Room<'_>, cluster: Uuid) -> Result<Option<Kept>, Failu
 }
 
 pub(crate) fn keep(room: &Room<'_>, kept: &Kept) -> Result<(), Failure> {
-    database::keep(room.db, INSTALLATION, &kept.order.cluster.to_string(), kept)
+    database::keep(room.db, INSTALLATION, &kept.request.cluster.to_string(), kept)
 }
 
 pub(crate) fn forget(room: &Room<'_>, cluster: Uuid) -> Result<(), Failure> {
@@ -206,36 +191,37 @@ pub(crate) fn forget(room: &Room<'_>, cluster: Uuid) -> Result<(), Failure> {
 /// Every installation, whatever became of it.
 pub(crate) fn all(room: &Room<'_>) -> Result<Vec<Uuid>, Failure> {
     let kept: Vec<Kept> = database::records(room.db, INSTALLATION)?;
-    Ok(kept.into_iter().map(|it| it.order.cluster).collect())
+    Ok(kept.into_iter().map(|it| it.request.cluster).collect())
 }
 
 pub(crate) fn list(room: &Room<'_>) -> Result<Vec<KnownInstallation>, Failure> {
     let kept: Vec<Kept> = database::records(room.db, INSTALLATION)?;
     let known = |it: Kept| KnownInstallation {
-        cluster: it.order.cluster,
-        sim: sim_name(&it.order),
-        name: it.order.name,
+        cluster: it.request.cluster,
+        sim: sim_name(&it.request),
+        name: it.request.name,
     };
     Ok(kept.into_iter().filter(|it| !it.removing).map(known).collect())
 }
 
-pub(crate) fn order(room: &Room<'_>, order: &Order) -> Result<Installation, Failure> {
-    if let Some(found) = kept(room, order.cluster)? {
-        let what = format!("the installation of {}", order.cluster);
+pub(crate) fn install(room: &Room<'_>, request: &InstallRequest) -> Result<Installation, Failure> {
+    if let Some(found) = kept(room, request.cluster)? {
+        let what = format!("the installation of {}", request.cluster);
         if found.removing {
             return Err(conflict(what, "it is being removed"));
         }
-        if found.order != *order {
+        if found.request != *request {
             return Err(conflict(what, "it was ordered otherwise; remove it first"));
         }
         return Ok(found.shown(room));
     }
-    check(room, order)?;
+    check(room, request)?;
     let kept = Kept {
-        order: order.clone(),
-        stage: Stage::Ordered,
+        request: request.clone(),
+        stage: InstallStage::Accepted,
         since: room.now,
-        fault: None,
+        failure: None,
+        fails_at: room.bent.install_fails_at,
         access: None,
         removing: false,
     };
@@ -244,26 +230,27 @@ pub(crate) fn order(room: &Room<'_>, order: &Order) -> Result<Installation, Fail
 }
 
 /// Whether what the order needs is there.
-fn check(room: &Room<'_>, order: &Order) -> Result<(), Failure> {
+fn check(room: &Room<'_>, request: &InstallRequest) -> Result<(), Failure> {
     let named = |name: &str| {
         let first = name.bytes().next().is_some_and(|it| it.is_ascii_lowercase());
         first
             && name.len() <= 27
             && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
     };
-    if !named(&order.infra_id) {
+    if !named(&request.infra_id) {
         let why = format!(
             "'{}' is no prefix of names; expected at most 27 lower-case letters, digits and dashes, a letter first",
-            order.infra_id
+            request.infra_id
         );
         return Err(invalid("InvalidInfraId", why));
     }
-    if order.masters.count == 0 {
+    if request.masters.count == 0 {
         return Err(invalid("InvalidOrder", "a cluster needs machines in its control plane"));
     }
     let mut wanted: Vec<(&ResourceId, Kind)> =
-        vec![(&order.group, Kind::ResourceGroup), (&order.load_balancer, Kind::LoadBalancer)];
-    wanted.extend([&order.masters].into_iter().chain(&order.workers).map(|it| (&it.subnet, Kind::Subnet)));
+        vec![(&request.group, Kind::ResourceGroup), (&request.load_balancer, Kind::LoadBalancer)];
+    wanted
+        .extend([&request.masters].into_iter().chain(&request.workers).map(|it| (&it.subnet, Kind::Subnet)));
     for (id, kind) in wanted {
         match find(room.db, &id.key())? {
             None => return Err(not_found(id)),
@@ -277,24 +264,24 @@ fn check(room: &Room<'_>, order: &Order) -> Result<(), Failure> {
         }
     }
     let others: Vec<Kept> = database::records(room.db, INSTALLATION)?;
-    match others.iter().find(|it| it.order.infra_id == order.infra_id) {
+    match others.iter().find(|it| it.request.infra_id == request.infra_id) {
         Some(other) => Err(conflict(
-            format!("the prefix {}", order.infra_id),
-            format!("it belongs to the cluster {}", other.order.cluster),
+            format!("the prefix {}", request.infra_id),
+            format!("it belongs to the cluster {}", other.request.cluster),
         )),
         None => Ok(()),
     }
 }
 
-pub(crate) fn look(room: &Room<'_>, cluster: Uuid) -> Result<Option<Installation>, Failure> {
+pub(crate) fn installation(room: &Room<'_>, cluster: Uuid) -> Result<Option<Installation>, Failure> {
     Ok(kept(room, cluster)?.filter(|it| !it.removing).map(|it| it.shown(room)))
 }
 
-pub(crate) fn handover(room: &Room<'_>, cluster: Uuid) -> Result<Handover, Failure> {
+pub(crate) fn credentials(room: &Room<'_>, cluster: Uuid) -> Result<ClusterCredentials, Failure> {
     let kept = kept(room, cluster)?.filter(|it| !it.removing);
     let access = kept.and_then(|it| it.access);
     let access = access.ok_or_else(|| not_found(format!("the API server of {cluster}")))?;
-    Ok(Handover {
+    Ok(ClusterCredentials {
         customer_kubeconfig: access.customer_kubeconfig.unwrap_or_else(|| access.kubeconfig.clone()),
         kubeconfig: access.kubeconfig,
         kubeadmin_password: access.kubeadmin_password,

@@ -1,6 +1,6 @@
 //! What an OpenShift cluster holds besides what every Kubernetes cluster does, as far as anybody looks at it.
 
-use cloud::install::Order;
+use api::install::InstallRequest;
 use serde_json::{Value, json};
 
 use super::machines::Planned;
@@ -192,7 +192,7 @@ pub(super) fn namespace(name: &str) -> Value {
     })
 }
 
-pub(super) fn deployments(order: &Order) -> Vec<Value> {
+pub(super) fn deployments(request: &InstallRequest) -> Vec<Value> {
     DEPLOYMENTS
         .iter()
         .map(|&(namespace, name, replicas, on_masters)| {
@@ -210,7 +210,7 @@ pub(super) fn deployments(order: &Order) -> Vec<Value> {
                             "tolerations": [{ "operator": "Exists" }],
                             "containers": [{
                                 "name": name,
-                                "image": format!("quay.io/openshift-release-dev/ocp-release:{}-x86_64", order.version)
+                                "image": format!("quay.io/openshift-release-dev/ocp-release:{}-x86_64", request.version)
                             }]
                         }
                     }
@@ -220,12 +220,12 @@ pub(super) fn deployments(order: &Order) -> Vec<Value> {
         .collect()
 }
 
-/// What stands once the API server answers, in the order in which it is made.
-pub(super) fn first(order: &Order, kubeadmin_password: &str, cluster_id: &str) -> Vec<Value> {
+/// What stands once the API server answers, in the request in which it is made.
+pub(super) fn first(request: &InstallRequest, kubeadmin_password: &str, cluster_id: &str) -> Vec<Value> {
     let config = |kind: &str, name: &str, spec: Value| json!({ "apiVersion": format!("{CONFIG}/v1"), "kind": kind, "metadata": { "name": name }, "spec": spec });
     let operator = |kind: &str, name: &str, spec: Value| json!({ "apiVersion": format!("{OPERATOR}/v1"), "kind": kind, "metadata": { "name": name }, "spec": spec });
     let managed = json!({ "managementState": "Managed", "logLevel": "Normal", "operatorLogLevel": "Normal" });
-    let domain = &order.domain;
+    let domain = &request.domain;
     let secret = |namespace: &str, name: &str, kind: &str, data: Value| {
         json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": namespace },
@@ -285,7 +285,7 @@ pub(super) fn first(order: &Order, kubeadmin_password: &str, cluster_id: &str) -
             "spec": managed
         }),
         secret("kube-system", "kubeadmin", "Opaque", json!({ "kubeadmin": kubeadmin_password })),
-        secret("kube-system", "azure-credentials", "Opaque", json!({ "azure_region": order.location })),
+        secret("kube-system", "azure-credentials", "Opaque", json!({ "azure_region": request.location })),
         secret(
             "openshift-config",
             "pull-secret",
@@ -295,7 +295,7 @@ pub(super) fn first(order: &Order, kubeadmin_password: &str, cluster_id: &str) -
         json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": "openshift-install", "namespace": "openshift-config" },
-            "data": { "invoker": "shipshape", "version": order.version }
+            "data": { "invoker": "shipshape", "version": request.version }
         }),
         json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -307,9 +307,9 @@ pub(super) fn first(order: &Order, kubeadmin_password: &str, cluster_id: &str) -
 
 /// What those that have a status say of themselves: group and version, kind, namespace, name, patch.
 pub(super) fn statuses(
-    order: &Order,
+    request: &InstallRequest,
 ) -> Vec<(String, &'static str, Option<&'static str>, &'static str, Value)> {
-    let domain = &order.domain;
+    let domain = &request.domain;
     vec![
         (
             format!("{CONFIG}/v1"),
@@ -317,11 +317,11 @@ pub(super) fn statuses(
             None,
             "cluster",
             json!({ "status": {
-            "infrastructureName": order.infra_id, "platform": "Azure", "apiServerURL": format!("https://api.{domain}:6443"),
+            "infrastructureName": request.infra_id, "platform": "Azure", "apiServerURL": format!("https://api.{domain}:6443"),
             "apiServerInternalURI": format!("https://api-int.{domain}:6443"), "etcdDiscoveryDomain": "",
             "controlPlaneTopology": "HighlyAvailable", "infrastructureTopology": "HighlyAvailable",
             "platformStatus": { "type": "Azure", "azure": {
-                "resourceGroupName": order.group.resource_group(), "networkResourceGroupName": order.masters.subnet.resource_group(),
+                "resourceGroupName": request.group.resource_group(), "networkResourceGroupName": request.masters.subnet.resource_group(),
                 "cloudName": "AzurePublicCloud"
             } }
         } }),
@@ -359,20 +359,20 @@ pub(super) fn statuses(
 }
 
 /// A node, as a machine joins. The simulated kubelet takes it from there.
-pub(super) fn node(order: &Order, machine: &Planned) -> Value {
+pub(super) fn node(request: &InstallRequest, machine: &Planned) -> Value {
     let role = if machine.set.is_none() { "control-plane" } else { "worker" };
     let zone = match &machine.zone {
-        Some(zone) => format!("{}-{zone}", order.location),
+        Some(zone) => format!("{}-{zone}", request.location),
         None => "0".to_owned(),
     };
     let mut labels = json!({
         kubesim::kubelet::annotations::SIMULATED_LABEL: "true",
         "kubernetes.io/hostname": machine.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
         "node.openshift.io/os_id": "rhcos", "node.kubernetes.io/instance-type": machine.size,
-        "topology.kubernetes.io/region": order.location, "topology.kubernetes.io/zone": zone,
+        "topology.kubernetes.io/region": request.location, "topology.kubernetes.io/zone": zone,
         format!("node-role.kubernetes.io/{role}"): "",
     });
-    let mut spec = json!({ "providerID": machine.provider_id(order) });
+    let mut spec = json!({ "providerID": machine.provider_id(request) });
     if role == "control-plane" {
         labels["node-role.kubernetes.io/master"] = json!("");
         spec["taints"] = json!([{ "key": "node-role.kubernetes.io/master", "effect": "NoSchedule" }]);
@@ -387,24 +387,24 @@ pub(super) fn node(order: &Order, machine: &Planned) -> Value {
     })
 }
 
-fn provider_spec(order: &Order, machine: &Planned) -> Value {
+fn provider_spec(request: &InstallRequest, machine: &Planned) -> Value {
     json!({ "value": {
         "apiVersion": format!("{MACHINE}/v1beta1"), "kind": "AzureMachineProviderSpec",
-        "location": order.location, "zone": machine.zone, "vmSize": machine.size,
+        "location": request.location, "zone": machine.zone, "vmSize": machine.size,
         "osDisk": { "diskSizeGB": machine.disk_size_gb, "osType": "Linux" },
-        "resourceGroup": order.group.resource_group(),
+        "resourceGroup": request.group.resource_group(),
         "networkResourceGroup": machine.subnet.resource_group(),
         "vnet": machine.subnet.parent().map(|it| it.name().to_owned()), "subnet": machine.subnet.name()
     } })
 }
 
-fn machine_labels(order: &Order, machine: &Planned) -> Value {
+fn machine_labels(request: &InstallRequest, machine: &Planned) -> Value {
     let mut labels = json!({
-        "machine.openshift.io/cluster-api-cluster": order.infra_id,
+        "machine.openshift.io/cluster-api-cluster": request.infra_id,
         "machine.openshift.io/cluster-api-machine-role": machine.pool,
         "machine.openshift.io/cluster-api-machine-type": machine.pool,
         "machine.openshift.io/instance-type": machine.size,
-        "machine.openshift.io/region": order.location,
+        "machine.openshift.io/region": request.location,
         "machine.openshift.io/zone": machine.zone.as_deref().unwrap_or_default(),
     });
     if let Some(set) = &machine.set {
@@ -413,14 +413,14 @@ fn machine_labels(order: &Order, machine: &Planned) -> Value {
     labels
 }
 
-pub(super) fn machine(order: &Order, machine: &Planned) -> Value {
+pub(super) fn machine(request: &InstallRequest, machine: &Planned) -> Value {
     json!({
         "apiVersion": format!("{MACHINE}/v1beta1"), "kind": "Machine",
         "metadata": {
-            "name": machine.name, "namespace": "openshift-machine-api", "labels": machine_labels(order, machine)
+            "name": machine.name, "namespace": "openshift-machine-api", "labels": machine_labels(request, machine)
         },
         "spec": {
-            "providerID": machine.provider_id(order), "providerSpec": provider_spec(order, machine),
+            "providerID": machine.provider_id(request), "providerSpec": provider_spec(request, machine),
             "lifecycleHooks": {}, "metadata": {}
         }
     })
@@ -435,7 +435,7 @@ pub(super) fn machine_status(machine: &Planned) -> Value {
 }
 
 /// The sets of these machines, by name, with how many each has.
-pub(super) fn machine_sets(order: &Order, workers: &[Planned]) -> Vec<(Value, Value)> {
+pub(super) fn machine_sets(request: &InstallRequest, workers: &[Planned]) -> Vec<(Value, Value)> {
     let mut names: Vec<&str> = workers.iter().filter_map(|it| it.set.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
@@ -446,20 +446,20 @@ pub(super) fn machine_sets(order: &Order, workers: &[Planned]) -> Vec<(Value, Va
             let one = members.first()?;
             let count = members.len();
             let selector = json!({
-                "machine.openshift.io/cluster-api-cluster": order.infra_id,
+                "machine.openshift.io/cluster-api-cluster": request.infra_id,
                 "machine.openshift.io/cluster-api-machineset": name
             });
             let set = json!({
                 "apiVersion": format!("{MACHINE}/v1beta1"), "kind": "MachineSet",
                 "metadata": {
                     "name": name, "namespace": "openshift-machine-api",
-                    "labels": { "machine.openshift.io/cluster-api-cluster": order.infra_id }
+                    "labels": { "machine.openshift.io/cluster-api-cluster": request.infra_id }
                 },
                 "spec": {
                     "replicas": count, "selector": { "matchLabels": selector },
                     "template": {
-                        "metadata": { "labels": machine_labels(order, one) },
-                        "spec": { "providerSpec": provider_spec(order, one), "lifecycleHooks": {}, "metadata": {} }
+                        "metadata": { "labels": machine_labels(request, one) },
+                        "spec": { "providerSpec": provider_spec(request, one), "lifecycleHooks": {}, "metadata": {} }
                     }
                 }
             });

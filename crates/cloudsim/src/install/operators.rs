@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Every operator, in the order in which they come up.
+/// Every operator, in the request in which they come up.
 pub(crate) const OPERATORS: [&str; 27] = [
     "etcd",
     "kube-apiserver",

@@ -10,7 +10,6 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cloud::wire::Refusal;
 use cloud::{Backend, Fault, Kind, Put, Resource, ResourceId, Shape, State};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -18,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::database::micros;
 use crate::failure::{Failure, conflict, in_use, invalid, not_found};
+use crate::protocol::Refusal;
 use crate::room::Room;
 use crate::{people, sizes};
 

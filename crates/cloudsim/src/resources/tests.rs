@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud::wire::Refusal;
 use cloud::{Put, ResourceId, Shape};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -11,6 +10,7 @@ use uuid::Uuid;
 use super::{delete, find, get, list, put, references_of, sweep};
 use crate::database;
 use crate::failure::Failure;
+use crate::protocol::Refusal;
 use crate::room::{Bent, Room};
 
 /// Something of a small world: two groups; a network with two subnets in the first; security groups and machines in either.

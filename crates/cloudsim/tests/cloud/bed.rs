@@ -5,8 +5,9 @@ use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
-use cloud::install::{Installation, Machines, Order, Stage};
-use cloud::{Cloud as _, CloudError, Frontend, Put, Resource, ResourceId, Shape, Simulated, State};
+use api::install::{InstallRequest, InstallStage, Installation, Installer as _, MachinePool};
+use cloud::{Cloud as _, CloudError, Frontend, Put, Resource, ResourceId, Shape, State};
+use cloudsim::SimClient;
 use cloudsim::{Faults, Options, Service};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running service. Dropping it kills it.
 pub(crate) struct Bed {
-    pub(crate) cloud: Simulated,
+    pub(crate) cloud: SimClient,
     pub(crate) faults: Faults,
     stop: CancellationToken,
     task: JoinHandle<Result<(), cloudsim::ServeError>>,
@@ -81,8 +82,8 @@ impl Bed {
         self.cloud.get(id).await.expect("the get is answered")
     }
 
-    /// What a cluster needs before its installer is called, and its order.
-    pub(crate) async fn prepared(&self, name: &str) -> Order {
+    /// What a cluster needs before its installer is called, and its request.
+    pub(crate) async fn prepared(&self, name: &str) -> InstallRequest {
         let [master, worker] = self.network().await;
         let managed = group(&format!("{name}-managed"));
         self.put(managed.clone(), Shape::ResourceGroup { managed_by: Some(name.to_owned()) }).await;
@@ -97,14 +98,14 @@ impl Bed {
         let shape =
             Shape::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound: Vec::new() };
         self.put(balancer.clone(), shape).await;
-        let machines = |pool: &str, size: &str, subnet: ResourceId| Machines {
-            pool: pool.to_owned(),
+        let machines = |pool: &str, size: &str, subnet: ResourceId| MachinePool {
+            name: pool.to_owned(),
             count: 3,
             size: size.to_owned(),
             disk_size_gb: 128,
             subnet,
         };
-        Order {
+        InstallRequest {
             cluster: Uuid::new_v4(),
             name: name.to_owned(),
             infra_id: format!("{name}-x7k2p"),
@@ -116,20 +117,19 @@ impl Bed {
             masters: machines("master", "Standard_D8s_v5", master),
             workers: vec![machines("worker", "Standard_D4s_v5", worker)],
             load_balancer: balancer,
-            fail_at: None,
         }
     }
 
-    pub(crate) async fn installed(&self, order: &Order) -> Installation {
-        self.cloud.installer().order(order).await.expect("the order is accepted");
-        self.ended(order.cluster).await
+    pub(crate) async fn installed(&self, request: &InstallRequest) -> Installation {
+        self.cloud.installer().install(request).await.expect("the order is accepted");
+        self.ended(request.cluster).await
     }
 
     /// An installation that is complete or has failed.
     pub(crate) async fn ended(&self, cluster: Uuid) -> Installation {
         eventually("the installation ends", async || {
-            let found = self.cloud.installer().look(cluster).await.expect("a look")?;
-            (found.stage == Stage::Complete || found.fault.is_some()).then_some(found)
+            let found = self.cloud.installer().installation(cluster).await.expect("a look")?;
+            (found.stage == InstallStage::Complete || found.failure.is_some()).then_some(found)
         })
         .await
     }

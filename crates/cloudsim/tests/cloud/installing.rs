@@ -1,8 +1,8 @@
-//! Installations from order to removal, and the clusters that come of them.
+//! Installations from request to removal, and the clusters that come of them.
 
-use cloud::install::Stage;
-use cloud::sim::{FaultRule, Trouble};
-use cloud::{Cloud as _, CloudError, Kind, Shape};
+use api::install::{InstallError, InstallRequest, InstallStage, Installer as _};
+use cloud::{Cloud as _, Kind, Shape};
+use cloudsim::{FaultRule, Trouble};
 use k8s_openapi::api::core::v1::{Namespace, Node, Secret};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -63,18 +63,18 @@ pub(crate) async fn ready_nodes(client: &kube::Client, count: usize) {
 #[tokio::test]
 async fn an_order_becomes_a_cluster_that_looks_like_openshift() {
     let bed = Bed::new().await;
-    let order = bed.prepared("one").await;
+    let request = bed.prepared("one").await;
     let installer = bed.cloud.installer();
-    assert!(installer.handover(order.cluster).await.unwrap_err().is_not_found());
-    let done = bed.installed(&order).await;
-    assert_eq!((done.stage, done.percent, &done.fault), (Stage::Complete, 100, &None));
-    assert_eq!(installer.order(&order).await.unwrap(), done, "the same order changes nothing");
-    let mut other = order.clone();
+    assert!(matches!(installer.credentials(request.cluster).await, Err(InstallError::NotFound { .. })));
+    let done = bed.installed(&request).await;
+    assert_eq!((done.stage, done.percent, &done.failure), (InstallStage::Complete, 100, &None));
+    assert_eq!(installer.install(&request).await.unwrap(), done, "the same order changes nothing");
+    let mut other = request.clone();
     other.version = "4.18.1".to_owned();
-    assert!(matches!(installer.order(&other).await, Err(CloudError::Conflict { .. })));
+    assert!(matches!(installer.install(&other).await, Err(InstallError::Conflict { .. })));
 
     // The machines in the cloud, behind the load balancer.
-    let held = bed.cloud.list(&order.group).await.unwrap();
+    let held = bed.cloud.list(&request.group).await.unwrap();
     let named = |kind: Kind| -> Vec<String> {
         held.iter().filter(|it| it.shape.kind() == kind).map(|it| it.id.name().to_owned()).collect()
     };
@@ -82,26 +82,29 @@ async fn an_order_becomes_a_cluster_that_looks_like_openshift() {
     assert_eq!((machines.len(), disks.len()), (7, 7));
     assert!(machines.contains(&"one-x7k2p-bootstrap".to_owned()), "{machines:?}");
     assert!(disks.contains(&"one-x7k2p-bootstrap_OSDisk".to_owned()), "{disks:?}");
-    match bed.get(&order.load_balancer).await.unwrap().shape {
+    match bed.get(&request.load_balancer).await.unwrap().shape {
         Shape::LoadBalancer { backends, .. } => {
             assert_eq!(backends.iter().map(|it| it.healthy).collect::<Vec<_>>(), [true; 4]);
         }
         other => panic!("{other:?}"),
     }
 
-    let handover = installer.handover(order.cluster).await.unwrap();
-    assert_eq!(handover.kubeadmin_password.expose().len(), 23);
+    let credentials = installer.credentials(request.cluster).await.unwrap();
+    assert_eq!(credentials.kubeadmin_password.expose().len(), 23);
     // Whoever the cluster was made for comes in as somebody else than we do.
-    let (ours, theirs) = (handover.kubeconfig.expose(), handover.customer_kubeconfig.expose());
+    let (ours, theirs) = (credentials.kubeconfig.expose(), credentials.customer_kubeconfig.expose());
     assert!(ours.contains("user: admin\n") && theirs.contains("user: customer-admin\n"), "{theirs}");
-    let client = client(handover.customer_kubeconfig.expose()).await;
+    let client = client(credentials.customer_kubeconfig.expose()).await;
     ready_nodes(&client, 6).await;
     let nodes: Api<Node> = Api::all(client.clone());
     for node in nodes.list(&ListParams::default()).await.unwrap() {
         let name = node.metadata.name.unwrap();
         let id = node.spec.unwrap().provider_id.unwrap();
         assert!(machines.contains(&name), "{name}");
-        assert_eq!(id, format!("azure://{}/providers/Microsoft.Compute/virtualMachines/{name}", order.group));
+        assert_eq!(
+            id,
+            format!("azure://{}/providers/Microsoft.Compute/virtualMachines/{name}", request.group)
+        );
     }
 
     let version = value(&config(&client, "ClusterVersion"), "version").await;
@@ -138,22 +141,22 @@ async fn an_order_becomes_a_cluster_that_looks_like_openshift() {
     assert!(namespaces.list(&ListParams::default()).await.unwrap().items.len() > 30);
     let secrets: Api<Secret> = Api::namespaced(client, "kube-system");
     let kubeadmin = secrets.get("kubeadmin").await.unwrap().data.unwrap();
-    assert_eq!(kubeadmin["kubeadmin"].0, handover.kubeadmin_password.expose().as_bytes());
+    assert_eq!(kubeadmin["kubeadmin"].0, credentials.kubeadmin_password.expose().as_bytes());
 
-    installer.remove(order.cluster).await.unwrap();
-    assert_eq!(installer.look(order.cluster).await.unwrap(), None);
-    installer.remove(order.cluster).await.unwrap();
-    bed.cloud.delete(&order.group).await.unwrap();
-    assert_eq!(bed.get(&order.group).await, None);
+    installer.remove(request.cluster).await.unwrap();
+    assert_eq!(installer.installation(request.cluster).await.unwrap(), None);
+    installer.remove(request.cluster).await.unwrap();
+    bed.cloud.delete(&request.group).await.unwrap();
+    assert_eq!(bed.get(&request.group).await, None);
 }
 
 #[tokio::test]
 async fn an_installed_cluster_rolls_out_what_is_changed() {
     let bed = Bed::new().await;
-    let order = bed.prepared("one").await;
-    bed.installed(&order).await;
-    let handover = bed.cloud.installer().handover(order.cluster).await.unwrap();
-    let client = client(handover.kubeconfig.expose()).await;
+    let request = bed.prepared("one").await;
+    bed.installed(&request).await;
+    let credentials = bed.cloud.installer().credentials(request.cluster).await.unwrap();
+    let client = client(credentials.kubeconfig.expose()).await;
     let operators = config(&client, "ClusterOperator");
     let rolled_out = async |name: &str, wanted: &str| {
         eventually("it is rolled out and settled", async || {
@@ -211,13 +214,13 @@ async fn an_installed_cluster_rolls_out_what_is_changed() {
 #[tokio::test]
 async fn nodes_follow_their_machines() {
     let bed = Bed::new().await;
-    let order = bed.prepared("one").await;
-    bed.installed(&order).await;
-    let handover = bed.cloud.installer().handover(order.cluster).await.unwrap();
-    let client = client(handover.kubeconfig.expose()).await;
+    let request = bed.prepared("one").await;
+    bed.installed(&request).await;
+    let credentials = bed.cloud.installer().credentials(request.cluster).await.unwrap();
+    let client = client(credentials.kubeconfig.expose()).await;
     ready_nodes(&client, 6).await;
     let nodes: Api<Node> = Api::all(client.clone());
-    let machine = |name: &str| order.group.sibling("Microsoft.Compute", "virtualMachines", name);
+    let machine = |name: &str| request.group.sibling("Microsoft.Compute", "virtualMachines", name);
     let set_running = async |name: &str, wanted: bool| {
         let mut shape = bed.get(&machine(name)).await.unwrap().shape;
         if let Shape::Machine { running, .. } = &mut shape {
@@ -248,16 +251,16 @@ async fn nodes_follow_their_machines() {
 #[tokio::test]
 async fn nobody_answers_while_no_machine_of_the_control_plane_runs() {
     let bed = Bed::new().await;
-    let order = bed.prepared("one").await;
-    bed.installed(&order).await;
-    let handover = bed.cloud.installer().handover(order.cluster).await.unwrap();
-    let client = client(handover.kubeconfig.expose()).await;
+    let request = bed.prepared("one").await;
+    bed.installed(&request).await;
+    let credentials = bed.cloud.installer().credentials(request.cluster).await.unwrap();
+    let client = client(credentials.kubeconfig.expose()).await;
     ready_nodes(&client, 6).await;
     let nodes: Api<Node> = Api::all(client);
     let set_running = async |numbers: &[u32], wanted: bool| {
         for number in numbers {
             let name = format!("one-x7k2p-master-{number}");
-            let id = order.group.sibling("Microsoft.Compute", "virtualMachines", &name);
+            let id = request.group.sibling("Microsoft.Compute", "virtualMachines", &name);
             let mut found = bed.get(&id).await.unwrap();
             if let Shape::Machine { running, .. } = &mut found.shape {
                 *running = wanted;
@@ -284,67 +287,78 @@ async fn nobody_answers_while_no_machine_of_the_control_plane_runs() {
 async fn an_installation_may_fail_at_any_stage_and_be_removed() {
     let bed = Bed::new().await;
     for (number, stage) in [
-        Stage::Ordered,
-        Stage::Bootstrap,
-        Stage::ControlPlane,
-        Stage::ApiServer,
-        Stage::Workers,
-        Stage::Operators,
-        Stage::Complete,
+        InstallStage::Accepted,
+        InstallStage::Bootstrap,
+        InstallStage::ControlPlane,
+        InstallStage::ApiServer,
+        InstallStage::Workers,
+        InstallStage::Operators,
+        InstallStage::Complete,
     ]
     .into_iter()
     .enumerate()
     {
-        let mut order = bed.prepared(&format!("c{number}")).await;
-        order.fail_at = Some(stage);
-        let ended = bed.installed(&order).await;
-        let fault = ended.fault.expect("it failed");
+        let mut request = bed.prepared(&format!("c{number}")).await;
+        let rule =
+            FaultRule::new(Trouble::InstallFails { stage }).about(&format!("{} ", request.name)).times(1);
+        bed.faults.inject(rule);
+        let ended = bed.installed(&request).await;
+        let fault = ended.failure.expect("it failed");
         assert!(!fault.code.is_empty() && ended.percent < 100, "{stage:?}: {fault:?}");
-        let expected = if stage == Stage::Complete { Stage::Operators } else { stage };
+        let expected = if stage == InstallStage::Complete { InstallStage::Operators } else { stage };
         assert_eq!(ended.stage, expected);
-        let has_keys = bed.cloud.installer().handover(order.cluster).await.is_ok();
-        assert_eq!(has_keys, stage > Stage::ApiServer, "{stage:?}");
-        bed.cloud.installer().remove(order.cluster).await.unwrap();
-        bed.cloud.delete(&order.group).await.unwrap();
-        assert_eq!(bed.cloud.list(&order.group).await.unwrap(), []);
+        let has_keys = bed.cloud.installer().credentials(request.cluster).await.is_ok();
+        assert_eq!(has_keys, stage > InstallStage::ApiServer, "{stage:?}");
+        bed.cloud.installer().remove(request.cluster).await.unwrap();
+        bed.cloud.delete(&request.group).await.unwrap();
+        assert_eq!(bed.cloud.list(&request.group).await.unwrap(), []);
         // The same cluster can be ordered anew once it is gone.
-        if stage == Stage::Workers {
-            order = crate::installing::again(&bed, order).await;
-            assert_eq!(bed.installed(&order).await.stage, Stage::Complete);
+        if stage == InstallStage::Workers {
+            request = crate::installing::again(&bed, request).await;
+            assert_eq!(bed.installed(&request).await.stage, InstallStage::Complete);
         }
     }
 }
 
 /// The same order without its mishap, once the first is forgotten.
-async fn again(bed: &Bed, mut order: cloud::install::Order) -> cloud::install::Order {
-    let anew = bed.prepared(&order.name).await;
-    assert_eq!(anew.group, order.group);
-    order.fail_at = None;
-    eventually("it is forgotten", async || match bed.cloud.installer().order(&order).await {
+async fn again(bed: &Bed, request: InstallRequest) -> InstallRequest {
+    let anew = bed.prepared(&request.name).await;
+    assert_eq!(anew.group, request.group);
+    eventually("it is forgotten", async || match bed.cloud.installer().install(&request).await {
         Ok(_) => Some(()),
-        Err(CloudError::Conflict { .. }) => None,
+        Err(InstallError::Conflict { .. }) => None,
         Err(other) => panic!("{other:?}"),
     })
     .await;
-    order
+    request
 }
 
 #[tokio::test]
 async fn what_the_cloud_refuses_fails_the_installation() {
     let bed = Bed::new().await;
-    let order = bed.prepared("one").await;
-    bed.faults.inject(FaultRule::of(Trouble::Quota { quota: "cores".to_owned() }).about("master-2").times(1));
-    let ended = bed.installed(&order).await;
-    assert_eq!((ended.stage, ended.fault.unwrap().code.as_str()), (Stage::ControlPlane, "QuotaExceeded"));
-    let order = bed.prepared("two").await;
+    let request = bed.prepared("one").await;
+    bed.faults
+        .inject(FaultRule::new(Trouble::Quota { quota: "cores".to_owned() }).about("master-2").times(1));
+    let ended = bed.installed(&request).await;
+    assert_eq!(
+        (ended.stage, ended.failure.unwrap().code.as_str()),
+        (InstallStage::ControlPlane, "QuotaExceeded")
+    );
+    let request = bed.prepared("two").await;
     let (code, message) = ("ZonalAllocationFailed".to_owned(), "full".to_owned());
     bed.faults
-        .inject(FaultRule::of(Trouble::FailsLater { code, message }).about("two-x7k2p-bootstrap").times(2));
-    assert_eq!(bed.installed(&order).await.fault.unwrap().code, "ZonalAllocationFailed");
+        .inject(FaultRule::new(Trouble::FailsLater { code, message }).about("two-x7k2p-bootstrap").times(2));
+    assert_eq!(bed.installed(&request).await.failure.unwrap().code, "ZonalAllocationFailed");
 
-    let mut order = bed.prepared("three").await;
-    bed.cloud.delete(&order.load_balancer).await.unwrap();
-    assert!(bed.cloud.installer().order(&order).await.unwrap_err().is_not_found());
-    order.infra_id = "Three".to_owned();
-    assert!(matches!(bed.cloud.installer().order(&order).await, Err(CloudError::Invalid { .. })));
+    let mut request = bed.prepared("three").await;
+    bed.cloud.delete(&request.load_balancer).await.unwrap();
+    assert!(
+        bed.cloud
+            .installer()
+            .install(&request)
+            .await
+            .is_err_and(|it| matches!(it, InstallError::NotFound { .. }))
+    );
+    request.infra_id = "Three".to_owned();
+    assert!(matches!(bed.cloud.installer().install(&request).await, Err(InstallError::Rejected { .. })));
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use cloud::sim::{Denial, FaultRule, Rights, Setting, Trouble};
 use cloud::{Cloud as _, CloudError, Credential, ResourceId, RoleAssignment, Shape};
+use cloudsim::settings::{Denial, Rights, Setting};
+use cloudsim::{FaultRule, Trouble};
 
 use crate::bed::{Bed, eventually, group, network_id, wish};
 
@@ -72,7 +73,7 @@ async fn roles_give_rights_over_what_is_in_their_scope() {
     assert!(bed.cloud.assign_role(&missing).await.unwrap_err().is_not_found());
 
     // One that spreads late is listed at once and allows later.
-    bed.faults.inject(FaultRule::of(Trouble::SpreadsLate { millis: 100 }).times(1));
+    bed.faults.inject(FaultRule::new(Trouble::SpreadsLate { millis: 100 }).times(1));
     let contributor = role("b", "Network Contributor", network_id());
     bed.cloud.assign_role(&contributor).await.unwrap();
     assert_eq!(bed.cloud.role_assignments(&group("net")).await.unwrap(), [reader, contributor]);

@@ -1,7 +1,7 @@
 //! Put, get, list, delete; sizes, usages, providers, features.
 
-use cloud::sim::Setting;
 use cloud::{Availability, Backend, Cloud as _, CloudError, Frontend, ResourceId, Rule, Shape, State};
+use cloudsim::settings::Setting;
 use uuid::Uuid;
 
 use crate::bed::{Bed, LOCATION, SUBSCRIPTION, group, is_done, machine, network_id, subnet, wish};

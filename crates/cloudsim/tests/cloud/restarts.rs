@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use cloud::install::Stage;
-use cloud::sim::Rights;
+use api::install::{InstallStage, Installer as _};
 use cloud::{CertificateWish, Cloud as _, CloudError, Credential, Shape, State};
+use cloudsim::settings::Rights;
 use uuid::Uuid;
 
 use crate::bed::{Bed, eventually, group, network_id, wish};
@@ -83,29 +83,35 @@ async fn an_installation_survives_a_kill_in_each_of_its_stages() {
         ..Default::default()
     };
     let bed = Bed::with(options()).await;
-    let order = bed.prepared("one").await;
-    bed.cloud.installer().order(&order).await.unwrap();
+    let request = bed.prepared("one").await;
+    bed.cloud.installer().install(&request).await.unwrap();
     let mut bed = bed;
-    for stage in [Stage::Bootstrap, Stage::ControlPlane, Stage::ApiServer, Stage::Workers, Stage::Operators] {
+    for stage in [
+        InstallStage::Bootstrap,
+        InstallStage::ControlPlane,
+        InstallStage::ApiServer,
+        InstallStage::Workers,
+        InstallStage::Operators,
+    ] {
         eventually("the stage is reached", async || {
-            let found = bed.cloud.installer().look(order.cluster).await.ok()??;
-            assert_eq!(found.fault, None);
+            let found = bed.cloud.installer().installation(request.cluster).await.ok()??;
+            assert_eq!(found.failure, None);
             (found.stage >= stage).then_some(())
         })
         .await;
         bed.kill().await;
         bed = Bed::with(options()).await;
     }
-    let done = bed.ended(order.cluster).await;
-    assert_eq!((done.stage, done.percent, done.fault), (Stage::Complete, 100, None));
-    let machines = bed.cloud.list(&order.group).await.unwrap();
+    let done = bed.ended(request.cluster).await;
+    assert_eq!((done.stage, done.percent, done.failure), (InstallStage::Complete, 100, None));
+    let machines = bed.cloud.list(&request.group).await.unwrap();
     let count = machines.iter().filter(|it| it.shape.kind() == cloud::Kind::Machine).count();
     assert_eq!(count, 7, "nothing is made twice");
 
     // And so does the cluster that came of it. Killed before it could tell the password of its kubeadmin, the stage is begun
     // again, and tells the one that is in the cluster.
     let url = done.api_url;
-    let password = bed.cloud.installer().handover(order.cluster).await.unwrap().kubeadmin_password;
+    let password = bed.cloud.installer().credentials(request.cluster).await.unwrap().kubeadmin_password;
     bed.stop().await;
     let db = rusqlite::Connection::open(place.path().join("cloud.db")).unwrap();
     let changed = db.execute(
@@ -115,18 +121,18 @@ async fn an_installation_survives_a_kill_in_each_of_its_stages() {
     assert_eq!(changed.unwrap(), 1);
     db.close().unwrap();
     let bed = Bed::with(options()).await;
-    assert_eq!(bed.ended(order.cluster).await.fault, None);
-    let again = bed.cloud.installer().handover(order.cluster).await.unwrap().kubeadmin_password;
+    assert_eq!(bed.ended(request.cluster).await.failure, None);
+    let again = bed.cloud.installer().credentials(request.cluster).await.unwrap().kubeadmin_password;
     assert_eq!(again.expose(), password.expose());
     bed.stop().await;
     let bed = Bed::with(options()).await;
     let client = eventually("the cluster answers again", async || {
-        let handover = bed.cloud.installer().handover(order.cluster).await.ok()?;
-        let client = crate::installing::client(handover.kubeconfig.expose()).await;
+        let credentials = bed.cloud.installer().credentials(request.cluster).await.ok()?;
+        let client = crate::installing::client(credentials.kubeconfig.expose()).await;
         client.apiserver_version().await.ok().map(|_| client)
     })
     .await;
-    assert_eq!(bed.cloud.installer().look(order.cluster).await.unwrap().unwrap().api_url, url);
+    assert_eq!(bed.cloud.installer().installation(request.cluster).await.unwrap().unwrap().api_url, url);
     crate::installing::ready_nodes(&client, 6).await;
     bed.stop().await;
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::clock::SystemClock;
+use api::install::{InstallRequest, InstallStage, Installer as _, MachinePool};
 use api::work::WorkState;
-use cloud::install::{Machines, Order, Stage};
-use cloud::{CertificateWish, Cloud as _, Frontend, IssuedCertificate, Put, ResourceId, Shape, Simulated};
+use cloud::{CertificateWish, Cloud as _, Frontend, IssuedCertificate, Put, ResourceId, Shape};
+use cloudsim::SimClient;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kubelink::Link;
@@ -22,14 +23,14 @@ use crate::real::{End, Errand, eventually, facts, link_to};
 
 const LOCATION: &str = "westeurope";
 
-async fn put(cloud: &Simulated, id: &ResourceId, shape: Shape) {
+async fn put(cloud: &SimClient, id: &ResourceId, shape: Shape) {
     let wish =
         Put { id: id.clone(), location: LOCATION.to_owned(), tags: BTreeMap::new(), shape, token: None };
     cloud.put(wish).await.unwrap();
 }
 
 /// What a customer and the backend have made when the installer is called, and its order.
-async fn prepared(cloud: &Simulated) -> Order {
+async fn prepared(cloud: &SimClient) -> InstallRequest {
     let group = |name: &str| ResourceId::group("11111111-1111-1111-1111-111111111111", name);
     let (around, managed) = (group("net"), group("harbour-managed"));
     put(cloud, &around, Shape::ResourceGroup { managed_by: None }).await;
@@ -57,14 +58,14 @@ async fn prepared(cloud: &Simulated) -> Order {
     let balanced =
         Shape::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound: Vec::new() };
     put(cloud, &load_balancer, balanced).await;
-    let machines = |pool: &str| Machines {
-        pool: pool.to_owned(),
+    let machines = |name: &str| MachinePool {
+        name: name.to_owned(),
         count: 3,
         size: "Standard_D8s_v5".to_owned(),
         disk_size_gb: 128,
         subnet: subnet.clone(),
     };
-    Order {
+    InstallRequest {
         cluster: OURS,
         name: "harbour".to_owned(),
         infra_id: "harbour-x7k2p".to_owned(),
@@ -76,12 +77,11 @@ async fn prepared(cloud: &Simulated) -> Order {
         masters: machines("master"),
         workers: vec![machines("worker")],
         load_balancer,
-        fail_at: None,
     }
 }
 
 /// The newest version of a certificate, once it is not the one that is known.
-async fn issued(cloud: &Simulated, name: &str, known: Option<&str>) -> IssuedCertificate {
+async fn issued(cloud: &SimClient, name: &str, known: Option<&str>) -> IssuedCertificate {
     eventually("the vault has issued it", async || {
         let found = cloud.certificate(name).await.unwrap()?;
         (found.certificate.version.as_deref() != known).then_some(found)
@@ -111,14 +111,14 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
     serving.spawn(service.serve(CancellationToken::new()));
     let order = prepared(&cloud).await;
     let installer = cloud.installer();
-    installer.order(&order).await.unwrap();
+    installer.install(&order).await.unwrap();
     eventually("the cluster is installed", async || {
-        let found = installer.look(OURS).await.unwrap()?;
-        assert_eq!(found.fault, None);
-        (found.stage == Stage::Complete).then_some(())
+        let found = installer.installation(OURS).await.unwrap()?;
+        assert_eq!(found.failure, None);
+        (found.stage == InstallStage::Complete).then_some(())
     })
     .await;
-    let link = link_to(installer.handover(OURS).await.unwrap().kubeconfig.expose());
+    let link = link_to(installer.credentials(OURS).await.unwrap().kubeconfig.expose());
 
     let (api, ingress) = (format!("{OURS}-apiserver"), format!("{OURS}-ingress"));
     for (name, dns) in [(&api, "api.harbour.example.test"), (&ingress, "*.apps.harbour.example.test")] {

@@ -1,4 +1,4 @@
-//! Simulated worlds, made anew for every mishap, and the trial of a task in them.
+//! SimClient worlds, made anew for every mishap, and the trial of a task in them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

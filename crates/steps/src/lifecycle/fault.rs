@@ -5,6 +5,7 @@
 
 use api::doc::OperationError;
 use api::error::{Class, Classify as _};
+use api::install::InstallError;
 use cloud::{CloudError, Fault};
 
 use crate::engine::{StepError, StepErrorKind};
@@ -171,6 +172,31 @@ impl From<CloudError> for StepError {
             CloudError::Strange { .. } => ("CloudStrange", None),
         };
         let mut step = StepError::new(kind, code, said).after(error.retry_after());
+        if let Some(customer) = customer {
+            step = step.for_customer(customer);
+        }
+        step.because(error)
+    }
+}
+
+impl From<InstallError> for StepError {
+    fn from(error: InstallError) -> StepError {
+        let kind = match error.class() {
+            Class::Transient => StepErrorKind::Transient,
+            Class::Terminal => StepErrorKind::Terminal,
+        };
+        let said = error.to_string();
+        let (code, customer, after) = match &error {
+            InstallError::NotFound { .. } => ("NotFound", None, None),
+            InstallError::Conflict { .. } => ("Conflict", None, None),
+            InstallError::Rejected { code, message } => match pattern(code, message) {
+                Some(pattern) => (pattern.code, Some(pattern.told(message)), None),
+                None => ("Invalid", None, None),
+            },
+            InstallError::Denied { .. } => ("Forbidden", Some(told("Forbidden", said.clone(), None)), None),
+            InstallError::Unavailable { retry_after, .. } => ("InstallerUnavailable", None, *retry_after),
+        };
+        let mut step = StepError::new(kind, code, said).after(after);
         if let Some(customer) = customer {
             step = step.for_customer(customer);
         }

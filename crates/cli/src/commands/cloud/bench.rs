@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use api::error::{Class, Classify as _};
 use api::secret::Secret;
-use cloud::{Cloud as _, CloudError, Put, Resource, ResourceId, Shape, Simulated, State};
+use cloud::{Cloud as _, CloudError, Put, Resource, ResourceId, Shape, State};
+use cloudsim::SimClient;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A simulated cloud, and the directory where its owner keeps what belongs to it.
 #[derive(Debug)]
 pub struct Bench {
-    pub cloud: Simulated,
+    pub cloud: SimClient,
     pub(super) directory: PathBuf,
 }
 
@@ -58,13 +59,13 @@ impl Bench {
         // Without the parser's own words, which repeat the text: it holds the token.
         let address: Address = serde_json::from_str(&text)
             .map_err(|_| anyhow::anyhow!("{}: expected JSON with url and token", path.display()))?;
-        let cloud = Simulated::new(&address.url, Secret::new(address.token))
+        let cloud = SimClient::new(&address.url, Secret::new(address.token))
             .with_context(|| format!("{}", path.display()))?;
         Ok(Bench { cloud, directory: data_dir.join("cloud") })
     }
 
     /// One that is known already, with its directory.
-    pub fn new(cloud: Simulated, directory: PathBuf) -> Bench {
+    pub fn new(cloud: SimClient, directory: PathBuf) -> Bench {
         Bench { cloud, directory }
     }
 

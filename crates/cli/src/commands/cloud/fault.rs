@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use api::duration::TimeSpan;
 use clap::Subcommand;
-use cloud::sim::{FaultRule, Moment, Trouble};
+use cloudsim::{FaultRule, Moment, Trouble};
 
 use super::super::form::{Output, Shown};
 use super::super::table::{Column, View, Width};

@@ -7,8 +7,8 @@ mod shown;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use cloud::sim::{KnownPrincipal, Rights, Setting};
 use cloud::{Cloud as _, Kind, Resource, ResourceId, Shape};
+use cloudsim::settings::{KnownPrincipal, Rights, Setting};
 
 use super::confirm::Confirm;
 use super::form::Output;

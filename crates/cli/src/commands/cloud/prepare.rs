@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use api::secret::Secret;
 use client::{Client, ClientError};
-use cloud::sim::Rights;
 use cloud::{Kind, ResourceId, Shape};
+use cloudsim::settings::Rights;
 use serde::Serialize;
 
 use super::super::cluster::Provided;

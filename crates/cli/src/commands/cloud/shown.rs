@@ -1,7 +1,7 @@
 //! Things of the simulated cloud in tables and descriptions.
 
-use cloud::sim::{KnownPrincipal, Rights};
 use cloud::{Certificate, Resource, Shape, State, Token};
+use cloudsim::settings::{KnownPrincipal, Rights};
 
 use super::super::form::Shown;
 use super::super::table::{Column, View, Width, both, word};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cloud::sim::{Denial, FaultRule, Moment, NewPrincipal, Rights, Setting, Trouble};
 use cloud::{Cloud as _, Put, ResourceId, RoleAssignment, Shape};
+use cloudsim::settings::{Denial, NewPrincipal, Rights, Setting};
+use cloudsim::{FaultRule, Moment, Trouble};
 use http::Method;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -89,7 +90,7 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
         scope: network.clone(),
     };
     // A right that spreads while the request is being looked at is waited for.
-    client.inject(FaultRule::of(Trouble::SpreadsLate { millis: 1000 }).on("assignRole")).await.unwrap();
+    client.inject(FaultRule::new(Trouble::SpreadsLate { millis: 1000 }).on("assignRole")).await.unwrap();
     client.assign_role(&role).await.unwrap();
     client.clear_faults().await.unwrap();
     let action = "Microsoft.Network/virtualNetworks/subnets/join/action".to_owned();
@@ -102,7 +103,7 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
     client.arrange(Setting::Allow { scope: worker }).await.unwrap();
 
     // What the cloud does not tell is left to the backend; the rest is looked at all the same.
-    let silent = FaultRule::of(Trouble::Unavailable { when: Moment::Before }).on("sizes");
+    let silent = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("sizes");
     client.inject(silent).await.unwrap();
     let provider = |registered| Setting::Provider {
         subscription: SUBSCRIPTION.to_owned(),
@@ -132,7 +133,7 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
 
     // A cloud that gives no answer is not the customer's fault: within ten seconds they are served.
     client
-        .inject(FaultRule::of(Trouble::Hangs { millis: 60_000, when: Moment::Before }).on("permissions"))
+        .inject(FaultRule::new(Trouble::Hangs { millis: 60_000, when: Moment::Before }).on("permissions"))
         .await
         .unwrap();
     let begun = Instant::now();
@@ -142,7 +143,7 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
 
     // While the cloud is asked the subscription goes: nobody would ever remove what was made in it afterwards.
     client
-        .inject(FaultRule::of(Trouble::Hangs { millis: 3_000, when: Moment::Before }).on("sizes").times(1))
+        .inject(FaultRule::new(Trouble::Hangs { millis: 3_000, when: Moment::Before }).on("sizes").times(1))
         .await
         .unwrap();
     let (path, two) = (at("two", NEW), as_principal(&new));

@@ -6,14 +6,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use api::install::InstallRequest;
 use api::secret::Secret;
+use cloud::{CertificateWish, CloudError, Credential, Put, ResourceId, RoleAssignment};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-use crate::install::Order;
-use crate::{CertificateWish, CloudError, Credential, Put, ResourceId, RoleAssignment};
 
 /// One call. Its `Debug` tells the verb and what it is about, never a secret.
 #[derive(Clone, Serialize, Deserialize)]
@@ -48,10 +47,10 @@ pub enum Call {
     Token { name: String },
     IssuePassword { name: String },
     DeleteToken { name: String },
-    Order { order: Box<Order> },
-    Look { cluster: Uuid },
-    Handover { cluster: Uuid },
-    Remove { cluster: Uuid },
+    Install { request: Box<InstallRequest> },
+    Installation { cluster: Uuid },
+    ClusterCredentials { cluster: Uuid },
+    RemoveInstallation { cluster: Uuid },
 }
 
 impl Call {
@@ -83,10 +82,10 @@ impl Call {
             Call::Token { .. } => "token",
             Call::IssuePassword { .. } => "issuePassword",
             Call::DeleteToken { .. } => "deleteToken",
-            Call::Order { .. } => "order",
-            Call::Look { .. } => "look",
-            Call::Handover { .. } => "handover",
-            Call::Remove { .. } => "remove",
+            Call::Install { .. } => "install",
+            Call::Installation { .. } => "installation",
+            Call::ClusterCredentials { .. } => "clusterCredentials",
+            Call::RemoveInstallation { .. } => "removeInstallation",
         }
     }
 
@@ -117,10 +116,10 @@ impl Call {
             | Call::IssuePassword { name }
             | Call::DeleteToken { name } => name.clone(),
             Call::IdentityCertificate { identity } => identity.to_string(),
-            Call::Order { order } => order.cluster.to_string(),
-            Call::Look { cluster } | Call::Handover { cluster } | Call::Remove { cluster } => {
-                cluster.to_string()
-            }
+            Call::Install { request } => format!("{} {}", request.name, request.cluster),
+            Call::Installation { cluster }
+            | Call::ClusterCredentials { cluster }
+            | Call::RemoveInstallation { cluster } => cluster.to_string(),
         }
     }
 }
@@ -167,16 +166,16 @@ impl From<&Credential> for Proof {
 /// A certificate with its key, on its way.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "as in `crate::IssuedCertificate`")]
+#[allow(missing_docs, reason = "as in `cloud::IssuedCertificate`")]
 pub struct IssuedCertificate {
-    pub certificate: crate::Certificate,
+    pub certificate: cloud::Certificate,
     pub chain_pem: String,
     pub key_pem: String,
 }
 
-impl From<IssuedCertificate> for crate::IssuedCertificate {
-    fn from(it: IssuedCertificate) -> crate::IssuedCertificate {
-        crate::IssuedCertificate {
+impl From<IssuedCertificate> for cloud::IssuedCertificate {
+    fn from(it: IssuedCertificate) -> cloud::IssuedCertificate {
+        cloud::IssuedCertificate {
             certificate: it.certificate,
             chain_pem: it.chain_pem,
             key_pem: Secret::new(it.key_pem),
@@ -187,7 +186,7 @@ impl From<IssuedCertificate> for crate::IssuedCertificate {
 /// A secret on its way.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "as in `crate::VaultSecret`")]
+#[allow(missing_docs, reason = "as in `cloud::VaultSecret`")]
 pub struct VaultSecret {
     pub name: String,
     pub version: String,
@@ -195,9 +194,9 @@ pub struct VaultSecret {
     pub value: String,
 }
 
-impl From<VaultSecret> for crate::VaultSecret {
-    fn from(it: VaultSecret) -> crate::VaultSecret {
-        crate::VaultSecret {
+impl From<VaultSecret> for cloud::VaultSecret {
+    fn from(it: VaultSecret) -> cloud::VaultSecret {
+        cloud::VaultSecret {
             name: it.name,
             version: it.version,
             expires: it.expires,
@@ -208,31 +207,31 @@ impl From<VaultSecret> for crate::VaultSecret {
 
 /// A token with its password, on its way.
 #[derive(Serialize, Deserialize)]
-#[allow(missing_docs, reason = "as in `crate::IssuedToken`")]
+#[allow(missing_docs, reason = "as in `cloud::IssuedToken`")]
 pub struct IssuedToken {
-    pub token: crate::Token,
+    pub token: cloud::Token,
     pub password: String,
 }
 
-impl From<IssuedToken> for crate::IssuedToken {
-    fn from(it: IssuedToken) -> crate::IssuedToken {
-        crate::IssuedToken { token: it.token, password: Secret::new(it.password) }
+impl From<IssuedToken> for cloud::IssuedToken {
+    fn from(it: IssuedToken) -> cloud::IssuedToken {
+        cloud::IssuedToken { token: it.token, password: Secret::new(it.password) }
     }
 }
 
-/// What an installation leaves, on its way.
+/// The credentials of an installed cluster, as they are sent.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "as in `crate::install::Handover`")]
-pub struct Handover {
+#[allow(missing_docs, reason = "as in `api::install::ClusterCredentials`")]
+pub struct ClusterCredentials {
     pub kubeconfig: String,
     pub customer_kubeconfig: String,
     pub kubeadmin_password: String,
 }
 
-impl From<Handover> for crate::install::Handover {
-    fn from(it: Handover) -> crate::install::Handover {
-        crate::install::Handover {
+impl From<ClusterCredentials> for api::install::ClusterCredentials {
+    fn from(it: ClusterCredentials) -> api::install::ClusterCredentials {
+        api::install::ClusterCredentials {
             kubeconfig: Secret::new(it.kubeconfig),
             customer_kubeconfig: Secret::new(it.customer_kubeconfig),
             kubeadmin_password: Secret::new(it.kubeadmin_password),

@@ -1,4 +1,4 @@
-//! For tests: what a customer brings to the simulated cloud, and what the frontend would write when they ask.
+//! What a customer brings to the simulated cloud, and what the frontend would write when they ask.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,18 @@ use api::doc::{
     SystemData, Verb, Visibility, WorkerPool, secrets,
 };
 use api::secret::Secret;
-use cloud::sim::Rights;
-use cloud::{Cloud as _, CloudError, Put, ResourceId, Shape, Simulated};
-use steps::lifecycle::Service;
+use cloud::{Cloud as _, CloudError, Put, ResourceId, Shape};
+use cloudsim::SimClient;
+use cloudsim::settings::Rights;
 use store::{By, Secrets, Store, StoreError, Versioned};
 use uuid::Uuid;
 
-/// Where everything of a trial is.
-pub const LOCATION: &str = "eastus";
-
-/// What the service has for itself in a trial.
-pub fn service() -> Service {
-    Service::new("aro.example", "00000000-0000-0000-0000-000000000001", "rp", LOCATION)
-}
+use crate::service::{LOCATION, service};
 
 /// Makes what a customer brings for a cluster of that name (a group, a network with two subnets, a principal), and the
 /// cluster's document and secrets as the frontend would make them.
-pub async fn bring(
-    cloud: &Simulated,
+pub(crate) async fn bring(
+    cloud: &SimClient,
     subscription: &str,
     name: &str,
     now: jiff::Timestamp,
@@ -116,8 +110,8 @@ pub async fn bring(
 }
 
 /// As [`bring`], for a cluster that works as managed identities: one of its own, and one for each of two operators.
-pub async fn bring_workload(
-    cloud: &Simulated,
+pub(crate) async fn bring_workload(
+    cloud: &SimClient,
     subscription: &str,
     name: &str,
     now: jiff::Timestamp,
@@ -152,7 +146,7 @@ pub async fn bring_workload(
 }
 
 /// Writes the role sets that say for which service accounts the identities of [`bring_workload`] speak.
-pub async fn offer_roles(store: &Store) -> Result<(), StoreError> {
+pub(crate) async fn offer_roles(store: &Store) -> Result<(), StoreError> {
     let role = |operator: &str, accounts: &[&str]| OperatorRole {
         operator_name: operator.to_owned(),
         role_definition_name: format!("Azure Red Hat OpenShift {operator}"),
@@ -197,7 +191,7 @@ fn operation(cluster: Uuid, path: String, verb: Verb, clock: &dyn Clock) -> Oper
 }
 
 /// Asks for a cluster, as a PUT would; the cluster and its operation.
-pub async fn create(
+pub(crate) async fn create(
     store: &Store,
     cluster: &Cluster,
     secrets: &Secrets,
@@ -211,7 +205,7 @@ pub async fn create(
 }
 
 /// Asks for a change or the removal of a cluster; its operation.
-pub async fn change(
+pub(crate) async fn change(
     store: &Store,
     read: &Versioned<Cluster>,
     verb: Verb,

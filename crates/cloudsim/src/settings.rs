@@ -1,14 +1,11 @@
-//! What can be arranged in the simulated cloud besides what is asked of any cloud: principals and what subscriptions may have,
-//! and what is to go wrong. [`Simulated`](crate::Simulated) has a method for each.
-
-use std::fmt;
+//! Settings of the simulated cloud that a real cloud offers elsewhere or not at all: principals, quotas, restrictions, denials.
+//! [`SimClient`](crate::SimClient) has a method for each.
 
 use api::secret::Secret;
+use cloud::ResourceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-use crate::ResourceId;
 
 /// Something to arrange, posted to `/sim/settings`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,141 +179,4 @@ pub struct KnownInstallation {
     pub name: String,
     /// The name of its simulated cluster.
     pub sim: String,
-}
-
-/// What is to go wrong, and when: posted to `/sim/faults`. A rule lasts until it is spent, cleared, or the service ends.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct FaultRule {
-    /// What goes wrong.
-    pub trouble: Trouble,
-    /// Only calls of this verb, as [`Call::verb`](crate::wire::Call::verb) spells it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verb: Option<String>,
-    /// Only calls about something whose id or name contains this, whatever the case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub about: Option<String>,
-    /// Only so many calls; all when none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub times: Option<u32>,
-    /// Only this share of the calls, from 0 to 1, by the service's seed; all when none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share: Option<f64>,
-}
-
-impl FaultRule {
-    /// Each call meets it.
-    pub fn of(trouble: Trouble) -> FaultRule {
-        FaultRule { trouble, verb: None, about: None, times: None, share: None }
-    }
-
-    /// Only calls of this verb.
-    #[must_use]
-    pub fn on(mut self, verb: &str) -> FaultRule {
-        self.verb = Some(verb.to_owned());
-        self
-    }
-
-    /// Only calls about something whose id or name contains this.
-    #[must_use]
-    pub fn about(mut self, text: &str) -> FaultRule {
-        self.about = Some(text.to_owned());
-        self
-    }
-
-    /// Only so many calls.
-    #[must_use]
-    pub fn times(mut self, times: u32) -> FaultRule {
-        self.times = Some(times);
-        self
-    }
-
-    /// Only this share of the calls.
-    #[must_use]
-    pub fn share(mut self, share: f64) -> FaultRule {
-        self.share = Some(share);
-        self
-    }
-}
-
-/// Whether something goes wrong before what was asked is done, or after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Moment {
-    /// Nothing was done.
-    Before,
-    /// It was done, and the caller does not know.
-    After,
-}
-
-/// Something that goes wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub enum Trouble {
-    /// The call is refused with 429.
-    Throttled {
-        /// What `Retry-After` says.
-        after_seconds: u64,
-    },
-    /// The call fails with 500.
-    Unavailable {
-        /// Before or after its effect.
-        when: Moment,
-    },
-    /// The connection is reset.
-    Reset {
-        /// Before or after its effect.
-        when: Moment,
-    },
-    /// The call is not answered for so long; its effect comes first or last.
-    Hangs {
-        /// So many milliseconds.
-        millis: u64,
-        /// Before or after its effect.
-        when: Moment,
-    },
-    /// A put is refused for want of quota.
-    Quota {
-        /// The quota's name.
-        quota: String,
-    },
-    /// Whoever asks may not.
-    Denied {},
-    /// A put is accepted and comes to a bad end, as when a template deploys in part.
-    FailsLater {
-        /// The cloud's code.
-        code: String,
-        /// In a sentence.
-        message: String,
-    },
-    /// What a put makes is not seen by get and list for a while.
-    Unseen {
-        /// So many milliseconds.
-        millis: u64,
-    },
-    /// A role takes effect late.
-    SpreadsLate {
-        /// So many milliseconds.
-        millis: u64,
-    },
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let when = |when: &Moment| match when {
-            Moment::Before => "before its effect",
-            Moment::After => "after its effect",
-        };
-        match self {
-            Trouble::Throttled { after_seconds } => write!(f, "throttled for {after_seconds} s"),
-            Trouble::Unavailable { when: at } => write!(f, "unavailable {}", when(at)),
-            Trouble::Reset { when: at } => write!(f, "reset {}", when(at)),
-            Trouble::Hangs { millis, when: at } => write!(f, "hangs for {millis} ms {}", when(at)),
-            Trouble::Quota { quota } => write!(f, "the quota {quota} is exceeded"),
-            Trouble::Denied {} => f.write_str("denied"),
-            Trouble::FailsLater { code, .. } => write!(f, "ends with {code}"),
-            Trouble::Unseen { millis } => write!(f, "is not seen for {millis} ms"),
-            Trouble::SpreadsLate { millis } => write!(f, "spreads {millis} ms late"),
-        }
-    }
 }

@@ -1,11 +1,17 @@
 //! The client of the simulated cloud.
 
+mod installer;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::secret::Secret;
 use async_trait::async_trait;
 use bytes::Bytes;
+use cloud::{
+    Certificate, CertificateWish, Cloud, CloudError, Credential, IssuedCertificate, IssuedToken, Permission,
+    Principal, Provider, Put, Resource, ResourceId, RoleAssignment, Size, Token, Usage, VaultSecret,
+};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -16,15 +22,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::install::Installer;
-use crate::sim::{
-    Denial, FaultRule, KnownInstallation, KnownPrincipal, NewPrincipal, Rights, Setting, WireNewPrincipal,
+use crate::faults::FaultRule;
+use crate::protocol::{self, Call, Proof, Refused};
+use crate::settings::{
+    Denial, KnownInstallation, KnownPrincipal, NewPrincipal, Rights, Setting, WireNewPrincipal,
 };
-use crate::wire::{self, Call, Proof, Refused};
-use crate::{
-    Certificate, CertificateWish, Cloud, CloudError, Credential, IssuedCertificate, IssuedToken, Permission,
-    Principal, Provider, Put, Resource, ResourceId, RoleAssignment, Size, Token, Usage, VaultSecret,
-};
+
+pub use installer::SimInstaller;
 
 /// A call that takes longer than this has hung: the service answers in milliseconds what it accepts.
 const CALL_TIME_MAX: Duration = Duration::from_secs(30);
@@ -34,7 +38,7 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The simulated cloud, as seen by whoever uses it. Cheap to clone; connections are shared.
 #[derive(Clone)]
-pub struct Simulated {
+pub struct SimClient {
     inner: Arc<Inner>,
 }
 
@@ -47,7 +51,7 @@ struct Inner {
 
 /// An address or token that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SimulatedError {
+pub enum SimClientError {
     /// The URL is not one of the loopback interface.
     #[error(
         "'{0}' is no address of a simulated cloud; expected http:// with a host of the loopback interface and a port"
@@ -58,17 +62,17 @@ pub enum SimulatedError {
     Token,
 }
 
-impl std::fmt::Debug for Simulated {
+impl std::fmt::Debug for SimClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Simulated").field("url", &self.inner.base).finish_non_exhaustive()
+        f.debug_struct("SimClient").field("url", &self.inner.base).finish_non_exhaustive()
     }
 }
 
-impl Simulated {
+impl SimClient {
     /// The service at that URL, such as `http://127.0.0.1:4000`, with the token that it tells its owner. Nothing is sent yet.
     /// The token goes in the clear, so the URL must be of the loopback interface.
-    pub fn new(url: &str, token: Secret<String>) -> Result<Simulated, SimulatedError> {
-        let wrong = || SimulatedError::Url(url.to_owned());
+    pub fn new(url: &str, token: Secret<String>) -> Result<SimClient, SimClientError> {
+        let wrong = || SimClientError::Url(url.to_owned());
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let near = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|it| it.is_loopback());
@@ -76,26 +80,26 @@ impl Simulated {
             return Err(wrong());
         }
         let mut token = HeaderValue::from_str(&format!("Bearer {}", token.expose().trim()))
-            .map_err(|_| SimulatedError::Token)?;
+            .map_err(|_| SimClientError::Token)?;
         token.set_sensitive(true);
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let http = Client::builder(TokioExecutor::new()).build(connector);
         let base = url.trim_end_matches('/').to_owned();
-        Ok(Simulated { inner: Arc::new(Inner { base, token, limit: CALL_TIME_MAX, http }) })
+        Ok(SimClient { inner: Arc::new(Inner { base, token, limit: CALL_TIME_MAX, http }) })
     }
 
     /// The same, but a call that takes longer than `limit` has failed.
     #[must_use]
-    pub fn with_limit(&self, limit: Duration) -> Simulated {
+    pub fn with_limit(&self, limit: Duration) -> SimClient {
         let Inner { base, token, http, .. } = self.inner.as_ref();
         let inner = Inner { base: base.clone(), token: token.clone(), limit, http: http.clone() };
-        Simulated { inner: Arc::new(inner) }
+        SimClient { inner: Arc::new(inner) }
     }
 
     /// The installer of this cloud.
-    pub fn installer(&self) -> Installer {
-        Installer::of(self.clone())
+    pub fn installer(&self) -> SimInstaller {
+        SimInstaller::new(self.clone())
     }
 
     /// Makes a principal. Its secret is not told again.
@@ -165,7 +169,7 @@ impl Simulated {
     }
 
     /// One call, answered in time.
-    pub(crate) async fn call<T: DeserializeOwned>(&self, call: &Call) -> Result<T, CloudError> {
+    async fn call<T: DeserializeOwned>(&self, call: &Call) -> Result<T, CloudError> {
         self.exchange(Method::POST, "/call", &format!("{call:?}"), call).await
     }
 
@@ -233,7 +237,7 @@ fn strange(what: &str, source: Option<Box<dyn std::error::Error + Send + Sync>>)
 }
 
 #[async_trait]
-impl Cloud for Simulated {
+impl Cloud for SimClient {
     async fn put(&self, put: Put) -> Result<Resource, CloudError> {
         self.call(&Call::Put { put }).await
     }
@@ -309,7 +313,7 @@ impl Cloud for Simulated {
     }
 
     async fn certificate(&self, name: &str) -> Result<Option<IssuedCertificate>, CloudError> {
-        let found: Option<wire::IssuedCertificate> =
+        let found: Option<protocol::IssuedCertificate> =
             self.call(&Call::Certificate { name: name.to_owned() }).await?;
         Ok(found.map(Into::into))
     }
@@ -325,11 +329,11 @@ impl Cloud for Simulated {
         expires: Option<Timestamp>,
     ) -> Result<VaultSecret, CloudError> {
         let (name, value) = (name.to_owned(), value.to_owned());
-        self.call::<wire::VaultSecret>(&Call::PutSecret { name, value, expires }).await.map(Into::into)
+        self.call::<protocol::VaultSecret>(&Call::PutSecret { name, value, expires }).await.map(Into::into)
     }
 
     async fn secret(&self, name: &str) -> Result<Option<VaultSecret>, CloudError> {
-        let found: Option<wire::VaultSecret> = self.call(&Call::Secret { name: name.to_owned() }).await?;
+        let found: Option<protocol::VaultSecret> = self.call(&Call::Secret { name: name.to_owned() }).await?;
         Ok(found.map(Into::into))
     }
 
@@ -339,7 +343,7 @@ impl Cloud for Simulated {
 
     async fn identity_certificate(&self, identity: &ResourceId) -> Result<IssuedCertificate, CloudError> {
         let call = Call::IdentityCertificate { identity: identity.clone() };
-        self.call::<wire::IssuedCertificate>(&call).await.map(Into::into)
+        self.call::<protocol::IssuedCertificate>(&call).await.map(Into::into)
     }
 
     async fn ensure_token(&self, name: &str) -> Result<Token, CloudError> {
@@ -352,7 +356,7 @@ impl Cloud for Simulated {
 
     async fn issue_password(&self, name: &str) -> Result<IssuedToken, CloudError> {
         let call = Call::IssuePassword { name: name.to_owned() };
-        self.call::<wire::IssuedToken>(&call).await.map(Into::into)
+        self.call::<protocol::IssuedToken>(&call).await.map(Into::into)
     }
 
     async fn delete_token(&self, name: &str) -> Result<(), CloudError> {
@@ -365,7 +369,7 @@ mod tests {
     use api::error::{Class, Classify as _};
 
     use super::*;
-    use crate::wire::Refusal;
+    use crate::protocol::Refusal;
 
     fn answered(status: StatusCode, retry_after: Option<&str>, body: &str) -> CloudError {
         let mut headers = HeaderMap::new();
@@ -450,13 +454,13 @@ mod tests {
     #[test]
     fn only_the_loopback_interface_is_spoken_to_in_the_clear() {
         let token = Secret::new("t".to_owned());
-        assert!(Simulated::new("http://127.0.0.1:4000", token.clone()).is_ok());
-        assert!(Simulated::new("http://[::1]:4000/", token.clone()).is_ok());
+        assert!(SimClient::new("http://127.0.0.1:4000", token.clone()).is_ok());
+        assert!(SimClient::new("http://[::1]:4000/", token.clone()).is_ok());
         for url in ["", "http://127.0.0.1", "https://127.0.0.1:1", "http://example.test:80", "127.0.0.1:80"] {
-            assert_eq!(Simulated::new(url, token.clone()).err(), Some(SimulatedError::Url(url.to_owned())));
+            assert_eq!(SimClient::new(url, token.clone()).err(), Some(SimClientError::Url(url.to_owned())));
         }
         let broken = Secret::new("a\nb".to_owned());
-        assert_eq!(Simulated::new("http://127.0.0.1:1", broken).err(), Some(SimulatedError::Token));
+        assert_eq!(SimClient::new("http://127.0.0.1:1", broken).err(), Some(SimClientError::Token));
     }
 
     #[test]
@@ -467,7 +471,7 @@ mod tests {
         assert_eq!(format!("{call:?}"), "principal c");
         let call = Call::PutSecret { name: "n".to_owned(), value: "hunter2".to_owned(), expires: None };
         assert_eq!(format!("{call:?}"), "putSecret n");
-        let client = Simulated::new("http://127.0.0.1:1", Secret::new("hunter2".to_owned())).unwrap();
+        let client = SimClient::new("http://127.0.0.1:1", Secret::new("hunter2".to_owned())).unwrap();
         assert!(!format!("{client:?}").contains("hunter2"));
     }
 
@@ -487,7 +491,7 @@ mod tests {
     async fn a_service_that_is_not_there_may_come_back() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let client = Simulated::new(&url, Secret::new("t".to_owned())).unwrap();
+        let client = SimClient::new(&url, Secret::new("t".to_owned())).unwrap();
         // It accepts and says nothing.
         let hung = client.with_limit(Duration::from_millis(50)).providers("s").await.unwrap_err();
         assert_eq!(hung.class(), Class::Transient);
