@@ -1,6 +1,8 @@
 //! What the end of an operation's work makes of the operation and its cluster. Pure.
 
-use api::doc::{Cluster, Operation, OperationError, ProvisioningState, Verb};
+use api::doc::{
+    Cluster, Operation, OperationError, ProvisioningState, ResultCode, StepName, Verb, WorkResult,
+};
 use api::work::Ending;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -23,7 +25,7 @@ pub(crate) fn close(
     operation: &Operation,
     cluster: &Cluster,
     ending: Ending,
-    result: &Value,
+    result: &WorkResult,
     now: Timestamp,
     release: &str,
 ) -> Closed {
@@ -74,23 +76,23 @@ fn after(
 }
 
 /// What the customer is told: what the step meant for them, or that something failed with us. The rest is in the work's log.
-fn customer_error(ending: Ending, result: &Value) -> OperationError {
+fn customer_error(ending: Ending, result: &WorkResult) -> OperationError {
     if ending == Ending::Cancelled {
-        let why = result["reason"].as_str().unwrap_or("it was asked to end");
+        let why = result.reason.as_deref().unwrap_or("it was asked to end");
         return told(
             "OperationCanceled",
             format!("The operation was ended before it was done: {why}."),
             None,
         );
     }
-    if let Ok(told) = serde_json::from_value::<OperationError>(result["customer"].clone()) {
+    if let Some(told) = &result.customer {
         // A principal's id that the cloud cannot make sense of is never the customer's doing.
         if !told.message.to_lowercase().contains("nullorinvalidguidexcludeprincipalid") {
-            return told;
+            return told.clone();
         }
     }
-    match (result["code"].as_str(), result["step"].as_str().and_then(late)) {
-        (Some("StepTimeout"), Some(what)) => told(
+    match result.step.as_ref().and_then(late) {
+        Some(what) if result.has_code(&ResultCode::STEP_TIMEOUT) => told(
             DEPLOYMENT_FAILED,
             format!("{what} Please retry, and if the issue persists, raise a support ticket."),
             None,
@@ -100,8 +102,8 @@ fn customer_error(ending: Ending, result: &Value) -> OperationError {
 }
 
 /// What a customer is told about a wait that took too long.
-fn late(step: &str) -> Option<&'static str> {
-    match step {
+fn late(step: &StepName) -> Option<&'static str> {
+    match step.as_str() {
         "api-servers-ready"
         | "api-servers-ready-without-bootstrap"
         | "api-servers-ready-with-certificate" => {

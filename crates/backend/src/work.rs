@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::doc::{Cluster, Operation, Verb};
+use api::doc::{Cluster, Operation, ResultCode, Verb};
 use api::error::{Class, Classify as _};
 use api::work::Ending;
 use steps::crew::Written;
@@ -125,7 +125,7 @@ async fn walk(backend: &Backend, claimed: &Claimed, control: &Control, facts: &F
         }
         Facts::Subscription => (plan::remove_subscription(tempo), FOR_EVER),
         Facts::Gone { .. } => {
-            let (code, message) = ("ClusterGone".to_owned(), "the cluster is gone".to_owned());
+            let (code, message) = (ResultCode::CLUSTER_GONE, "the cluster is gone".to_owned());
             return refused(journal, Refusal::Withdrawn { code, message }).await;
         }
         Facts::Unreadable { why } => {
@@ -222,7 +222,7 @@ async fn write(
         tracing::warn!(
             operation.id = %operation.id,
             cluster.id = %operation.cluster,
-            result = %completion.result,
+            result = %completion.result.to_json(),
             "Operation {} of {} failed",
             operation.id,
             operation.cluster_path

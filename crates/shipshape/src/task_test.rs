@@ -244,19 +244,14 @@ impl<'a> Stage<'a> {
             }
         }
         let result = work.result.clone().unwrap_or_default();
-        let texts = |name: &str| -> Vec<String> {
-            let list = result.get(name).and_then(Value::as_array).into_iter().flatten();
-            list.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        for undone in texts("undone") {
+        for undone in result.undone.iter().flatten() {
             writeln!(text, "undone: {undone}")?;
         }
-        let failed = texts("undoFailed");
+        let failed = result.undo_failed.clone().unwrap_or_default();
         for failed in &failed {
             writeln!(text, "not undone: {failed}")?;
         }
-        let message = result.get("message").and_then(Value::as_str).unwrap_or_default();
-        writeln!(text, "{}: {message}", work.state)?;
+        writeln!(text, "{}: {}", work.state, result.message())?;
         let as_expected = match &self.test.fail_at {
             None => work.state == WorkState::Completed,
             Some(_) => work.state == WorkState::Failed && failed.is_empty(),

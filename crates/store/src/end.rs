@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::work::WorkState;
+use serde_json::Value;
 
 use crate::StoreError;
 use crate::entries::Line;
@@ -25,13 +26,18 @@ struct Ready {
 impl End {
     /// Refuses what cannot be stored.
     pub fn new(completion: &Completion) -> Result<End, StoreError> {
-        validate_end(completion)?;
-        Ok(End::of(completion))
+        let result = completion.result.to_json();
+        validate_end(&result)?;
+        Ok(End::with_result(completion, &result))
     }
 
     /// One that was checked.
     pub(crate) fn of(completion: &Completion) -> End {
-        let Completion { hold, ending, result, entries } = completion;
+        End::with_result(completion, &completion.result.to_json())
+    }
+
+    fn with_result(completion: &Completion, result: &Value) -> End {
+        let Completion { hold, ending, entries, .. } = completion;
         let told = entries.iter().map(Line::of).collect();
         End(Arc::new(Ready { hold: *hold, state: ending.state(), result: result.to_string(), told }))
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use api::doc::HealthDetails;
 use api::work::WorkKind;
 use jiff::Timestamp;
-use serde_json::Value;
 use uuid::Uuid;
 
 /// How a cluster was when it was last looked at. Kept apart from its document: a sample every minute must not raise
@@ -19,8 +19,8 @@ pub struct HealthSample {
     pub reachable: bool,
     /// Since when that is so; kept by the store.
     pub since: Timestamp,
-    /// What was seen.
-    pub sample: Value,
+    /// What was observed.
+    pub details: HealthDetails,
 }
 
 /// How long things are kept.

@@ -7,6 +7,7 @@
 
 use api::admin::Entry;
 use api::audit::AuditEntry;
+use api::doc::WorkResult;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -67,12 +68,12 @@ pub(crate) enum Write {
     /// Pending work of that id is cancelled.
     Withdraw {
         work: Uuid,
-        result: Value,
+        result: WorkResult,
     },
     /// All pending work of a lane is cancelled, and its holder (if any) is asked to cancel.
     WithdrawLane {
         lane: Uuid,
-        result: Value,
+        result: WorkResult,
     },
     /// Pending work becomes due at once.
     Expedite {
@@ -188,13 +189,13 @@ impl Transaction {
     }
 
     /// Cancels pending work.
-    pub fn withdraw(self, work: Uuid, result: Value) -> Transaction {
-        self.with(Write::Withdraw { work, result })
+    pub fn withdraw(self, work: Uuid, result: impl Into<WorkResult>) -> Transaction {
+        self.with(Write::Withdraw { work, result: result.into() })
     }
 
     /// Cancels all pending work of a lane, and asks its holder, if there is one, to cancel.
-    pub fn withdraw_lane(self, lane: Uuid, result: Value) -> Transaction {
-        self.with(Write::WithdrawLane { lane, result })
+    pub fn withdraw_lane(self, lane: Uuid, result: impl Into<WorkResult>) -> Transaction {
+        self.with(Write::WithdrawLane { lane, result: result.into() })
     }
 
     /// Makes pending work due at once.
@@ -264,8 +265,8 @@ pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
 }
 
 /// The same for one end of those that are written together, each of which stands alone.
-pub(crate) fn validate_end(completion: &Completion) -> Result<(), StoreError> {
-    json("result", &completion.result)
+pub(crate) fn validate_end(result: &Value) -> Result<(), StoreError> {
+    json("result", result)
 }
 
 /// The same for their number.
@@ -355,8 +356,9 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
             }
             None => Ok(()),
         },
-        Write::Complete(completion) => json("result", &completion.result),
-        Write::Withdraw { result, .. } | Write::WithdrawLane { result, .. } => json("result", result),
+        Write::Complete(Completion { result, .. })
+        | Write::Withdraw { result, .. }
+        | Write::WithdrawLane { result, .. } => json("result", &result.to_json()),
         Write::Audit(NewAuditRecord { entry, .. }) => {
             let texts = [&entry.actor, &entry.action, &entry.target, &entry.reason];
             let more = entry.before.iter().chain(entry.after.iter());

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use api::admin::Entry;
+use api::doc::WorkResult;
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -169,16 +170,16 @@ pub struct Completion {
     pub hold: Hold,
     /// How it ended.
     pub ending: Ending,
-    /// What is to be remembered of it: message, error, what was undone.
-    pub result: Value,
+    /// What is stored of it.
+    pub result: WorkResult,
     /// What is told of it, in order; written with the end or not at all.
     pub entries: Vec<Entry>,
 }
 
 impl Completion {
     /// An end of which nothing is told but its result.
-    pub fn new(hold: Hold, ending: Ending, result: Value) -> Completion {
-        Completion { hold, ending, result, entries: Vec::new() }
+    pub fn new(hold: Hold, ending: Ending, result: impl Into<WorkResult>) -> Completion {
+        Completion { hold, ending, result: result.into(), entries: Vec::new() }
     }
 }
 
@@ -273,8 +274,8 @@ pub struct WorkView {
     pub started: Option<Timestamp>,
     /// When it ended.
     pub finished: Option<Timestamp>,
-    /// What is remembered of its end.
-    pub result: Option<Value>,
+    /// Its result, once it has finished.
+    pub result: Option<WorkResult>,
     /// What asked for it.
     pub origin: Option<String>,
     /// The budgets that count it while it runs, if they are configured.

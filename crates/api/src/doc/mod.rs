@@ -6,15 +6,19 @@
 
 mod billing;
 mod cluster;
+mod health;
 mod manifest;
+mod members;
 mod operation;
 mod role_set;
 mod schedule;
 pub mod secrets;
+mod step_name;
 mod subscription;
 mod task;
 mod task_stats;
 mod version;
+mod work_result;
 
 pub use billing::Billing;
 pub use cluster::{
@@ -22,14 +26,17 @@ pub use cluster::{
     ProvisioningState, Record, RegistryToken, Spec, Switch, SystemData, Visibility, WorkerPool,
     WorkerPoolStatus,
 };
+pub use health::HealthDetails;
 pub use manifest::Manifest;
 pub use operation::{Operation, OperationError, Verb};
 pub use role_set::{OperatorRole, RoleSet};
 pub use schedule::{MissedPolicy, Schedule, ScheduleOutlook, ScheduleState, SpreadBy};
+pub use step_name::StepName;
 pub use subscription::{Subscription, SubscriptionState};
 pub use task::Task;
 pub use task_stats::{RUNS_MAX as TASK_RUNS_MAX, TaskStats};
 pub use version::Version;
+pub use work_result::{ResultCode, WorkResult};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -47,7 +47,14 @@ fn closed(verb: Verb, ending: Ending, result: &Value) -> Closed {
         Verb::AdminUpdate => ProvisioningState::AdminUpdating,
         Verb::Delete => ProvisioningState::Deleting,
     };
-    close(&operation(verb, state), &cluster(state), ending, result, Timestamp::UNIX_EPOCH, "r1")
+    close(
+        &operation(verb, state),
+        &cluster(state),
+        ending,
+        &result.clone().into(),
+        Timestamp::UNIX_EPOCH,
+        "r1",
+    )
 }
 
 #[test]
@@ -125,7 +132,7 @@ fn a_cluster_that_does_not_fit_into_its_operation_leaves_no_copy_there() {
         let mut large = cluster(ProvisioningState::Updating);
         large.labels = [("a".to_owned(), "x".repeat(bytes))].into();
         let begun = operation(Verb::Update, ProvisioningState::Updating);
-        let closed = close(&begun, &large, Ending::Completed, &json!({}), Timestamp::UNIX_EPOCH, "r1");
+        let closed = close(&begun, &large, Ending::Completed, &json!({}).into(), Timestamp::UNIX_EPOCH, "r1");
         assert_eq!(closed.operation.snapshot.is_some(), expect, "{bytes}");
         assert_eq!(closed.operation.status, ProvisioningState::Succeeded);
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::doc::{OutboundType, Switch, Visibility};
+use api::doc::{OutboundType, ResultCode, Switch, Visibility};
 use cloud::{Frontend, Put, Resource, ResourceId, RoleAssignment, Rule, Shape};
 use steps::engine::{Look, Outcome, StepContext, StepError};
 use steps::lifecycle::fault::refused;
@@ -34,7 +34,7 @@ pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<L
     }
     match ensure(&*cx.life.cloud, std::slice::from_ref(&put)).await {
         // One that is not seen yet.
-        Err(error) if error.code() == "Conflict" => Err(taken()),
+        Err(error) if *error.code() == ResultCode::CONFLICT => Err(taken()),
         look => look,
     }
 }

@@ -54,7 +54,7 @@ mod tests {
         let error = |kind| StepError::new(kind, "Refused", "the API server refuses connections");
         for kind in [Unreachable, Precondition] {
             let judged = judged(error(kind));
-            assert_eq!((judged.kind(), judged.code()), (Transient, "Refused"));
+            assert_eq!((judged.kind(), judged.code().as_str()), (Transient, "Refused"));
             assert_eq!(judged.whole(), "the API server refuses connections");
             assert_eq!(judged.customer().map(|it| it.code.as_str()), Some(DEPLOYMENT_FAILED));
         }

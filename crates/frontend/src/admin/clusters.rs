@@ -9,7 +9,6 @@ use axum::extract::State;
 use http::StatusCode;
 use jiff::Timestamp;
 use kubelink::Kubeconfig;
-use planner::why::version_seen;
 use serde::Serialize;
 use store::{PageToken, Selection, StoreError, Versioned};
 use utoipa::ToSchema;
@@ -212,7 +211,7 @@ pub(super) async fn selectors(State(desk): State<Desk>, ask: Ask) -> Result<Answ
         return Err(Refusal::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message));
     }
     let health = desk.store.health(vec![read.uuid]).await?.pop();
-    let version = health.as_ref().and_then(version_seen);
+    let version = health.as_ref().and_then(|it| it.details.version.clone());
     let attributes = ClusterAttributes::of(&read.document, subscription, version.as_deref());
     Answer::compact(attributes.as_map())
 }

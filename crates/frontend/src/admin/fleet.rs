@@ -18,7 +18,7 @@ pub(super) async fn members(reader: &Reader) -> Result<Vec<Member>, StoreError> 
         let health = forms::health(reader, page.items.iter().map(|read| read.uuid).collect()).await?;
         for read in &page.items {
             let state = subscriptions.get(&read.document.subscription_id.to_lowercase()).copied();
-            let version = health.get(&read.uuid).and_then(|sample| sample.sample.get("version")?.as_str());
+            let version = health.get(&read.uuid).and_then(|sample| sample.details.version.as_deref());
             members.push(Member::of(read.uuid, &read.document, state, version));
         }
         match page.next {

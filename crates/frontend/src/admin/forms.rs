@@ -16,7 +16,7 @@ const CLUSTER_TYPE: &str = "Microsoft.RedHatOpenShift/openShiftClusters";
 
 /// A cluster in the admin form.
 pub(super) fn cluster(uuid: Uuid, document: &Cluster, health: Option<&HealthSample>) -> AdminCluster {
-    let word = |name: &str| health.and_then(|sample| sample.sample.get(name)?.as_str()).map(str::to_owned);
+    let seen = health.map(|sample| &sample.details);
     let made = document.provisioned.as_deref();
     AdminCluster {
         id: document.id.clone(),
@@ -27,7 +27,10 @@ pub(super) fn cluster(uuid: Uuid, document: &Cluster, health: Option<&HealthSamp
             uuid,
             provisioning_state: document.provisioning_state,
             failed_provisioning_state: document.failed_provisioning_state,
-            version: document.installed_version().map(str::to_owned).or_else(|| word("version")),
+            version: document
+                .installed_version()
+                .map(str::to_owned)
+                .or_else(|| seen.and_then(|it| it.version.clone())),
             labels: document.labels.clone(),
             imported: document.imported,
             api_server: made.and_then(|it| it.record.api_url.clone()),
@@ -35,7 +38,7 @@ pub(super) fn cluster(uuid: Uuid, document: &Cluster, health: Option<&HealthSamp
                 reachable: sample.reachable,
                 since: sample.since,
                 checked_at: sample.at,
-                message: word("message"),
+                message: sample.details.message.clone(),
             }),
             created_at: document.created_at,
             more: properties(document),

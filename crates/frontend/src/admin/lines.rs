@@ -159,15 +159,14 @@ fn line(uuid: Uuid, document: &Cluster) -> FleetLine {
 
 fn with_health(mut line: FleetLine, is_made: bool, sample: Option<&HealthSample>) -> FleetLine {
     if let Some(sample) = sample {
-        let word = |name: &str| sample.sample.get(name).and_then(|it| it.as_str()).map(str::to_owned);
         if !is_made {
-            line.version = word("version");
+            line.version = sample.details.version.clone();
         }
         line.reachability = Some(Reachability {
             reachable: sample.reachable,
             since: sample.since,
             checked_at: sample.at,
-            message: word("message"),
+            message: sample.details.message.clone(),
         });
     }
     line

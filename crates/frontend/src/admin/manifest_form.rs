@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use api::admin::{ManifestForm, Phase};
-use api::doc::Manifest;
+use api::doc::{Manifest, WorkResult};
 use api::work::WorkState;
 use jiff::Timestamp;
-use serde_json::Value;
 use steps::engine::{ATTEMPTS_MAX, Journal};
 use store::{LaneView, Reader, StoreError, WorkView};
 use uuid::Uuid;
@@ -141,12 +140,8 @@ fn words(state: WorkState, work: Option<&WorkView>, journal: &Journal) -> (Strin
         | WorkState::RetriesExceeded
         | WorkState::TimedOut
         | WorkState::Cancelled => {
-            let result = work.result.as_ref();
-            let word =
-                |name: &str| result.and_then(|it| it.get(name)?.as_str()).unwrap_or_default().to_owned();
-            let plain = result.and_then(Value::as_str).unwrap_or_default();
-            let message = word("message");
-            (word("code"), if message.is_empty() { plain.to_owned() } else { message })
+            let WorkResult { code, message, .. } = work.result.clone().unwrap_or_default();
+            (code.unwrap_or_default().to_string(), message.unwrap_or_default())
         }
     }
 }
@@ -244,14 +239,14 @@ mod tests {
         );
         let result = json!({"code": "Boom", "message": "it broke"});
         check(
-            WorkView { result: Some(result), ..work(WorkState::Failed) },
+            WorkView { result: Some(result.into()), ..work(WorkState::Failed) },
             false,
             Phase::Finished,
             "Boom",
             "it broke",
         );
         check(
-            WorkView { result: Some(json!("text")), ..work(WorkState::Cancelled) },
+            WorkView { result: Some(json!("text").into()), ..work(WorkState::Cancelled) },
             false,
             Phase::Finished,
             "",
@@ -273,7 +268,7 @@ mod tests {
         let waiting =
             json!({"waiting": {"code": "Unreachable", "message": ours, "since": "2026-01-01T00:00:00Z"}});
         check(Some(WorkView { checkpoint: Some(waiting), ..work(WorkState::Pending) }), ours);
-        let result = Some(json!({"code": "Cancelled", "message": ours}));
+        let result = Some(json!({"code": "Cancelled", "message": ours}).into());
         check(Some(WorkView { result: result.clone(), ..work(WorkState::Cancelled) }), theirs);
         let begun = WorkView { started: Some(at(60)), result, ..work(WorkState::Cancelled) };
         check(Some(begun.clone()), ours);

@@ -1,12 +1,11 @@
 //! Manifests: asked for, listed, shown with their history, cancelled, expedited, deleted.
 
 use api::admin::{CancelRequest, Entry, ManifestForm, Page};
-use api::doc::{Cluster, Manifest, ProvisioningState};
+use api::doc::{Cluster, Manifest, ProvisioningState, WorkResult};
 use api::work::{WorkKind, WorkState};
 use axum::extract::State;
 use http::StatusCode;
 use serde::Serialize;
-use serde_json::json;
 use store::{Cancelled, ManifestView, PageToken, StoreError, Versioned};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -263,10 +262,8 @@ pub(super) async fn cancel_batch(State(desk): State<Desk>, ask: Ask) -> Result<A
         return Err(Refusal::parameter("scheduleID", "The query parameter scheduleID must name a schedule."));
     };
     let (schedule, now) = (schedule.to_lowercase(), desk.clock.now());
-    let mut result = json!({ "code": "Cancelled", "message": "cancelled", "by": by.actor });
-    if !by.reason.is_empty() {
-        result["reason"] = by.reason.clone().into();
-    }
+    let reason = Some(by.reason.as_str()).filter(|it| !it.is_empty());
+    let result = WorkResult::cancelled(by.actor.clone(), reason);
     let (mut after, mut cancelled) = (None, 0);
     loop {
         let block = desk.store.pending_of(&schedule, after, BLOCK).await?;

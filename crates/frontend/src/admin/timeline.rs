@@ -55,9 +55,7 @@ pub(super) async fn timeline(State(desk): State<Desk>, ask: Ask) -> Result<Answe
     let catalogue = desk.catalogue().await?;
     let run = |work: &WorkView| {
         let manifest = manifests.get(&work.id)?;
-        let text = work.result.as_ref().and_then(|result| {
-            result.get("message").and_then(|it| it.as_str()).or(result.as_str()).map(str::to_owned)
-        });
+        let text = work.result.as_ref().map(|result| result.message().to_owned());
         Some(TimelineRun {
             manifest: work.id,
             cluster: manifest.cluster_path.clone(),

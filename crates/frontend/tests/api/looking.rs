@@ -14,8 +14,8 @@ async fn the_version_of_a_cluster_that_we_made_is_the_one_that_we_installed() {
     house.furnish("quay").await;
     let seen = async |name: &str| {
         let cluster = house.store.clusters().find(name).await.unwrap().unwrap().uuid;
-        let (at, sample) = (jiff::Timestamp::UNIX_EPOCH, json!({"version": "v1.37.1"}));
-        HealthSample { cluster, at, reachable: true, since: at, sample }
+        let (at, details) = (jiff::Timestamp::UNIX_EPOCH, json!({"version": "v1.37.1"}).into());
+        HealthSample { cluster, at, reachable: true, since: at, details }
     };
     let samples = vec![seen(&arm::rid("harbour")).await, seen(&rid("quay")).await];
     house.store.health_writer().put(samples).await.unwrap();

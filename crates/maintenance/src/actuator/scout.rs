@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::doc::{Cluster, Document as _, ProvisioningState};
+use api::doc::{Cluster, Document as _, HealthDetails, ProvisioningState};
 use futures_util::stream::{self, StreamExt as _};
-use serde_json::Value;
 use steps::engine::Journal;
 use store::{
     Brief, Change, FeedBatch, FeedFollower, HealthSample, PAGE_MAX, Selection, StoreError, Subject, Yielding,
@@ -178,12 +177,13 @@ pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) 
         Ok(_) => crew.away.back(id),
         Err(_) => crew.away.silent(id),
     }
-    let (reachable, sample) = match answer {
-        Ok(Contact { version }) => (true, sample(before.as_ref(), Some(version), None)),
-        Err(error) => (false, sample(before.as_ref(), None, Some(error.whole()))),
+    let seen = before.as_ref().map(|it| it.details.clone()).unwrap_or_default();
+    let (reachable, details) = match answer {
+        Ok(Contact { version }) => (true, seen.answered(version)),
+        Err(error) => (false, seen.unreachable(Some(error.whole()))),
     };
-    if before.is_none_or(|it| it.reachable != reachable || it.sample != sample) {
-        write(crew, id, &cluster.name, reachable, sample).await;
+    if before.is_none_or(|it| it.reachable != reachable || it.details != details) {
+        write(crew, id, &cluster.name, reachable, details).await;
     }
 }
 
@@ -194,24 +194,16 @@ pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &Brief, yielding: &Yie
         return;
     }
     let journal = Journal::read(yielding.checkpoint.as_ref().map(|(_, data)| data));
-    let sample = sample(facts.health.as_ref(), None, journal.waiting.map(|it| it.message));
+    let seen = facts.health.as_ref().map(|it| it.details.clone()).unwrap_or_default();
+    let details = seen.unreachable(journal.waiting.map(|it| it.message));
     let name = facts.cluster.as_ref().map_or("", |cluster| cluster.name.as_str());
-    write(crew, yielding.hold.lane, name, false, sample).await;
+    write(crew, yielding.hold.lane, name, false, details).await;
 }
 
-/// What is remembered of a look: the version that was last seen stays while a cluster does not answer.
-fn sample(before: Option<&HealthSample>, version: Option<String>, message: Option<String>) -> Value {
-    let mut sample = before.and_then(|it| it.sample.as_object().cloned()).unwrap_or_default();
-    sample.remove("message");
-    sample.extend(version.map(|it| ("version".to_owned(), Value::from(it))));
-    sample.extend(message.map(|it| ("message".to_owned(), Value::from(it))));
-    Value::Object(sample)
-}
-
-async fn write<T>(crew: &Crew<T>, cluster: Uuid, name: &str, reachable: bool, sample: Value) {
+async fn write<T>(crew: &Crew<T>, cluster: Uuid, name: &str, reachable: bool, details: HealthDetails) {
     // The store sets both times by its own clock.
     let now = crew.clock.now();
-    let sample = HealthSample { cluster, at: now, reachable, since: now, sample };
+    let sample = HealthSample { cluster, at: now, reachable, since: now, details };
     if let Err(error) = crew.store.health_writer().put(vec![sample]).await {
         tracing::warn!(cluster.id = %cluster, error = &error as &dyn std::error::Error, "The health of cluster {name} was not written");
     }

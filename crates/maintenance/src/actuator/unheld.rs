@@ -107,7 +107,7 @@ async fn unheld<T>(
 fn is_unheld(work: &WorkView) -> bool {
     match work.state {
         WorkState::TimedOut => true,
-        WorkState::Cancelled => work.result.as_ref().is_none_or(|result| result.get("undone").is_none()),
+        WorkState::Cancelled => work.result.as_ref().is_none_or(|result| result.undone.is_none()),
         WorkState::Pending
         | WorkState::InProgress
         | WorkState::Completed

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use api::doc::ResultCode;
 use api::work::Ending;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
@@ -10,7 +11,7 @@ use steps::crew::Written;
 use steps::engine::{
     ATTEMPTS_MAX, Control, Ended, Journal, Order, Refusal, StepError, WaitingCode, refuse, run,
 };
-use store::{Brief, Claimed, Completion, Fate};
+use store::{Brief, Claimed, Fate};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -27,15 +28,15 @@ pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control:
             Ended::Finished(completion) => {
                 // While its end is written another may be at work in its place.
                 drop(running);
-                let (ending, code) = (completion.ending, code_of(&completion));
-                let left_behind = completion.result.get("undoFailed").is_some();
+                let (ending, code) = (completion.ending, completion.result.code.clone());
+                let left_behind = completion.result.undo_failed.is_some();
                 match crew.hands.write_end(&control, completion).await {
                     Some(Fate::Done) => {
                         crew.metrics.ended(&task, ending, claimed.attempt, begun.elapsed());
                         if left_behind {
                             crew.metrics.undo_failed.inc();
                         }
-                        after_end(crew, &facts, ending, &code, begun.elapsed()).await;
+                        after_end(crew, &facts, ending, code.as_ref(), begun.elapsed()).await;
                     }
                     Some(Fate::Lost) | None => drop(crew.metrics.lost.inc()),
                 }
@@ -76,23 +77,22 @@ async fn walk<T: Tasks>(
         Box::pin(refuse(&crew.store, claimed, journal, control.clone(), crew.clock.clone(), ACTOR, &refusal))
             .await
     };
-    let gone =
-        |code: &str, message: &str| Refusal::Withdrawn { code: code.to_owned(), message: message.to_owned() };
+    let gone = |code: ResultCode, message: &str| Refusal::Withdrawn { code, message: message.to_owned() };
     let Some(manifest) = &facts.manifest else {
         // Nobody knows what it was to do; what it did may have to be put in order by hand.
         let refusal = match journal.has_begun() {
-            true => Refusal::Error(StepError::terminal("ManifestGone", "the manifest is gone")),
-            false => gone("ManifestGone", "the manifest is gone"),
+            true => Refusal::Error(StepError::terminal(ResultCode::MANIFEST_GONE, "the manifest is gone")),
+            false => gone(ResultCode::MANIFEST_GONE, "the manifest is gone"),
         };
         return (unknown(), refused(journal, refusal).await);
     };
     let Some(cluster) = &facts.cluster else {
-        return (unknown(), refused(journal, gone("ClusterGone", "the cluster is gone")).await);
+        return (unknown(), refused(journal, gone(ResultCode::CLUSTER_GONE, "the cluster is gone")).await);
     };
     if claimed.first && claimed.run_after > Timestamp::UNIX_EPOCH {
         crew.metrics.lag(claimed.claimed_at.duration_since(claimed.run_after));
     }
-    let version = facts.health.as_ref().and_then(|it| it.sample["version"].as_str());
+    let version = facts.health.as_ref().and_then(|it| it.details.version.as_deref());
     let errand =
         Errand { manifest, cluster: claimed.hold.lane, document: cluster, version, journal: &journal };
     let ready = AssertUnwindSafe(crew.tasks.ready(errand)).catch_unwind();
@@ -101,7 +101,7 @@ async fn walk<T: Tasks>(
         () = control.lost.cancelled() => return (unknown(), Ended::Lost),
         ready = ready => ready,
     };
-    let panicked = |_| Err(StepError::terminal("Panic", "making the task's plan panicked"));
+    let panicked = |_| Err(StepError::terminal(ResultCode::PANIC, "making the task's plan panicked"));
     let Ready { task, version, definition, plan, context } = match ready.unwrap_or_else(panicked) {
         Ok(ready) => ready,
         Err(error) => return (unknown(), refused(journal, Refusal::Error(error)).await),
@@ -125,16 +125,18 @@ async fn walk<T: Tasks>(
     (task, run(order).await)
 }
 
-fn code_of(completion: &Completion) -> String {
-    completion.result["code"].as_str().unwrap_or_default().to_owned()
-}
-
 /// What an end teaches: how long its task takes, that it panics, that its cluster answers again.
-async fn after_end<T: Tasks>(crew: &Crew<T>, facts: &Brief, ending: Ending, code: &str, took: Duration) {
+async fn after_end<T: Tasks>(
+    crew: &Crew<T>,
+    facts: &Brief,
+    ending: Ending,
+    code: Option<&ResultCode>,
+    took: Duration,
+) {
     let Some(manifest) = &facts.manifest else { return };
     match ending {
         Ending::Completed => crew.durations.note(manifest.task_id, took),
-        Ending::Failed if code == "Panic" => Box::pin(crew.broken(manifest.task_id)).await,
+        Ending::Failed if code == Some(&ResultCode::PANIC) => Box::pin(crew.broken(manifest.task_id)).await,
         Ending::Failed | Ending::RetriesExceeded | Ending::Cancelled => {}
     }
     // However it ended, its steps may have met a cluster that answers again.

@@ -261,8 +261,7 @@ impl Scheduler {
     async fn look_up_versions(&mut self) -> Result<(), Error> {
         for block in self.fleet.cluster_ids().chunks(PAGE_MAX) {
             for sample in self.deps.store.health(block.to_vec()).await? {
-                let version = sample.sample.get("version").and_then(serde_json::Value::as_str);
-                self.fleet.put_version(sample.cluster, version.map(str::to_owned));
+                self.fleet.put_version(sample.cluster, sample.details.version);
             }
         }
         Ok(())

@@ -187,7 +187,7 @@ async fn a_manifest_is_begun_the_moment_it_is_asked_for() {
     let work = bed.until_ended(id).await;
     assert!(asked.elapsed() <= Duration::from_millis(20), "{:?}", asked.elapsed());
     assert_eq!((work.state, work.attempt), (WorkState::Completed, 1));
-    assert_eq!(work.result.unwrap()["message"], "nothing to do");
+    assert_eq!(work.result.unwrap().to_json()["message"], "nothing to do");
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,10 +226,13 @@ async fn what_cannot_be_run_ends_or_rests_with_its_reason() {
     let unknown = bed.ask().await;
     let work = bed.until_ended(unknown).await;
     assert_eq!(work.state, WorkState::Failed);
-    assert_eq!(work.result.unwrap()["message"], "task ID not registered");
+    assert_eq!(work.result.unwrap().to_json()["message"], "task ID not registered");
     let gone = bed.ask_on(Uuid::now_v7()).await;
     let work = bed.until_ended(gone).await;
-    assert_eq!((work.state, &work.result.unwrap()["code"]), (WorkState::Cancelled, &json!("ClusterGone")));
+    assert_eq!(
+        (work.state, &work.result.unwrap().to_json()["code"]),
+        (WorkState::Cancelled, &json!("ClusterGone"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,7 +270,7 @@ async fn an_unreachable_cluster_is_told_once_and_told_to_be_back_once() {
     let work = bed.work(id).await;
     assert_eq!((work.state, work.attempt), (WorkState::Pending, 0));
     let health = bed.store.health(vec![bed.cluster]).await.unwrap().pop().unwrap();
-    assert_eq!((health.reachable, &health.sample["message"]), (false, &json!("no answer")));
+    assert_eq!((health.reachable, &health.details.to_json()["message"]), (false, &json!("no answer")));
     assert_eq!(health.since.as_second(), 1_800_000_000, "since the first look, and no later one was written");
     assert_eq!(
         asked.load(Ordering::SeqCst),
@@ -278,7 +281,7 @@ async fn an_unreachable_cluster_is_told_once_and_told_to_be_back_once() {
     assert_eq!(bed.until_ended(id).await.state, WorkState::Completed);
     sleep(Duration::from_secs(1)).await;
     let health = bed.store.health(vec![bed.cluster]).await.unwrap().pop().unwrap();
-    assert_eq!((health.reachable, &health.sample), (true, &json!({"version": "v1.2.3"})));
+    assert_eq!((health.reachable, health.details.to_json()), (true, json!({"version": "v1.2.3"})));
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +296,7 @@ async fn an_imported_cluster_is_looked_at_when_it_appears() {
     sleep(Duration::from_secs(1)).await;
     let seen = bed.store.health(vec![bed.cluster, id]).await.unwrap();
     assert_eq!(seen.len(), 2);
-    assert!(seen.iter().all(|it| it.reachable && it.sample == json!({"version": "v1.0.0"})));
+    assert!(seen.iter().all(|it| it.reachable && it.details.to_json() == json!({"version": "v1.0.0"})));
 }
 
 #[tokio::test(start_paused = true)]
@@ -337,7 +340,7 @@ async fn a_cancel_and_an_operation_reach_a_running_plan_at_once() {
     let work = bed.until_ended(id).await;
     assert!(asked.elapsed() < Duration::from_millis(100), "{:?}", asked.elapsed());
     assert_eq!(work.state, WorkState::Cancelled);
-    assert_eq!(work.result.unwrap()["by"], "ada");
+    assert_eq!(work.result.unwrap().to_json()["by"], "ada");
 }
 
 #[tokio::test(start_paused = true)]
@@ -455,7 +458,7 @@ async fn a_task_that_panics_three_times_is_stopped_for_the_fleet() {
     bed.start(|_| Ok(Plan::new().step(Step::action("bad", |_, _| async { panic!("a bug") }))));
     for _ in 0..3 {
         let id = bed.ask().await;
-        assert_eq!(bed.until_ended(id).await.result.unwrap()["code"], "Panic");
+        assert_eq!(bed.until_ended(id).await.result.unwrap().to_json()["code"], "Panic");
     }
     let id = bed.ask().await;
     sleep(Duration::from_secs(60)).await;
@@ -586,7 +589,7 @@ async fn begun_work_that_is_cancelled_while_its_plan_cannot_be_made_is_undone_wh
     sleep(Duration::from_secs(600)).await;
     assert_eq!((bed.work(id).await.state, marks.load(Ordering::SeqCst)), (WorkState::Pending, 1));
     away.store(false, Ordering::SeqCst);
-    let result = bed.until_ended(id).await.result.unwrap();
+    let result = bed.until_ended(id).await.result.unwrap().to_json();
     assert_eq!((&result["code"], &result["by"]), (&json!("Cancelled"), &json!("ada")));
     assert_eq!((&result["reason"], marks.load(Ordering::SeqCst)), (&json!("not today"), 0));
 }

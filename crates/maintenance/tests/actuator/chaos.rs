@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::{Clock as _, SystemClock};
-use api::doc::{Cluster, Manifest, MissedPolicy, Schedule, ScheduleState, SpreadBy};
+use api::doc::{Cluster, Manifest, MissedPolicy, ResultCode, Schedule, ScheduleState, SpreadBy};
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::Timestamp;
 use maintenance::trial;
@@ -354,7 +354,7 @@ async fn judge(site: &Site, ids: &[Uuid], killed: &HashSet<u32>) {
     for block in ids.chunks(500) {
         for work in site.store.works(block.to_vec()).await.unwrap() {
             // What a schedule made may be withdrawn when that ends, or come too late behind what the test asked for.
-            let code = work.result.as_ref().and_then(|result| result["code"].as_str()).unwrap_or_default();
+            let code = work.result.as_ref().and_then(|it| it.code.as_ref()).map_or("", ResultCode::as_str);
             let passed_over = work.origin.is_some() && ["Superseded", "TimedOut"].contains(&code);
             assert!(
                 passed_over || matches!(work.state, WorkState::Completed | WorkState::RetriesExceeded),

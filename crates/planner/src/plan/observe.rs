@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use api::doc::{Cluster, Document, Schedule, Subscription, TaskStats};
+use api::doc::{Cluster, Document, ResultCode, Schedule, Subscription, TaskStats};
 use api::work::WorkKind;
 use store::{Budget, Reader, StoreError, Versioned, WorkView};
 use uuid::Uuid;
 
 use crate::schedule::{Member, Rule};
-use crate::why::version_seen;
 
 /// Read so many at a time.
 const PAGE: usize = 1000;
@@ -45,12 +44,12 @@ impl Observed {
         let (mut clusters, mut unreachable) = (Vec::new(), HashSet::new());
         for block in all::<Cluster>(reader).await?.chunks(PAGE) {
             let seen = reader.health(block.iter().map(|it| it.uuid).collect()).await?;
-            let versions: HashMap<Uuid, String> =
-                seen.iter().filter_map(|it| version_seen(it).map(|version| (it.cluster, version))).collect();
+            let versions: HashMap<Uuid, &str> =
+                seen.iter().filter_map(|it| Some((it.cluster, it.details.version.as_deref()?))).collect();
             unreachable.extend(seen.iter().filter(|it| !it.reachable).map(|it| it.cluster));
             for cluster in block {
                 let state = subscriptions.get(&cluster.document.subscription_id.to_lowercase()).copied();
-                let version = versions.get(&cluster.uuid).map(String::as_str);
+                let version = versions.get(&cluster.uuid).copied();
                 let member = Member::of(cluster.uuid, &cluster.document, state, version);
                 clusters.push((member, cluster.document.id.clone()));
             }
@@ -86,7 +85,7 @@ impl Observed {
 
 /// Whether its schedule withdrew it, and would bring it back.
 fn is_superseded(work: &WorkView) -> bool {
-    work.result.as_ref().and_then(|it| it.get("code")).is_some_and(|code| code == "Superseded")
+    work.result.as_ref().is_some_and(|it| it.has_code(&ResultCode::SUPERSEDED))
 }
 
 async fn all<T: Document>(reader: &Reader) -> Result<Vec<Versioned<T>>, StoreError> {

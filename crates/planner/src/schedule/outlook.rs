@@ -1,9 +1,8 @@
 //! What is stored beside a schedule, and the end of one.
 
 use api::admin::ScheduleStatus;
-use api::doc::{Schedule, ScheduleOutlook};
+use api::doc::{ResultCode, Schedule, ScheduleOutlook, WorkResult};
 use api::work::WorkState;
-use serde_json::{Value, json};
 use store::{By, PAGE_MAX, Reader, Store, StoreError, Transaction, Versioned, Wish, WorkView};
 use uuid::Uuid;
 
@@ -79,17 +78,15 @@ fn is_fresh(work: &WorkView) -> bool {
 }
 
 /// What is remembered of work that its schedule withdrew; such work comes back when it is wanted again.
-pub fn withdrawn() -> Value {
-    json!({
-        "code": "Superseded",
-        "message": "Cancelled by Scheduler as did not match current schedule settings",
-    })
+pub fn withdrawn() -> WorkResult {
+    let message = "Cancelled by Scheduler as did not match current schedule settings";
+    WorkResult::new(ResultCode::SUPERSEDED, message)
 }
 
 impl super::Known {
     /// What a schedule has to know of a manifest's work, which was given parameters of that mark.
     pub fn of(work: &WorkView, parameters: u64) -> super::Known {
-        let superseded = || work.result.as_ref().is_some_and(|result| result["code"] == "Superseded");
+        let superseded = || work.result.as_ref().is_some_and(|it| it.has_code(&ResultCode::SUPERSEDED));
         match work.state {
             WorkState::Pending if is_fresh(work) => super::Known::Fresh(super::Window {
                 run_after: work.run_after,

@@ -246,7 +246,7 @@ fn budgets(seen: &Observed) -> Vec<Blocker> {
 
 fn unreachable(seen: &Observed) -> Option<Blocker> {
     let health = seen.health.as_ref().filter(|it| !it.reachable)?;
-    let why = health.sample.get("message").and_then(|it| it.as_str()).unwrap_or_default();
+    let why = health.details.message.as_deref().unwrap_or_default();
     let message = match why {
         "" => format!("the cluster's API server has not answered since {}", second(health.since)),
         why => format!("the cluster's API server has not answered since {}: {why}", second(health.since)),

@@ -10,7 +10,7 @@ mod tests;
 use api::admin::WhyForm;
 use jiff::Timestamp;
 use steps::ClusterFacts;
-use store::{HealthSample, Reader, StoreError};
+use store::{Reader, StoreError};
 use uuid::Uuid;
 
 pub use decide::{Observed, Other, decide};
@@ -41,7 +41,7 @@ pub async fn explain(
     let health = reader.health(vec![document.document.cluster]).await?.pop();
     let unmet = match (&cluster, catalogue.get(document.document.task_id)) {
         (Some(cluster), Some(task)) => {
-            let version = health.as_ref().and_then(version_seen);
+            let version = health.as_ref().and_then(|it| it.details.version.clone());
             let facts = ClusterFacts::of(cluster.uuid, &cluster.document, version);
             requires_met(&task.requires(), &facts).err()
         }
@@ -64,9 +64,4 @@ pub async fn explain(
         actuators: reader.leases("actuator/").await?.len(),
     };
     Ok(Some(decide(&observed, now)))
-}
-
-/// The Kubernetes version that was last seen in a cluster.
-pub fn version_seen(health: &HealthSample) -> Option<String> {
-    health.sample.get("version").and_then(|it| it.as_str()).map(str::to_owned)
 }

@@ -1,10 +1,10 @@
 //! Each blocker alone, and every set of them together.
 
 use api::admin::{BlockerCode, Owner, Verdict};
-use api::doc::Manifest;
+use api::doc::{HealthDetails, Manifest};
 use api::work::{WorkKind, WorkState};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use store::{Budget, HealthSample, WorkView};
 use uuid::Uuid;
 
@@ -65,7 +65,7 @@ fn ready() -> Observed {
             at: at(-5),
             reachable: true,
             since: at(-5000),
-            sample: Value::Null,
+            details: HealthDetails::default(),
         }),
         unmet: None,
         actuators: 1,

@@ -130,13 +130,12 @@ pub(crate) struct End {
 
 impl End {
     pub(crate) fn message(&self) -> String {
-        let result = self.work.result.as_ref().and_then(|result| result.get("message")?.as_str());
-        result.unwrap_or_default().to_owned()
+        self.work.result.as_ref().map(|it| it.message().to_owned()).unwrap_or_default()
     }
 
     pub(crate) fn code(&self) -> String {
-        let result = self.work.result.as_ref().and_then(|result| result.get("code")?.as_str());
-        result.unwrap_or_default().to_owned()
+        let code = self.work.result.as_ref().and_then(|it| it.code.as_ref());
+        code.map(ToString::to_string).unwrap_or_default()
     }
 
     /// All sentences of the history.

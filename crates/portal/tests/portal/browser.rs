@@ -122,12 +122,12 @@ async fn furnish(site: &Site) -> (uuid::Uuid, uuid::Uuid) {
         let path = super::fixture::rid(name);
         async move { site.store.clusters().find(&path).await.unwrap().unwrap().uuid }
     };
-    let sample = |cluster, reachable, sample| HealthSample {
+    let sample = |cluster, reachable, details: serde_json::Value| HealthSample {
         cluster,
         at: jiff::Timestamp::UNIX_EPOCH,
         reachable,
         since: jiff::Timestamp::UNIX_EPOCH,
-        sample,
+        details: details.into(),
     };
     let samples = vec![
         sample(uuid("harbour").await, true, json!({"version": "v1.37.1"})),

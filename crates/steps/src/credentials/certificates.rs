@@ -225,7 +225,7 @@ mod tests {
         let check = |end: Option<&str>| over("one-apiserver", end.map(|it| it.parse().unwrap()), now);
         assert!(check(None).is_none() && check(Some("2026-06-01T00:00:01Z")).is_none());
         let error = check(Some("2026-06-01T00:00:00Z")).unwrap();
-        assert_eq!((error.kind(), error.code()), (StepErrorKind::Transient, "CertificateExpired"));
+        assert_eq!((error.kind(), error.code().as_str()), (StepErrorKind::Transient, "CertificateExpired"));
         assert!(error.to_string().contains("one-apiserver"), "{error}");
     }
 }

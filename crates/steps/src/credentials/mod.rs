@@ -8,7 +8,7 @@ mod certificates;
 mod identity;
 mod registry;
 
-use api::doc::{Cluster, Provisioned, Record};
+use api::doc::{Cluster, Provisioned, Record, ResultCode};
 use cloud::{CloudError, SharedCloud};
 use store::{By, Hold, Store, StoreError, Transaction, Wish};
 use uuid::Uuid;
@@ -46,7 +46,7 @@ impl Ours {
         let by = By::service(self.service);
         for _ in 0..WRITES_MAX {
             let read = self.store.documents::<Cluster>().get(self.uuid).await.map_err(failed)?;
-            let gone = || StepError::terminal("ClusterGone", "the cluster is gone");
+            let gone = || StepError::terminal(ResultCode::CLUSTER_GONE, "the cluster is gone");
             let read = read.ok_or_else(gone)?;
             let mut wanted = read.document.clone();
             change(&mut wanted.provisioned.as_mut().ok_or_else(gone)?.record);

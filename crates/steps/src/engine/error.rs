@@ -4,14 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use api::doc::OperationError;
+use api::doc::{OperationError, ResultCode};
 use api::error::{Class, Classify};
 
 /// Why a step failed. Keeps the error beneath it, so that the whole chain can be told.
 #[derive(Debug)]
 pub struct StepError {
     kind: StepErrorKind,
-    code: String,
+    code: ResultCode,
     message: String,
     retry_after: Option<Duration>,
     log: Option<String>,
@@ -35,7 +35,7 @@ pub enum StepErrorKind {
 
 impl StepError {
     /// An error of that kind, in a sentence.
-    pub fn new(kind: StepErrorKind, code: impl Into<String>, message: impl Into<String>) -> StepError {
+    pub fn new(kind: StepErrorKind, code: impl Into<ResultCode>, message: impl Into<String>) -> StepError {
         StepError {
             kind,
             code: code.into(),
@@ -49,12 +49,12 @@ impl StepError {
     }
 
     /// An error that trying again cannot mend.
-    pub fn terminal(code: impl Into<String>, message: impl Into<String>) -> StepError {
+    pub fn terminal(code: impl Into<ResultCode>, message: impl Into<String>) -> StepError {
         StepError::new(StepErrorKind::Terminal, code, message)
     }
 
     /// An error that may go away.
-    pub fn transient(code: impl Into<String>, message: impl Into<String>) -> StepError {
+    pub fn transient(code: impl Into<ResultCode>, message: impl Into<String>) -> StepError {
         StepError::new(StepErrorKind::Transient, code, message)
     }
 
@@ -114,7 +114,7 @@ impl StepError {
     }
 
     /// A word for machines.
-    pub fn code(&self) -> &str {
+    pub fn code(&self) -> &ResultCode {
         &self.code
     }
 

@@ -4,6 +4,7 @@
 //! for, why it rests, what was undone. Members that this release does not know are kept as they were.
 
 use api::admin::StepProgress;
+use api::doc::ResultCode;
 use api::work::Ending;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,7 @@ pub struct Undoing {
     pub ending: Ending,
     /// A word for machines: why.
     #[serde(default)]
-    pub code: String,
+    pub code: ResultCode,
     /// Why, in a sentence.
     #[serde(default)]
     pub message: String,
@@ -125,7 +126,7 @@ pub enum WaitingCode {
 
 impl Undoing {
     /// Nothing is taken back yet.
-    pub fn new(ending: Ending, code: impl Into<String>, message: impl Into<String>) -> Undoing {
+    pub fn new(ending: Ending, code: impl Into<ResultCode>, message: impl Into<String>) -> Undoing {
         Undoing {
             ending,
             code: code.into(),

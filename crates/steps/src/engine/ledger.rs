@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use api::admin::{Entry, EntryEvent, StepProgress, WaitingFor};
 use api::clock::SharedClock;
+use api::doc::WorkResult;
 use api::error::{Class, Classify as _};
 use api::work::{Ending, WorkState};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value};
 use store::{Claimed, Committed, Completion, Hold, Store, StoreError, Transaction, Yielding};
 
 use super::{Control, Journal, Obstacle, Outcome, Report, StepError, Waiting, WaitingCode};
@@ -202,29 +202,18 @@ impl<'a> Ledger<'a> {
     }
 
     /// The work's end, with all that is unsaid.
-    pub(super) fn finish(
-        mut self,
-        ending: Ending,
-        code: &str,
-        message: &str,
-        more: Map<String, Value>,
-    ) -> Completion {
-        let message = sayable(message.to_owned());
+    pub(super) fn finish(mut self, ending: Ending, mut result: WorkResult) -> Completion {
+        let message = sayable(result.message.take().unwrap_or_default());
         let mut entry = self.entry(EntryEvent::Finished);
         entry.from = Some(WorkState::InProgress);
         entry.to = Some(ending.state());
         entry.message = Some(message.clone());
         entry.duration_ms = Some(millis_between(self.claimed_at, entry.time));
         self.tell(entry);
-        let mut result = Map::new();
-        result.insert("code".to_owned(), Value::from(code));
-        result.insert("message".to_owned(), Value::from(message));
-        if let Some(step) = &self.journal.step {
-            result.insert("step".to_owned(), Value::from(step.name.clone()));
-        }
-        result.insert("undone".to_owned(), Value::from(Vec::<String>::new()));
-        result.extend(more);
-        Completion { entries: self.unsaid, ..Completion::new(self.hold, ending, Value::Object(result)) }
+        result.message = Some(message);
+        result.step = result.step.or_else(|| self.journal.step.map(|it| it.name.into()));
+        result.undone.get_or_insert_default();
+        Completion { entries: self.unsaid, ..Completion::new(self.hold, ending, result) }
     }
 
     /// The work, given back to be continued after `rest`.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use api::admin::EntryEvent;
 use api::clock::SharedClock;
+use api::doc::{ResultCode, WorkResult};
 use api::error::{Class, Classify as _};
 use api::work::Ending;
-use serde_json::{Map, Value};
 use store::{Claimed, Completion, Store, Yielding};
 use tokio::time::{Instant, sleep};
 
@@ -103,7 +103,7 @@ pub async fn refuse(
     }
     match refusal {
         Refusal::Withdrawn { code, message } => {
-            Ended::Finished(ledger.finish(Ending::Cancelled, code, message, Map::new()))
+            Ended::Finished(ledger.finish(Ending::Cancelled, WorkResult::new(code.clone(), message)))
         }
         Refusal::Error(error) => set_aside(ledger, error).await.unwrap_or(Ended::Lost),
         Refusal::Unreadable(error) => {
@@ -163,8 +163,8 @@ fn hand_on(
 pub enum Refusal {
     /// What it was for is gone.
     Withdrawn {
-        /// A word for machines.
-        code: String,
+        /// Reason for machines.
+        code: ResultCode,
         /// In a sentence.
         message: String,
     },
@@ -198,12 +198,8 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
         loop {
             let Some(index) = next_step(self.plan, &ledger.journal) else {
                 let message = said.unwrap_or_else(|| "done".to_owned());
-                return Ok(Ended::Finished(ledger.finish(
-                    Ending::Completed,
-                    "Completed",
-                    &message,
-                    Map::new(),
-                )));
+                let result = WorkResult::new(ResultCode::COMPLETED, message);
+                return Ok(Ended::Finished(ledger.finish(Ending::Completed, result)));
             };
             let step = &self.plan.steps[index];
             open = open || ledger.journal.is_open(&step.name);
@@ -215,7 +211,8 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
                 return Box::pin(self.cancel(ledger, in_hand)).await;
             }
             if self.taken_over && open && ledger.attempt > self.attempts_max {
-                let error = StepError::transient("WorkerLost", "its worker was lost again and again");
+                let error =
+                    StepError::transient(ResultCode::WORKER_LOST, "its worker was lost again and again");
                 return Box::pin(self.fail(ledger, in_hand, &error, Ending::RetriesExceeded)).await;
             }
             if let Some(code) = self.asked_to_leave(&ledger, index, half_way && open) {
@@ -223,7 +220,7 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
             }
             if Instant::now() >= attempt_ends {
                 let message = format!("the attempt's time ran out before step {}", step.name);
-                let error = StepError::transient("TimeLimit", message);
+                let error = StepError::transient(ResultCode::TIME_LIMIT, message);
                 return Box::pin(self.settle(ledger, in_hand, &error)).await;
             }
             (open, half_way) = (false, false);
@@ -303,10 +300,8 @@ impl<C: Send + Sync + 'static> Walk<'_, C> {
 
 /// What a customer may know of a failure is kept beside what an operator should: under `customer` in the result.
 fn tell_customer(completion: &mut Completion, error: &StepError) {
-    if let Some(told) = error.customer()
-        && let (Value::Object(result), Ok(told)) = (&mut completion.result, serde_json::to_value(told))
-    {
-        result.insert("customer".to_owned(), told);
+    if let Some(told) = error.customer() {
+        completion.result.customer = Some(told.clone());
     }
 }
 
@@ -325,7 +320,7 @@ async fn wish(ledger: &Ledger<'_>, step: Option<String>) -> Result<Undoing, Lost
     let mut message = "cancelled".to_owned();
     message.extend(by.iter().map(|by| format!(" by {by}")));
     message.extend(reason.iter().map(|reason| format!(": {reason}")));
-    Ok(Undoing { step, by, reason, ..Undoing::new(Ending::Cancelled, "Cancelled", message) })
+    Ok(Undoing { step, by, reason, ..Undoing::new(Ending::Cancelled, ResultCode::CANCELLED, message) })
 }
 
 /// Who asked for the work's end, and in which words; nobody when it is not in the log. A wish was accepted: while the log

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::admin::{Entry, EntryEvent};
+use api::doc::ResultCode;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use store::{Committed, StoreError};
@@ -299,7 +300,7 @@ pub(super) async fn caught<C, T>(
     let ran = AssertUnwindSafe(async move { body().await }).catch_unwind().await;
     ran.unwrap_or_else(|panic| {
         let message = format!("step {} panicked: {}", step.name, words(&*panic));
-        Err(StepError::new(step.on_panic, "Panic", message))
+        Err(StepError::new(step.on_panic, ResultCode::PANIC, message))
     })
 }
 
@@ -311,12 +312,12 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 fn late<C>(step: &Step<C>, attempt: bool) -> StepError {
     if attempt {
         return StepError::transient(
-            "TimeLimit",
+            ResultCode::TIME_LIMIT,
             format!("the attempt's time ran out in step {}", step.name),
         );
     }
     let message = format!("step {} took longer than {:?}", step.name, step.timeout);
-    StepError::transient("StepTimeout", message)
+    StepError::transient(ResultCode::STEP_TIMEOUT, message)
 }
 
 fn within_bounds<C>(step: &Step<C>, outcome: Outcome) -> Result<Outcome, StepError> {

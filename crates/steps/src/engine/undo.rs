@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::admin::{Entry, EntryEvent};
+use api::doc::{ResultCode, StepName, WorkResult};
 use api::work::Ending;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use store::{Committed, Completion, StoreError};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -155,7 +156,7 @@ async fn tries<C: Send + Sync + 'static>(
 fn late(limit: Duration, last: Option<&StepError>) -> StepError {
     match last {
         Some(error) => StepError::transient(error.code(), format!("{}, for {limit:?}", error.whole())),
-        None => StepError::transient("UndoTimeout", format!("undoing took longer than {limit:?}")),
+        None => StepError::transient(ResultCode::UNDO_TIMEOUT, format!("undoing took longer than {limit:?}")),
     }
 }
 
@@ -210,23 +211,16 @@ fn leave(ledger: Ledger<'_>) -> Ended {
 
 fn finish(mut ledger: Ledger<'_>) -> Completion {
     let Some(undoing) = ledger.journal.undo.take() else {
-        return ledger.finish(
-            Ending::Failed,
-            "Broken",
-            "the journal does not say why it was undone",
-            Map::new(),
-        );
+        let message = "the journal does not say why it was undone";
+        return ledger.finish(Ending::Failed, WorkResult::new(ResultCode::BROKEN, message));
     };
-    let texts = |list: Vec<String>| Value::from(list);
-    let mut more = Map::new();
-    if let Some(step) = undoing.step {
-        more.insert("step".to_owned(), Value::from(step));
-    }
-    more.extend(undoing.by.map(|by| ("by".to_owned(), Value::from(by))));
-    more.extend(undoing.reason.map(|reason| ("reason".to_owned(), Value::from(reason))));
-    more.insert("undone".to_owned(), texts(undoing.undone));
-    if !undoing.failed.is_empty() {
-        more.insert("undoFailed".to_owned(), texts(undoing.failed));
-    }
-    ledger.finish(undoing.ending, &undoing.code, &undoing.message, more)
+    let result = WorkResult {
+        step: undoing.step.map(StepName::from),
+        by: undoing.by,
+        reason: undoing.reason,
+        undone: Some(undoing.undone),
+        undo_failed: Some(undoing.failed).filter(|it| !it.is_empty()),
+        ..WorkResult::new(undoing.code, undoing.message)
+    };
+    ledger.finish(undoing.ending, result)
 }

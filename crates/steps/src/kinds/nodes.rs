@@ -1,5 +1,6 @@
 //! Nodes that a step names, one or all that match a selector; and the cordons of a run.
 
+use api::doc::ResultCode;
 use kubelink::Failure;
 use kubelink::cordon::{Uncordoned, cordon, uncordon};
 use kubelink::facts;
@@ -80,7 +81,7 @@ impl Nodes {
         let nodes: Vec<String> = match remembered {
             Some(nodes) => nodes.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             None => match self.names(cx).await {
-                Err(error) if error.code() == "NoNodes" => Vec::new(),
+                Err(error) if *error.code() == ResultCode::NO_NODES => Vec::new(),
                 names => names?,
             },
         };

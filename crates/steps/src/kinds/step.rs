@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::admin::{StepForm, UndoForm};
+use api::doc::ResultCode;
 use api::duration::{DurationText, TimeSpan};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -300,7 +301,7 @@ impl Stopwatch {
                 self.began().take();
                 let timeout = TimeSpan::new(self.timeout);
                 let message = format!("it did not end within {timeout}: {}", report.message);
-                Err(StepError::transient("TimeLimit", message))
+                Err(StepError::transient(ResultCode::TIME_LIMIT, message))
             }
             Ok(Ok(outcome)) => {
                 self.began().take();

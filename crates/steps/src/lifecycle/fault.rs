@@ -255,7 +255,7 @@ mod tests {
     fn a_customer_is_told_of_what_they_can_mend_and_not_of_the_rest() {
         let quota = CloudError::Quota { quota: "cores".to_owned(), limit: 10, used: 8, wanted: 44 };
         let error = StepError::from(quota);
-        assert_eq!((error.kind(), error.code()), (StepErrorKind::Terminal, "ResourceQuotaExceeded"));
+        assert_eq!((error.kind(), error.code().as_str()), (StepErrorKind::Terminal, "ResourceQuotaExceeded"));
         assert!(error.customer().is_some_and(|it| it.message.contains("cores")));
         let strange = StepError::from(CloudError::Strange { what: "get".to_owned(), source: None });
         assert!(strange.customer().is_none() && strange.kind() == StepErrorKind::Terminal);

@@ -15,7 +15,7 @@ mod ways;
 use std::sync::Arc;
 
 use api::clock::SharedClock;
-use api::doc::{Cluster, Provisioned, Record, Spec};
+use api::doc::{Cluster, Provisioned, Record, ResultCode, Spec};
 use api::error::{Class, Classify as _};
 use api::secret::Secret;
 use cloud::{Credential, ResourceId, SharedCloud};
@@ -104,7 +104,7 @@ impl Lifecycle {
     /// The cluster as it is stored now. One that is gone, or that was imported, is none of ours.
     pub async fn ours(&self) -> Result<Ours, StepError> {
         let read = self.store.clusters().get(self.cluster).await.map_err(store_failed)?;
-        let gone = || StepError::terminal("ClusterGone", "the cluster's document is gone");
+        let gone = || StepError::terminal(ResultCode::CLUSTER_GONE, "the cluster's document is gone");
         let read = read.ok_or_else(gone)?;
         let ours = read.document.provisioned.clone();
         let provisioned =

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use api::admin::Entry;
+use api::doc::WorkResult;
 use api::work::{UnknownWord, WorkKind, WorkState};
+use serde_json::Value;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -347,7 +349,7 @@ fn work(row: &Row) -> Result<WorkView, StoreError> {
         created: time(get(row, 12)?)?,
         started: at(get(row, 13)?)?,
         finished: at(get(row, 14)?)?,
-        result: get(row, 15)?,
+        result: get::<Option<Value>>(row, 15)?.map(WorkResult::from),
         origin: get(row, 16)?,
         budgets: get::<Option<Vec<String>>>(row, 17)?.unwrap_or_default(),
         ending: get(row, 18)?,

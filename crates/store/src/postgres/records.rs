@@ -36,7 +36,7 @@ impl Postgres {
         for block in newest.chunks(HEALTH_BLOCK) {
             let clusters: Vec<Uuid> = block.iter().map(|it| it.cluster).collect();
             let reachable: Vec<bool> = block.iter().map(|it| it.reachable).collect();
-            let samples: Vec<&Value> = block.iter().map(|it| &it.sample).collect();
+            let samples: Vec<Value> = block.iter().map(|it| it.details.to_json()).collect();
             self.rows("write health", sql, &[&clusters, &reachable, &samples]).await?;
         }
         Ok(())
@@ -50,7 +50,7 @@ impl Postgres {
                 at: time(get(row, 1)?)?,
                 reachable: get(row, 2)?,
                 since: time(get(row, 3)?)?,
-                sample: get(row, 4)?,
+                details: get::<Value>(row, 4)?.into(),
             })
         };
         self.rows("read health", sql, &[&clusters]).await?.iter().map(sample).collect()

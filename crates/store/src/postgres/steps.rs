@@ -111,8 +111,8 @@ impl Sorted {
                 }
                 Write::Complete(completion) => sorted.completions.push(completion),
                 Write::Yield(yielding) => sorted.yieldings.push(yielding),
-                Write::Withdraw { work, result } => sorted.withdrawn.push((work, result)),
-                Write::WithdrawLane { lane, result } => sorted.withdrawn_lanes.push((lane, result)),
+                Write::Withdraw { work, result } => sorted.withdrawn.push((work, result.into())),
+                Write::WithdrawLane { lane, result } => sorted.withdrawn_lanes.push((lane, result.into())),
                 Write::Expedite { work } => sorted.expedited.push(work),
                 Write::RequestCancel { work } => sorted.cancelled.push(work),
                 Write::Discard { work } => sorted.discarded.push(work),
@@ -338,7 +338,7 @@ fn holds(given: impl Iterator<Item = Hold>) -> (Vec<Uuid>, Vec<Uuid>, Vec<Uuid>,
 fn complete_step(completions: Vec<Completion>, strict: bool) -> Step {
     let (works, lanes, owners, fences) = holds(completions.iter().map(|it| it.hold));
     let states: Vec<&'static str> = completions.iter().map(|it| it.ending.state().as_str()).collect();
-    let results: Vec<Value> = completions.into_iter().map(|it| it.result).collect();
+    let results: Vec<Value> = completions.into_iter().map(|it| it.result.into()).collect();
     let values = bound![works, lanes, owners, fences, states, results, strict];
     Step { sql: COMPLETE, values, answers: Answers::Woken(1) }
 }

@@ -45,8 +45,8 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
                 }
             }
             Write::Yield(yielding) => session.hand_back(&yielding)?,
-            Write::Withdraw { work, result } => session.withdraw(work, &result)?,
-            Write::WithdrawLane { lane, result } => session.withdraw_lane(lane, &result)?,
+            Write::Withdraw { work, result } => session.withdraw(work, &result.into())?,
+            Write::WithdrawLane { lane, result } => session.withdraw_lane(lane, &result.into())?,
             Write::Expedite { work } => session.expedite(work)?,
             Write::RequestCancel { work } => session.request_cancel(work)?,
             Write::Discard { work } => session.discard(work)?,

@@ -294,7 +294,7 @@ impl Session<'_> {
         kind: &str,
         awaits: Option<&str>,
     ) -> Result<(), StoreError> {
-        self.end(work, kind, WorkState::TimedOut, &json_text(&timed_out(self.now)), awaits)?;
+        self.end(work, kind, WorkState::TimedOut, &json_text(&timed_out(self.now).into()), awaits)?;
         self.tell_end(work)
     }
 

@@ -1,12 +1,13 @@
 //! What is told of work, on SQLite: entries are numbered within their work, and what is told at once stands in one row.
 
-use api::admin::Entry;
+use api::admin::{Entry, EntryEvent};
+use api::doc::{ResultCode, WorkResult};
+use api::work::WorkState;
 use jiff::Timestamp;
 use rusqlite::params;
-use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::read::{many, one};
+use super::read::{many, one, word};
 use super::writer::Session;
 use super::{Sqlite, time};
 use crate::StoreError;
@@ -107,19 +108,18 @@ impl Session<'_> {
 
     /// Tells of an end that no holder tells of.
     pub(super) fn tell_end(&mut self, work: Uuid) -> Result<(), StoreError> {
-        let (state, attempt, result): (String, i64, Option<String>) = self
+        let (state, attempt, result): (String, i32, Option<String>) = self
             .connection
             .prepare_cached("select state, attempt, result from history where id = ?1")?
             .query_row([work], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        let result = result.as_deref().map(text_value).transpose()?.unwrap_or(Value::Null);
-        let mut body = json!({
-            "time": time(self.now)?, "event": "finished", "actor": "service:store", "attempt": attempt,
-            "from": "Pending", "to": state,
-        });
-        if let Some(message) = result["message"].as_str() {
-            body["message"] = message.into();
-        }
-        self.append(&Recorded { work, body, of_step: false })
+        let result = result.as_deref().map(text_value).transpose()?.map(WorkResult::from);
+        let entry = Entry {
+            from: Some(WorkState::Pending),
+            to: Some(word(&state)?),
+            message: result.and_then(|it| it.message),
+            ..Entry::new(time(self.now)?, EntryEvent::Finished, "service:store", attempt)
+        };
+        self.append(&Recorded::of(work, entry))
     }
 }
 
@@ -147,7 +147,7 @@ impl<'a> Row<'a> {
 }
 
 /// What is remembered of work whose time to begin passed.
-pub(super) fn timed_out(now: i64) -> Value {
+pub(super) fn timed_out(now: i64) -> WorkResult {
     let at = Timestamp::from_second(now.div_euclid(1_000_000)).unwrap_or_default();
-    json!({ "code": "TimedOut", "message": format!("timed out at {at}") })
+    WorkResult::new(ResultCode::TIMED_OUT, format!("timed out at {at}"))
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::audit::{AuditEntry, AuditRecord};
+use api::doc::WorkResult;
 use api::work::{WorkKind, WorkState};
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
@@ -592,7 +593,7 @@ fn work(row: &Row<'_>) -> Result<WorkView, StoreError> {
         created: time(row.get(12)?)?,
         started: at(row.get(13)?)?,
         finished: at(row.get(14)?)?,
-        result: json(row.get(15)?)?,
+        result: json(row.get(15)?)?.map(WorkResult::from),
         origin: row.get(16)?,
         budgets: keys(row.get::<_, Option<String>>(17)?.as_deref())?,
         ending: row.get(18)?,
@@ -619,7 +620,7 @@ fn health(row: &Row<'_>) -> Result<HealthSample, StoreError> {
         at: time(row.get(1)?)?,
         reachable: row.get(2)?,
         since: time(row.get(3)?)?,
-        sample: text_value(&row.get::<_, String>(4)?)?,
+        details: text_value(&row.get::<_, String>(4)?)?.into(),
     })
 }
 

@@ -170,7 +170,7 @@ impl Sqlite {
                          on conflict (cluster) do update set at = excluded.at, sample = excluded.sample, reachable = excluded.reachable,
                            since = case when reachable = excluded.reachable then since else excluded.at end",
                     )?
-                    .execute(params![sample.cluster, session.now, sample.reachable, json_text(&sample.sample)])?;
+                    .execute(params![sample.cluster, session.now, sample.reachable, json_text(&sample.details.to_json())])?;
             }
             Ok(())
         })

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use api::doc::{Cluster, Document as _, Operation, Subscription};
+use api::doc::{Cluster, Document as _, Operation, ResultCode, Subscription, WorkResult};
 use api::secret::Secret;
 use api::work::WorkKind;
-use serde_json::json;
 use uuid::Uuid;
 
 use super::{By, Collection, Versioned, Wish};
@@ -141,7 +140,7 @@ impl<'a> Clusters<'a> {
     /// Forgets an imported cluster, with its kubeconfig and what was still to be done on it; touches nothing else.
     /// Refused while work runs on it, or rests that has begun: nobody could take back what that did.
     pub async fn forget(&self, read: &Versioned<Cluster>, by: &By) -> Result<(), StoreError> {
-        let result = json!({ "code": "ClusterGone", "message": "the cluster was forgotten" });
+        let result = WorkResult::new(ResultCode::CLUSTER_GONE, "the cluster was forgotten");
         let transaction = Transaction::new()
             .with(Write::ExpectIdle { lane: read.uuid })
             .remove(read, by)

@@ -5,10 +5,10 @@
 use std::collections::{HashMap, HashSet};
 
 use api::admin::{Entry, EntryEvent};
-use api::doc::{Cluster, Document as _, Manifest};
+use api::doc::{Cluster, Document as _, Manifest, ResultCode, WorkResult};
 use api::work::{WorkKind, WorkState};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::{By, Documents, PageToken, Selection, Versioned, Wish, change};
@@ -22,8 +22,6 @@ use crate::{HealthSample, StoreError};
 const BLOCK: usize = 500;
 /// So often a block is tried as a whole when others change what it is about; then its members are tried one by one.
 const TRIES: usize = 5;
-/// What a schedule's withdrawal leaves as its code; only such work is brought back.
-const SUPERSEDED: &str = "Superseded";
 
 /// A manifest and its work.
 #[derive(Debug, Clone)]
@@ -200,7 +198,13 @@ impl<'a> Manifests<'a> {
     /// Cancels those of these manifests that are pending and have done nothing yet, and leaves the others; which it
     /// cancelled. The
     /// result's `code` and `message` are kept with each.
-    pub async fn withdraw(&self, ids: &[Uuid], result: Value, by: &By) -> Result<Vec<Uuid>, StoreError> {
+    pub async fn withdraw(
+        &self,
+        ids: &[Uuid],
+        result: impl Into<WorkResult>,
+        by: &By,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let result = result.into();
         let mut withdrawn = Vec::new();
         for block in ids.chunks(BLOCK) {
             withdrawn.extend(self.withdraw_block(block, &result, by).await?);
@@ -208,7 +212,12 @@ impl<'a> Manifests<'a> {
         Ok(withdrawn)
     }
 
-    async fn withdraw_block(&self, block: &[Uuid], result: &Value, by: &By) -> Result<Vec<Uuid>, StoreError> {
+    async fn withdraw_block(
+        &self,
+        block: &[Uuid],
+        result: &WorkResult,
+        by: &By,
+    ) -> Result<Vec<Uuid>, StoreError> {
         let mut ids = block.to_vec();
         loop {
             match self.withdraw_at_once(&ids, result, by).await {
@@ -226,14 +235,14 @@ impl<'a> Manifests<'a> {
     async fn withdraw_at_once(
         &self,
         block: &[Uuid],
-        result: &Value,
+        result: &WorkResult,
         by: &By,
     ) -> Result<Vec<Uuid>, StoreError> {
         let mut pending = self.store.works(block.to_vec()).await?;
         pending.retain(|work| work.kind == WorkKind::Manifest && work.state == WorkState::Pending);
         let mut transaction = Transaction::new();
         for work in &pending {
-            let message = result["message"].as_str().or(reason(by));
+            let message = result.message.as_deref().or(reason(by));
             let entry = Entry {
                 from: Some(WorkState::Pending),
                 to: Some(WorkState::Cancelled),
@@ -298,10 +307,7 @@ impl<'a> Manifests<'a> {
     /// whoever takes it up next undoes what was done.
     pub async fn cancel(&self, read: &Versioned<Manifest>, by: &By) -> Result<Cancelled, StoreError> {
         let audit = by.entry("manifest.cancel", &read.document.path(), None, None);
-        let mut result = json!({ "code": "Cancelled", "message": "cancelled", "by": by.actor });
-        if let Some(reason) = reason(by) {
-            result["reason"] = reason.into();
-        }
+        let result = WorkResult::cancelled(by.actor.clone(), reason(by));
         // It may begin, or be given back, between two looks; three turns are more than any such dance.
         let mut refusal = StoreError::NoSuchWork { work: read.uuid };
         for _ in 0..3 {
@@ -413,7 +419,7 @@ fn reason(by: &By) -> Option<&str> {
 
 fn is_superseded(work: &WorkView) -> bool {
     work.state == WorkState::Cancelled
-        && work.result.as_ref().is_some_and(|result| result["code"] == SUPERSEDED)
+        && work.result.as_ref().is_some_and(|result| result.has_code(&ResultCode::SUPERSEDED))
 }
 
 /// Whether a write was refused because somebody else changed what it was about.

@@ -1,10 +1,9 @@
 //! Asynchronous operations, and how their work fares.
 
 use api::admin::{Entry, EntryEvent};
-use api::doc::{Cluster, Operation};
+use api::doc::{Cluster, Operation, WorkResult};
 use api::work::WorkState;
 use jiff::Timestamp;
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::{By, Documents, Versioned, Wish};
@@ -85,7 +84,7 @@ impl<'a> Operations<'a> {
         completion: Completion,
         by: &By,
     ) -> Result<(), StoreError> {
-        let result = Value::from("the cluster is gone");
+        let result = WorkResult { message: Some("the cluster is gone".to_owned()), ..WorkResult::default() };
         let transaction = Transaction::new().update(read, ended, Wish::Same, by)?.complete(completion);
         let transaction = match cluster {
             ClusterEnd::Becomes(read, wanted) => transaction.update(read, wanted, Wish::Same, by)?,

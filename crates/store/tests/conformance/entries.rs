@@ -230,7 +230,7 @@ on_both_engines! {
             assert!(log[0].message.as_ref().unwrap().starts_with(message), "{log:?}");
             assert_eq!(Some(log[0].time), view.finished);
             if state == WorkState::TimedOut {
-                let result = view.result.unwrap();
+                let result = view.result.unwrap().to_json();
                 let at = result["message"].as_str().unwrap().strip_prefix("timed out at ").unwrap().to_owned();
                 assert_eq!(at.parse::<Timestamp>().unwrap().as_second(), view.finished.unwrap().as_second());
                 assert_eq!(result["code"], "TimedOut");

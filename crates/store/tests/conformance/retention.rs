@@ -266,7 +266,7 @@ on_both_engines! {
         raw.execute("update leases set lease_until = lease_until - 172800000000 where name = 'actuator/dead'").await;
         raw.execute("update leases set lease_until = lease_until - 7200000000 where name = 'actuator/resting'").await;
         let (living, gone, unknown) = (written(store, &Note::fresh()).await, written(store, &Note::fresh()).await, Uuid::new_v4());
-        let sample = |cluster| HealthSample { cluster, at: Timestamp::MIN, reachable: true, since: Timestamp::MIN, sample: json!({}) };
+        let sample = |cluster| HealthSample { cluster, at: Timestamp::MIN, reachable: true, since: Timestamp::MIN, details: json!({}).into() };
         store.health_writer().put([living.uuid, gone.uuid, unknown].map(sample).to_vec()).await.unwrap();
         store.collection().delete(&gone, &by()).await.unwrap();
 

@@ -17,7 +17,7 @@ on_both_engines! {
         store.commit(Transaction::new().withdraw(first.id, json!({ "why": "not wanted" }))).await.unwrap();
         let seen = store.work(first.id).await.unwrap().unwrap();
         assert_eq!((seen.state, seen.started), (WorkState::Cancelled, None));
-        assert_eq!(seen.result, Some(json!({ "why": "not wanted" })));
+        assert_eq!(seen.result, Some(json!({ "why": "not wanted" }).into()));
         assert_eq!(work_off(store, WorkKind::Manifest).await, [second.id]);
         assert_eq!(store.lane(lane).await.unwrap().unwrap().head_kind, None);
     }

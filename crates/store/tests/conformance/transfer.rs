@@ -90,7 +90,7 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
         at: jiff::Timestamp::UNIX_EPOCH,
         reachable: true,
         since: jiff::Timestamp::UNIX_EPOCH,
-        sample: json!({ "ok": 1 }),
+        details: json!({ "ok": 1 }).into(),
     };
     store.health_writer().put(vec![sample]).await.unwrap();
 
@@ -127,11 +127,14 @@ async fn arrived(store: &Store, moved: &Moved) {
     let refused = store.collection().create(&Note::fresh().holding("key"), &by()).await;
     assert!(matches!(refused, Err(StoreError::KeyTaken { .. })));
     assert_eq!(store.clusters().kubeconfig(moved.imported).await.unwrap().unwrap().expose(), b"kubeconfig");
-    assert_eq!(store.health(vec![moved.imported]).await.unwrap()[0].sample, json!({ "ok": 1 }));
+    assert_eq!(store.health(vec![moved.imported]).await.unwrap()[0].details.to_json(), json!({ "ok": 1 }));
     let budgets = store.budgets().await.unwrap();
     assert_eq!((budgets[0].key.as_str(), budgets[0].limit, budgets[0].used), ("fleet", 5, 0));
     let ended = store.work(moved.ended).await.unwrap().unwrap();
-    assert_eq!((ended.state, ended.result.unwrap()), (WorkState::Failed, json!({ "message": "no" })));
+    assert_eq!(
+        (ended.state, ended.result.unwrap().to_json()),
+        (WorkState::Failed, json!({ "message": "no" }))
+    );
     assert_eq!((ended.origin.as_deref(), ended.budgets), (Some("weekly"), vec!["fleet".to_owned()]));
     let told = store.entries(moved.ended, None, 9).await.unwrap();
     assert_eq!(told.iter().map(|it| (it.0, it.1.event)).collect::<Vec<_>>(), [(1, EntryEvent::Finished)]);

@@ -426,7 +426,7 @@ on_both_engines! {
         let waiting = store.manifests().get(manifests[1].0.id).await.unwrap().unwrap();
         assert_eq!(store.manifests().cancel(&waiting, &by()).await.unwrap(), Cancelled::AtOnce);
         let view = store.manifests().view(waiting.uuid).await.unwrap().unwrap().work.unwrap();
-        assert_eq!((view.state, view.result.unwrap()), (WorkState::Cancelled, json!({ "code": "Cancelled", "message": "cancelled", "by": "tester", "reason": "a test" })));
+        assert_eq!((view.state, view.result.unwrap().to_json()), (WorkState::Cancelled, json!({ "code": "Cancelled", "message": "cancelled", "by": "tester", "reason": "a test" })));
         let actions: Vec<String> = audited(store).await.into_iter().map(|it| it.record.entry.action).collect();
         assert_eq!(actions[..3], ["manifest.cancel", "manifest.cancel", "manifest.expedite"].map(str::to_owned));
     }

@@ -207,7 +207,10 @@ async fn goes_on(store: &Store) {
     assert_eq!((note.document.text.as_str(), counter(note.etag)), ("kept", 3));
     let ended = store.work(uuid(4)).await.unwrap().unwrap();
     assert_eq!((ended.state, ended.attempt, ended.fence), (WorkState::Failed, 2, 9));
-    assert_eq!((ended.origin, ended.budgets, ended.result), (None, vec![], Some(json!({ "message": "no" }))));
+    assert_eq!(
+        (ended.origin, ended.budgets, ended.result),
+        (None, vec![], Some(json!({ "message": "no" }).into()))
+    );
     assert!(store.entries(uuid(4), None, 9).await.unwrap().is_empty());
     // Who held what ran is gone; whoever takes it over goes on behind its last step.
     let me = Uuid::new_v4();

@@ -79,7 +79,7 @@ on_both_engines! {
         let ended = bed.store.work(first.id).await.unwrap().unwrap();
         assert_eq!(ended.state, WorkState::Cancelled);
         assert_eq!(
-            ended.result.unwrap(),
+            ended.result.unwrap().to_json(),
             json!({ "code": "Superseded", "message": "Cancelled by Scheduler as did not match current schedule settings" })
         );
         // The same period, otherwise: the same manifest, brought back as it is wanted.
@@ -283,7 +283,7 @@ on_both_engines! {
                 at: bed.now(),
                 reachable: true,
                 since: bed.now(),
-                sample: json!({ "version": version }),
+                details: json!({ "version": version }).into(),
             };
             bed.store.health_writer().put(vec![sample]).await.unwrap();
             bed.clock.advance(SignedDuration::from_secs(61));

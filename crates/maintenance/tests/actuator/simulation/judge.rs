@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::admin::EntryEvent;
+use api::doc::ResultCode;
 use api::work::WorkState;
 use maintenance::actuator::Errand;
 use serde_json::json;
@@ -89,9 +90,9 @@ fn steps_of(fleet: &Fleet, work: &WorkView) {
             wrong.push(format!("step {step} of {} was begun again under the same fence: {twice:?}", work.id));
         }
     }
-    let code = work.result.as_ref().and_then(|it| it["code"].as_str()).unwrap_or_default();
+    let code = work.result.as_ref().and_then(|it| it.code.as_ref()).map_or("", ResultCode::as_str);
     // Work that is cancelled while it rests ends where it is.
-    let undone_by_engine = work.result.as_ref().is_some_and(|it| it.get("undone").is_some());
+    let undone_by_engine = work.result.as_ref().is_some_and(|it| it.undone.is_some());
     let undone = match work.state {
         WorkState::Failed | WorkState::RetriesExceeded => code != "UnknownTask",
         WorkState::Cancelled => undone_by_engine && code == "Cancelled",

@@ -14,7 +14,7 @@ async fn a_plan_ends_with_the_last_steps_words_and_every_entry_in_order() {
     let bed = Bed::new().await;
     let completion = finished(bed.attempt(&plan([mark("a"), mark("b")])).await);
     assert_eq!(completion.ending, Ending::Completed);
-    let result = bed.work().await.result.unwrap();
+    let result = bed.work().await.result.unwrap().to_json();
     assert_eq!(result, json!({"code": "Completed", "message": "b is marked", "step": "b", "undone": []}));
     use EntryEvent::{Claimed, Finished, StepFinished, StepStarted};
     let expect = [Claimed, StepStarted, StepFinished, StepStarted, StepFinished, Finished];
@@ -38,7 +38,7 @@ async fn later_steps_find_what_earlier_ones_left() {
         Ok(Outcome::said(left.to_string()))
     });
     let completion = finished(bed.attempt(&plan([mark("a"), reads])).await);
-    assert_eq!(completion.result["message"], json!(r#"{"left":"a"}"#));
+    assert_eq!(completion.result.to_json()["message"], json!(r#"{"left":"a"}"#));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn an_attempt_that_fails_is_followed_by_others_until_they_are_spent_and_th
     }
     assert!(rests.is_sorted() && rests[0] >= Duration::from_secs(24), "{rests:?}");
     assert_eq!(finished(bed.attempt(&steps()).await).ending, Ending::RetriesExceeded);
-    let result = bed.work().await.result.unwrap();
+    let result = bed.work().await.result.unwrap().to_json();
     assert_eq!(result["message"], "did not succeed after 5 times, failing -- busy");
     assert_eq!((&result["code"], &result["step"]), (&json!("Busy"), &json!("b")));
     assert_eq!(result["undone"], json!(["a was taken away"]));
@@ -159,7 +159,7 @@ async fn a_terminal_error_is_the_end_and_its_text_is_kept() {
     let bed = Bed::new().await;
     let error = || StepError::terminal("NoSuchNode", "node x is not there").because(std::fmt::Error);
     assert_eq!(finished(bed.attempt(&plan([failing("a", error)])).await).ending, Ending::Failed);
-    let result = bed.work().await.result.unwrap();
+    let result = bed.work().await.result.unwrap().to_json();
     assert_eq!(result["code"], "NoSuchNode");
     let message = result["message"].as_str().unwrap();
     assert!(message.starts_with("node x is not there: an error occurred"), "{message}");
@@ -170,7 +170,7 @@ async fn a_panic_is_a_failure_with_its_words() {
     let bed = Bed::new().await;
     let step: Step<World> = Step::action("a", |_, _| async { panic!("out of {}", "cheese") });
     assert_eq!(finished(bed.attempt(&plan([mark("first"), step])).await).ending, Ending::Failed);
-    let result = bed.work().await.result.unwrap();
+    let result = bed.work().await.result.unwrap().to_json();
     assert_eq!(
         (&result["code"], &result["message"]),
         (&json!("Panic"), &json!("step a panicked: out of cheese"))
@@ -262,7 +262,7 @@ async fn what_a_step_leaves_is_small_or_the_step_fails() {
     let step = Step::action("a", |_: Arc<World>, _| async {
         Ok(Outcome { memory: Value::from("x".repeat(70_000)), ..Outcome::default() })
     });
-    assert_eq!(finished(bed.attempt(&plan([step])).await).result["code"], "MemoryTooLarge");
+    assert_eq!(finished(bed.attempt(&plan([step])).await).result.to_json()["code"], "MemoryTooLarge");
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,5 +284,5 @@ async fn work_whose_worker_is_lost_again_and_again_ends() {
     bed.write(ended).await;
     let work = bed.work().await;
     assert_eq!(work.state, WorkState::RetriesExceeded);
-    assert_eq!(work.result.unwrap()["undone"], json!(["put right", "a was taken away"]));
+    assert_eq!(work.result.unwrap().to_json()["undone"], json!(["put right", "a was taken away"]));
 }

@@ -85,7 +85,7 @@ async fn a_log_goes_into_the_history() {
     finished(bed.attempt(&plan([step])).await);
     let log = bed.log().await;
     assert_eq!(log[2].message.as_deref(), Some("the job succeeded\nline 1\nline 2"));
-    assert_eq!(bed.work().await.result.unwrap()["message"], "the job succeeded");
+    assert_eq!(bed.work().await.result.unwrap().to_json()["message"], "the job succeeded");
 }
 
 fn told(message: &str) -> OperationError {

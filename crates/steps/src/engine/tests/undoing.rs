@@ -39,7 +39,7 @@ async fn a_cancel_stops_the_step_in_hand_and_undoes_from_the_last_to_the_first()
     assert_eq!(begun.elapsed().as_secs(), 5 + 2, "two seconds to put things in order");
     assert_eq!(finished(ended).ending, Ending::Cancelled);
     assert!(bed.world.marks().is_empty());
-    let result = bed.work().await.result.unwrap();
+    let result = bed.work().await.result.unwrap().to_json();
     assert_eq!(texts(&result["undone"]), ["c was taken away", "b was taken away", "a was taken away"]);
     assert_eq!((&result["code"], &result["step"]), (&json!("Cancelled"), &json!("c")));
     assert_eq!((&result["by"], &result["reason"]), (&json!("ada"), &json!("wrong cluster")));
@@ -110,7 +110,7 @@ async fn an_undo_that_fails_is_tried_until_its_time_is_over_and_then_told_truthf
     let steps = plan([mark("a"), stuck, failing("c", || StepError::terminal("No", "no"))]);
     assert_eq!(finished(bed.attempt(&steps).await).ending, Ending::Failed);
     assert_eq!(tries.load(Ordering::SeqCst), 6, "after 1, 2, 4, 8 and 16 seconds");
-    let result = bed.work().await.result.unwrap();
+    let result = bed.work().await.result.unwrap().to_json();
     assert_eq!(result["undoFailed"], json!(["b: b does not let go, for 60s"]));
     assert_eq!(result["undone"], json!(["a was taken away"]));
     assert_eq!(bed.world.marks(), ["b"]);
@@ -126,7 +126,7 @@ async fn an_undo_that_panics_or_hangs_is_a_failed_one() {
     let begun = tokio::time::Instant::now();
     finished(bed.attempt(&steps).await);
     assert_eq!(begun.elapsed().as_secs(), 4);
-    let result = bed.work().await.result.unwrap();
+    let result = bed.work().await.result.unwrap().to_json();
     assert_eq!(
         texts(&result["undoFailed"]),
         ["b: undoing took longer than 4s", "a: step a panicked: no way back"]
@@ -161,7 +161,7 @@ async fn a_crash_while_undoing_goes_on_undoing() {
     bed.write(ended).await;
     let work = bed.work().await;
     assert_eq!(work.state, WorkState::Failed);
-    let result = work.result.unwrap();
+    let result = work.result.unwrap().to_json();
     assert_eq!(result["message"], "the first cause");
     assert_eq!(texts(&result["undone"]), ["b was taken away", "a was taken away"]);
 }
@@ -181,7 +181,10 @@ async fn a_shutdown_while_undoing_hands_the_rest_of_it_on() {
     bed.control = Control::new();
     assert_eq!(finished(bed.attempt(&steps).await).ending, Ending::Failed);
     assert!(bed.world.marks().is_empty());
-    assert_eq!(texts(&bed.work().await.result.unwrap()["undone"]), ["b was taken away", "a was taken away"]);
+    assert_eq!(
+        texts(&bed.work().await.result.unwrap().to_json()["undone"]),
+        ["b was taken away", "a was taken away"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +202,7 @@ async fn a_taken_over_step_counts_as_begun_when_it_is_cancelled() {
     bed.control.cancel.cancel();
     let ended = bed.walk(&claimed, &steps()).await;
     assert!(matches!(ended, Ended::Finished(_)));
-    assert_eq!(texts(&finished(ended).result["undone"]), ["a was looked after"]);
+    assert_eq!(texts(&finished(ended).result.to_json()["undone"]), ["a was looked after"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,7 +217,7 @@ async fn work_that_is_asked_to_end_while_it_rests_is_undone_when_it_is_taken_up(
     let completion = finished(bed.attempt(&steps()).await);
     assert_eq!(completion.ending, Ending::Cancelled);
     assert!(bed.world.marks().is_empty());
-    assert_eq!(texts(&bed.work().await.result.unwrap()["undone"]), ["a was taken away"]);
+    assert_eq!(texts(&bed.work().await.result.unwrap().to_json()["undone"]), ["a was taken away"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +237,7 @@ async fn an_undo_waits_for_a_cluster_that_does_not_answer_and_says_so() {
         assert_eq!(step.name, "a");
         assert!(step.message.contains("no answer"), "{}", step.message);
     });
-    assert_eq!(texts(&finished(ended).result["undone"]), ["a was taken away"]);
+    assert_eq!(texts(&finished(ended).result.to_json()["undone"]), ["a was taken away"]);
     assert!(bed.world.marks().is_empty());
 }
 
@@ -283,7 +286,7 @@ async fn a_wish_for_the_end_is_not_passed_over_while_the_log_cannot_be_read() {
         mute.store(false, Ordering::SeqCst);
     });
     let completion = finished(ended);
-    assert_eq!((completion.ending, &completion.result["by"]), (Ending::Cancelled, &json!("ada")));
+    assert_eq!((completion.ending, &completion.result.to_json()["by"]), (Ending::Cancelled, &json!("ada")));
     assert!(bed.world.marks().is_empty());
 }
 
@@ -329,8 +332,11 @@ async fn begun_work_whose_plan_cannot_be_made_for_now_keeps_the_wish_for_its_end
         tokio::time::sleep(back.rest).await;
         bed.control = Control::new();
         let completion = finished(bed.attempt(&plan([mark("a"), mark("b")])).await);
-        assert_eq!((completion.ending, &completion.result["by"]), (Ending::Cancelled, &json!("ada")));
-        assert_eq!(completion.result["reason"], "wrong cluster");
+        assert_eq!(
+            (completion.ending, &completion.result.to_json()["by"]),
+            (Ending::Cancelled, &json!("ada"))
+        );
+        assert_eq!(completion.result.to_json()["reason"], "wrong cluster");
         assert!(bed.world.marks().is_empty());
     }
 }
@@ -341,8 +347,9 @@ async fn begun_work_whose_plan_can_never_be_made_ends_and_says_what_was_not_take
     let claimed = bed.claim().await;
     let completion =
         finished(bed.refused(&claimed, StepError::terminal("UnknownTask", "no such task")).await);
-    assert_eq!((completion.ending, &completion.result["by"]), (Ending::Cancelled, &json!("ada")));
-    let left = texts(&completion.result["undoFailed"]);
+    assert_eq!((completion.ending, &completion.result.to_json()["by"]), (Ending::Cancelled, &json!("ada")));
+    let result = completion.result.to_json();
+    let left = texts(&result["undoFailed"]);
     assert_eq!(left, ["b: not taken back: no such task", "a: not taken back: no such task"]);
 }
 
@@ -381,5 +388,5 @@ async fn a_step_that_a_lost_holder_may_have_begun_is_undone_though_its_plan_was_
     bed.control = Control::new();
     let completion = finished(bed.attempt(&steps()).await);
     assert_eq!(completion.ending, Ending::Cancelled);
-    assert_eq!(texts(&completion.result["undone"]), ["a was looked after"]);
+    assert_eq!(texts(&completion.result.to_json()["undone"]), ["a was looked after"]);
 }

@@ -332,7 +332,7 @@ async fn health_keeps_since_when() {
         at: Timestamp::MIN,
         reachable,
         since: Timestamp::MIN,
-        sample: json!({"n": 1}),
+        details: json!({"n": 1}).into(),
     };
     bed.store.put_health(vec![sample(false), sample(true)]).await.unwrap();
     let first = bed.store.health(vec![cluster]).await.unwrap().remove(0);
@@ -380,7 +380,7 @@ async fn a_store_moves_whole_into_an_empty_one() {
             at: Timestamp::MIN,
             reachable: true,
             since: Timestamp::MIN,
-            sample: json!({}),
+            details: json!({}).into(),
         }])
         .await
         .unwrap();
