@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use steps::crew::{self, Crew, EndedUnasked, Part, Settings, Trade, serve};
 use steps::engine::Control;
 use steps::lifecycle::{Lifecycle, Service, Ways};
-use store::{Claimed, Store, StoreError, Stored};
+use store::{ClaimedWork, Store, StoreError, StoredDocument};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -125,14 +125,15 @@ impl Trade for Backend {
         &self.hands
     }
 
-    async fn read(&self, claimed: &[Claimed]) -> Result<Vec<Facts>, StoreError> {
+    async fn read(&self, claimed: &[ClaimedWork]) -> Result<Vec<Facts>, StoreError> {
         let ids = claimed.iter().flat_map(|it| [it.hold.work, it.hold.lane]).collect();
         let documents = self.deps.store.get_many(ids).await?;
-        let documents: HashMap<Uuid, Stored> = documents.into_iter().map(|it| (it.uuid, it)).collect();
+        let documents: HashMap<Uuid, StoredDocument> =
+            documents.into_iter().map(|it| (it.uuid, it)).collect();
         Ok(claimed.iter().map(|it| facts(&documents, it)).collect())
     }
 
-    async fn work(&self, claimed: Claimed, control: Control, facts: Facts) {
+    async fn work(&self, claimed: ClaimedWork, control: Control, facts: Facts) {
         work::one(self, claimed, control, facts).await;
     }
 
@@ -146,7 +147,7 @@ impl Trade for Backend {
 }
 
 /// What a claimed piece of work is about.
-fn facts(documents: &HashMap<Uuid, Stored>, claimed: &Claimed) -> Facts {
+fn facts(documents: &HashMap<Uuid, StoredDocument>, claimed: &ClaimedWork) -> Facts {
     let lane = documents.get(&claimed.hold.lane);
     if lane.is_some_and(|it| it.kind == Subscription::KIND) {
         return Facts::Subscription;
@@ -161,7 +162,7 @@ fn facts(documents: &HashMap<Uuid, Stored>, claimed: &Claimed) -> Facts {
 }
 
 /// A document of that kind; none when there is none. Why it is not understood, in a sentence.
-fn read<T: Document>(stored: Option<&Stored>) -> Result<Option<Box<T>>, String> {
+fn read<T: Document>(stored: Option<&StoredDocument>) -> Result<Option<Box<T>>, String> {
     let Some(stored) = stored.filter(|it| it.kind == T::KIND) else { return Ok(None) };
     T::deserialize(&stored.body)
         .map(|it| Some(Box::new(it)))

@@ -9,7 +9,7 @@ use steps::crew::Written;
 use steps::engine::{
     ATTEMPTS_MAX, Control, Ended, Journal, Order, Plan, Refusal, StepError, StepErrorKind, refuse, run,
 };
-use store::{By, Claimed, ClusterEnd, Completion, Fate, StoreError};
+use store::{AuditContext, ClaimedWork, ClusterOutcome, Completion, CompletionOutcome, StoreError};
 use tokio::time::{Instant, sleep};
 
 use crate::ending::{close, result_type};
@@ -63,7 +63,7 @@ impl Facts {
 }
 
 /// Works one operation and writes how that ended.
-pub(crate) async fn one(backend: &Backend, mut claimed: Claimed, control: Control, facts: Facts) {
+pub(crate) async fn one(backend: &Backend, mut claimed: ClaimedWork, control: Control, facts: Facts) {
     let metrics = &backend.deps.metrics;
     let _running = metrics.running();
     let begun = Instant::now();
@@ -107,7 +107,7 @@ pub(crate) async fn one(backend: &Backend, mut claimed: Claimed, control: Contro
 }
 
 /// Walks the plan of a piece of work.
-async fn walk(backend: &Backend, claimed: &Claimed, control: &Control, facts: &Facts) -> Ended {
+async fn walk(backend: &Backend, claimed: &ClaimedWork, control: &Control, facts: &Facts) -> Ended {
     let journal = Journal::read(claimed.checkpoint.as_ref());
     let deps = &backend.deps;
     let refused = async |journal: Journal, refusal: Refusal| {
@@ -156,8 +156,8 @@ async fn finish(
 ) -> Option<Option<Operation>> {
     let Facts::Cluster { operation, .. } = facts else {
         return match backend.hands.write_end(control, completion).await? {
-            Fate::Done => Some(None),
-            Fate::Lost => None,
+            CompletionOutcome::Done => Some(None),
+            CompletionOutcome::Lost => None,
         };
     };
     let mut pause = PAUSE;
@@ -198,7 +198,7 @@ async fn write(
     completion: &Completion,
 ) -> Result<Operation, StoreError> {
     let store = &backend.deps.store;
-    let by = By { correlation_id: operation.correlation_id, ..By::service(SERVICE) };
+    let by = AuditContext { correlation_id: operation.correlation_id, ..AuditContext::service(SERVICE) };
     let read = store.operations().get(operation.id).await?;
     let read = read.ok_or(StoreError::Gone { uuid: operation.id })?;
     let cluster = store.clusters().get(operation.cluster).await?;
@@ -213,8 +213,8 @@ async fn write(
         &backend.deps.release,
     );
     let end = match &closed.cluster {
-        Some(after) => ClusterEnd::Becomes(&cluster, after),
-        None => ClusterEnd::Gone(&cluster),
+        Some(after) => ClusterOutcome::Updated(&cluster, after),
+        None => ClusterOutcome::Deleted(&cluster),
     };
     store.operations().finish(&read, &closed.operation, end, completion.clone(), &by).await?;
     if closed.operation.error.is_some() {

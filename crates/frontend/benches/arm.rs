@@ -24,7 +24,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{By, Keyring, Location, Options, Secrets, Store, Transaction};
+use store::{AuditContext, Keyring, Location, Options, Secrets, Store, Transaction};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufStream};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -103,7 +103,7 @@ impl House {
 }
 
 async fn furnish(store: &Store) -> anyhow::Result<()> {
-    let by = By::service("bench");
+    let by = AuditContext::service("bench");
     let subscription = Subscription {
         subscription_id: SUBSCRIPTION.to_owned(),
         state: SubscriptionState::Registered,
@@ -252,7 +252,7 @@ fn request(target: &str, body: &str) -> String {
 /// A PUT that creates, beside the commit that it makes, what the machine allows, and the commit of one document, turn and turn
 /// about.
 async fn puts(url: String, store: Store, file: File) -> anyhow::Result<()> {
-    let by = By::service("bench");
+    let by = AuditContext::service("bench");
     let found = store.subscriptions().find(&format!("/subscriptions/{SUBSCRIPTION}")).await?;
     let subscription = found.context("the subscription")?;
     let mut wire = Wire::open(&url).await?;
@@ -397,7 +397,7 @@ async fn pages(http: &Http, small: &House, large: &House) -> anyhow::Result<()> 
 }
 
 async fn fill(store: &Store, like: &Cluster, from: usize, to: usize) -> anyhow::Result<()> {
-    let by = By::service("bench");
+    let by = AuditContext::service("bench");
     for block in (from..to).collect::<Vec<_>>().chunks(500) {
         let mut write = Transaction::new();
         for at in block {

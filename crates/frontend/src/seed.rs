@@ -2,7 +2,7 @@
 
 use api::doc::{OperatorRole, RoleSet, Version};
 use api::rest::Semver;
-use store::{By, Store, StoreError};
+use store::{AuditContext, Store, StoreError};
 
 /// The versions, the default last.
 const VERSIONS: [&str; 3] = ["4.18.26", "4.19.14", "4.20.3"];
@@ -78,8 +78,9 @@ const OPERATORS: [Row; 8] = [
 ];
 
 /// Offers a few versions with their role sets where none is offered yet; whether it did.
-pub async fn seed_defaults(store: &Store, by: &By) -> Result<bool, StoreError> {
-    let offered = store.versions().list(store::Selection { limit: 1, ..store::Selection::default() }).await?;
+pub async fn seed_defaults(store: &Store, by: &AuditContext) -> Result<bool, StoreError> {
+    let offered =
+        store.versions().list(store::ListOptions { limit: 1, ..store::ListOptions::default() }).await?;
     if !offered.items.is_empty() {
         return Ok(false);
     }

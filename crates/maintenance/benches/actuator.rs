@@ -16,7 +16,7 @@ use maintenance::actuator::{self, Config, Deps, Metrics};
 use maintenance::trial::{self, Scripted};
 use serde_json::json;
 use steps::engine::{Outcome, Plan, Step};
-use store::{By, Completion, Keyring, Location, Options, Store, Transaction};
+use store::{AuditContext, Completion, Keyring, Location, Options, Store, Transaction};
 use testkit::postgres;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -88,7 +88,7 @@ fn told(engine: &str, what: &str, measured: Duration, goal: Duration) {
 
 /// Clusters with a manifest each.
 async fn fill(store: &Store, count: usize, due: impl Fn(usize) -> Timestamp) -> anyhow::Result<()> {
-    let by = By::service("bench");
+    let by = AuditContext::service("bench");
     for block in (0..count).collect::<Vec<_>>().chunks(250) {
         let mut write = Transaction::new();
         let mut asked = Vec::new();

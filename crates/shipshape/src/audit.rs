@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::Subcommand;
 use serde_json::json;
-use store::{AuditListing, ChainHead};
+use store::{AuditQuery, ChainHead};
 
 use crate::config::Config;
 use crate::opening;
@@ -43,7 +43,7 @@ pub(crate) enum AuditCommand {
 pub(crate) async fn run(command: &AuditCommand, config: &Config) -> anyhow::Result<()> {
     match command {
         AuditCommand::List { actor, target, action, limit, output } => {
-            let listing = AuditListing {
+            let listing = AuditQuery {
                 actor: actor.clone(),
                 target: target.clone(),
                 action: action.clone(),
@@ -56,7 +56,7 @@ pub(crate) async fn run(command: &AuditCommand, config: &Config) -> anyhow::Resu
     }
 }
 
-async fn list(mut listing: AuditListing, limit: usize, form: Form, config: &Config) -> anyhow::Result<()> {
+async fn list(mut listing: AuditQuery, limit: usize, form: Form, config: &Config) -> anyhow::Result<()> {
     let reader = opening::open_reader(&config.store).await?;
     let mut records = Vec::new();
     while records.len() < limit {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
-use store::By;
+use store::AuditContext;
 
 use crate::config::{Config, Migrate};
 use crate::opening;
@@ -157,7 +157,7 @@ async fn export(target: &Path, config: &Config) -> anyhow::Result<()> {
 }
 
 /// The file appears when it is whole.
-async fn write_whole(target: &Path, store: &store::Store) -> anyhow::Result<store::Counts> {
+async fn write_whole(target: &Path, store: &store::Store) -> anyhow::Result<store::TransferCounts> {
     let mut part = target.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
@@ -208,7 +208,7 @@ async fn import(source: &Path, config: &Config) -> anyhow::Result<()> {
     output::show(&format!("{place}: {}\n", counted(&moved?)))
 }
 
-fn counted(counts: &store::Counts) -> String {
+fn counted(counts: &store::TransferCounts) -> String {
     let parts: Vec<String> = counts.iter().map(|(table, count)| format!("{count} {table}")).collect();
     parts.join(", ")
 }
@@ -219,7 +219,7 @@ async fn rotate_key(to: Option<&str>, keep_old: bool, config: &Config) -> anyhow
     }
     let store = opening::open_store(&config.store).await?;
     let rotated = async {
-        let rotation = store.rotate_key(to, &By::service("rotate-key")).await?;
+        let rotation = store.rotate_key(to, &AuditContext::service("rotate-key")).await?;
         if !keep_old {
             store.forget_old_keys().await?;
         }

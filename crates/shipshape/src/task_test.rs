@@ -29,7 +29,7 @@ use steps::engine::{
     ATTEMPTS_MAX, Body, Control, Ended, Journal, Look, Order, Plan, Step, StepError, run as walk,
 };
 use steps::{ClusterContext, ClusterFacts};
-use store::{Claimed, Keyring, LEASE, Location, NewWork, Options, Store, WorkView};
+use store::{ClaimedWork, Keyring, LEASE, Location, NewWork, Options, Store, WorkView};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -211,7 +211,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Leaps to the moment when the work can be claimed or taken over.
-    async fn next_claim(&self) -> anyhow::Result<Claimed> {
+    async fn next_claim(&self) -> anyhow::Result<ClaimedWork> {
         let owner = Uuid::now_v7();
         for _ in 0..2 {
             let mut claimed = self.store.claim(WorkKind::Manifest, 1, owner).await?;

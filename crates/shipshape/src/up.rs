@@ -12,7 +12,7 @@ use cli::contexts::Published;
 use cli::output;
 use client::Client;
 use cloudsim::SimClient;
-use store::{By, Store};
+use store::{AuditContext, Store};
 
 use crate::cloud;
 use crate::config::Config;
@@ -151,7 +151,7 @@ async fn end(process: Process, store: Store) -> anyhow::Result<()> {
 async fn start(process: &mut Process, environment: &Environment) -> anyhow::Result<Running> {
     let (health, store) = services::keel(process).await?;
     let cloud = cloud::ensure(process).await?;
-    frontend::seed_defaults(&store, &By::service("frontend"))
+    frontend::seed_defaults(&store, &AuditContext::service("frontend"))
         .await
         .context("the versions that clusters can be installed with")?;
     let shared: SharedCloud = Arc::new(cloud.clone());

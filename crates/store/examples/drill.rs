@@ -21,7 +21,9 @@ use anyhow::{Context as _, bail};
 use api::clock::SystemClock;
 use api::work::{Ending, WorkKind};
 use serde_json::json;
-use store::{Claimed, Completion, Fate, Hold, Keyring, Options, Store, StoreError, Yielding};
+use store::{
+    ClaimedWork, Completion, CompletionOutcome, Keyring, Options, Release, Store, StoreError, WorkLease,
+};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -85,7 +87,7 @@ fn orders() -> mpsc::UnboundedReceiver<String> {
 struct Worker {
     store: Store,
     owner: Uuid,
-    hold: Option<Hold>,
+    hold: Option<WorkLease>,
 }
 
 impl Worker {
@@ -95,12 +97,12 @@ impl Worker {
             true => self.store.take_over_for(kind, 1, self.owner, lease).await?,
             false => self.store.claim_for(kind, 1, self.owner, lease).await?,
         };
-        let Some(Claimed { hold, attempt, step, .. }) = claimed.into_iter().next() else {
+        let Some(ClaimedWork { hold, attempt, step, .. }) = claimed.into_iter().next() else {
             say("none");
             return Ok(());
         };
         self.hold = Some(hold);
-        let Hold { work, lane, owner, fence } = hold;
+        let WorkLease { work, lane, owner, fence } = hold;
         say(&format!("held {work} {lane} {owner} {fence} {attempt} {}", step.as_deref().unwrap_or("-")));
         Ok(())
     }
@@ -122,7 +124,7 @@ impl Worker {
         let hold = self.hold.context("nothing is held")?;
         say("completing");
         match self.store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await?.as_slice() {
-            [Fate::Done] => say("completed"),
+            [CompletionOutcome::Done] => say("completed"),
             _ => say("lost"),
         }
         Ok(())
@@ -199,7 +201,7 @@ impl Hands {
     }
 
     /// Two steps, then the end; but a manifest makes way when it is asked to.
-    async fn carry_out(&self, claimed: &Claimed) -> anyhow::Result<()> {
+    async fn carry_out(&self, claimed: &ClaimedWork) -> anyhow::Result<()> {
         let hold = claimed.hold;
         let witness = File::create(self.directory.join(hold.lane.to_string()))?;
         if !self.is_sure(hold.lane) {
@@ -218,7 +220,7 @@ impl Hands {
             match self.store.checkpoint(hold, step, json!({ "after": step })).await {
                 Ok(signals) if signals.preempt => {
                     witness.unlock()?;
-                    let yielding = Yielding::new(hold, Duration::ZERO, false);
+                    let yielding = Release::new(hold, Duration::ZERO, false);
                     return match self.store.hand_back(yielding).await {
                         Ok(()) | Err(StoreError::LostLease { .. }) => Ok(()),
                         Err(other) => Err(other.into()),
@@ -232,7 +234,7 @@ impl Hands {
         // Unlocked before it is ended: from then on the lane is somebody else's.
         witness.unlock()?;
         let ended = self.store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await?;
-        if ended == [Fate::Done] {
+        if ended == [CompletionOutcome::Done] {
             let mut log = File::options().create(true).append(true).open(self.directory.join("done"))?;
             log.write_all(format!("{}\n", hold.work).as_bytes())?;
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use api::clock::SystemClock;
 use api::doc::Document;
 use serde::{Deserialize, Serialize};
-use store::{By, Keyring, Location, Options, Store};
+use store::{AuditContext, Keyring, Location, Options, Store};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -65,7 +65,7 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 /// Creates a note and changes it twice, for ever. Some texts are long, so that the log is folded into the file often.
 async fn write(store: Store) -> anyhow::Result<()> {
-    let by = By::service("scribe");
+    let by = AuditContext::service("scribe");
     for round in 0.. {
         let bytes = [20, 2_000, 30_000][round % 3];
         let id = format!("/notes/{}", Uuid::new_v4());

@@ -63,19 +63,19 @@ impl FromStr for Etag {
 
 /// A body as an engine has it. Text is taken apart once, into the type that the reader wants.
 #[derive(Debug, Clone)]
-pub(crate) enum Raw {
+pub(crate) enum RawBody {
     /// As it was stored.
     Text(Box<str>),
     /// Taken apart already.
     Value(Value),
 }
 
-impl Raw {
+impl RawBody {
     /// As the type that it was written from.
     pub(crate) fn read<T: serde::de::DeserializeOwned>(&self) -> serde_json::Result<T> {
         match self {
-            Raw::Text(text) => serde_json::from_str(text),
-            Raw::Value(value) => T::deserialize(value),
+            RawBody::Text(text) => serde_json::from_str(text),
+            RawBody::Value(value) => T::deserialize(value),
         }
     }
 
@@ -83,21 +83,21 @@ impl Raw {
     pub(crate) fn value(&self) -> Result<std::borrow::Cow<'_, Value>, StoreError> {
         use std::borrow::Cow;
         match self {
-            Raw::Text(text) => text_value(text).map(Cow::Owned),
-            Raw::Value(value) => Ok(Cow::Borrowed(value)),
+            RawBody::Text(text) => text_value(text).map(Cow::Owned),
+            RawBody::Value(value) => Ok(Cow::Borrowed(value)),
         }
     }
 
     pub(crate) fn into_value(self) -> Result<Value, StoreError> {
         match self {
-            Raw::Text(text) => text_value(&text),
-            Raw::Value(value) => Ok(value),
+            RawBody::Text(text) => text_value(&text),
+            RawBody::Value(value) => Ok(value),
         }
     }
 }
 
-impl PartialEq for Raw {
-    fn eq(&self, other: &Raw) -> bool {
+impl PartialEq for RawBody {
+    fn eq(&self, other: &RawBody) -> bool {
         match (self.value(), other.value()) {
             (Ok(one), Ok(other)) => one == other,
             _ => false,
@@ -146,7 +146,7 @@ pub(crate) fn text_value(text: &str) -> Result<Value, StoreError> {
 
 /// A document as the store holds it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stored<B = Value> {
+pub struct StoredDocument<B = Value> {
     /// Its identity, for ever.
     pub uuid: Uuid,
     /// Its path, in lower case, unique among the living.
@@ -167,17 +167,27 @@ pub struct Stored<B = Value> {
     pub changed: Timestamp,
 }
 
-impl Stored<Raw> {
+impl StoredDocument<RawBody> {
     /// With its body taken apart.
-    pub(crate) fn open(self) -> Result<Stored, StoreError> {
-        let Stored { uuid, id, kind, parent, etag, generation, body, created, changed } = self;
-        Ok(Stored { uuid, id, kind, parent, etag, generation, body: body.into_value()?, created, changed })
+    pub(crate) fn open(self) -> Result<StoredDocument, StoreError> {
+        let StoredDocument { uuid, id, kind, parent, etag, generation, body, created, changed } = self;
+        Ok(StoredDocument {
+            uuid,
+            id,
+            kind,
+            parent,
+            etag,
+            generation,
+            body: body.into_value()?,
+            created,
+            changed,
+        })
     }
 }
 
 /// Which documents a list shows.
 #[derive(Debug, Clone, Default)]
-pub struct Listing {
+pub struct DocumentQuery {
     /// The kind; required.
     pub kind: String,
     /// Only those listed under this scope; all scopes when absent.

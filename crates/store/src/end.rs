@@ -6,44 +6,49 @@ use api::work::WorkState;
 use serde_json::Value;
 
 use crate::StoreError;
-use crate::entries::Line;
+use crate::entries::EntryText;
 use crate::transaction::validate_end;
-use crate::work::{Completion, Hold};
+use crate::work::{Completion, WorkLease};
 
 /// The end of a piece of work, ready to be written: it is checked and its texts are made by whoever comes to it, not by the
 /// one who writes for all of them. Clones share it.
 #[derive(Debug, Clone)]
-pub struct End(Arc<Ready>);
+pub struct PreparedCompletion(Arc<Ready>);
 
 #[derive(Debug)]
 struct Ready {
-    hold: Hold,
+    hold: WorkLease,
     state: WorkState,
     result: String,
-    told: Vec<Line>,
+    told: Vec<EntryText>,
 }
 
-impl End {
+impl PreparedCompletion {
     /// Refuses what cannot be stored.
-    pub fn new(completion: &Completion) -> Result<End, StoreError> {
+    pub fn new(completion: &Completion) -> Result<PreparedCompletion, StoreError> {
         let result = completion.result.to_json();
         validate_end(&result)?;
-        Ok(End::with_result(completion, &result))
+        Ok(PreparedCompletion::with_result(completion, &result))
     }
 
     /// One that was checked.
-    pub(crate) fn of(completion: &Completion) -> End {
-        End::with_result(completion, &completion.result.to_json())
+    pub(crate) fn of(completion: &Completion) -> PreparedCompletion {
+        PreparedCompletion::with_result(completion, &completion.result.to_json())
     }
 
-    fn with_result(completion: &Completion, result: &Value) -> End {
+    fn with_result(completion: &Completion, result: &Value) -> PreparedCompletion {
         let Completion { hold, ending, entries, .. } = completion;
-        let told = entries.iter().map(Line::of).collect();
-        End(Arc::new(Ready { hold: *hold, state: ending.state(), result: result.to_string(), told }))
+        let told = entries.iter().map(EntryText::of).collect();
+        PreparedCompletion(Arc::new(Ready {
+            hold: *hold,
+            state: ending.state(),
+            result: result.to_string(),
+            told,
+        }))
     }
 
     /// The right to end it.
-    pub fn hold(&self) -> Hold {
+    pub fn hold(&self) -> WorkLease {
         self.0.hold
     }
 
@@ -57,7 +62,7 @@ impl End {
     }
 
     /// What is told of it.
-    pub(crate) fn told(&self) -> &[Line] {
+    pub(crate) fn told(&self) -> &[EntryText] {
         &self.0.told
     }
 }

@@ -12,18 +12,21 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::audit::NewAuditRecord;
-use crate::document::Raw;
-use crate::end::End;
+use crate::document::RawBody;
+use crate::end::PreparedCompletion;
 use crate::feed::{FeedError, FeedPage, Position};
-use crate::keyring::Sealed;
+use crate::keyring::SealedSecret;
 use crate::open::OpenError;
 use crate::postgres::Postgres;
 use crate::records::{HealthSample, Retention};
 use crate::sqlite::Sqlite;
-use crate::transaction::{Committed, Transaction};
-use crate::wake::{Topic, Wakeups};
-use crate::work::{Budget, Claimed, Fate, LaneView, QueueView, Renewed, Turn, Walk, WorkView};
-use crate::{Listing, StoreError, Stored};
+use crate::transaction::{CommitResult, Transaction};
+use crate::wake::{Notifications, Topic};
+use crate::work::{
+    Budget, ClaimedWork, CompleteAndClaimResult, CompletionOutcome, LaneView, QueueView, RenewedLease,
+    SweepProgress, WorkView,
+};
+use crate::{DocumentQuery, StoreError, StoredDocument};
 
 /// An open database.
 #[derive(Debug, Clone)]
@@ -34,7 +37,7 @@ pub(crate) enum Engine {
 
 /// Which rows of the audit log a list shows, newest first.
 #[derive(Debug, Clone, Default)]
-pub struct AuditListing {
+pub struct AuditQuery {
     /// Only of this actor.
     pub actor: Option<String>,
     /// Only of targets that begin with this.
@@ -42,32 +45,32 @@ pub struct AuditListing {
     /// Only of actions that begin with this.
     pub action: Option<String>,
     /// Continue behind this record, toward older ones.
-    pub before: Option<AuditPlace>,
+    pub before: Option<AuditPosition>,
     /// At most so many.
     pub limit: usize,
 }
 
 /// The place of a record in the log; ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AuditPlace {
+pub struct AuditPosition {
     pub(crate) tx: i64,
     pub(crate) seq: i64,
 }
 
-impl std::fmt::Display for AuditPlace {
+impl std::fmt::Display for AuditPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.tx, self.seq)
     }
 }
 
-impl std::str::FromStr for AuditPlace {
+impl std::str::FromStr for AuditPosition {
     type Err = StoreError;
 
-    fn from_str(text: &str) -> Result<AuditPlace, StoreError> {
+    fn from_str(text: &str) -> Result<AuditPosition, StoreError> {
         let parts = text.split_once('-').and_then(|(tx, seq)| Some((tx.parse().ok()?, seq.parse().ok()?)));
         parts
             .filter(|(tx, seq): &(i64, i64)| *tx >= 0 && *seq >= 0)
-            .map(|(tx, seq)| AuditPlace { tx, seq })
+            .map(|(tx, seq)| AuditPosition { tx, seq })
             .ok_or_else(|| {
                 StoreError::invalid("the place is none that a page of the audit log named".to_owned())
             })
@@ -78,7 +81,7 @@ impl std::str::FromStr for AuditPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
     /// Its place.
-    pub place: AuditPlace,
+    pub place: AuditPosition,
     /// The record.
     pub record: AuditRecord,
     /// The mark of whoever wrote it.
@@ -91,8 +94,8 @@ pub struct AuditRow {
 
 /// What the sealer gives a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sealing {
-    pub(crate) place: AuditPlace,
+pub(crate) struct AuditSeal {
+    pub(crate) place: AuditPosition,
     pub(crate) number: i64,
     pub(crate) seal: String,
     /// When that is, in microseconds; the seal covers it.
@@ -101,7 +104,7 @@ pub(crate) struct Sealing {
 
 /// What retention removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stale {
+pub(crate) enum RetentionTarget {
     /// Feed rows older than that; the newest row always stays.
     Feed,
     /// Tombstones that were deleted before that, and whose feed rows have left.
@@ -144,7 +147,7 @@ impl Engine {
     }
 
     /// Waits for what others, here or elsewhere, have written.
-    pub(crate) fn wakeups(&self, topic: Topic) -> Wakeups {
+    pub(crate) fn wakeups(&self, topic: Topic) -> Notifications {
         both!(self, it => it.wakeups(topic))
     }
 
@@ -163,7 +166,7 @@ impl Engine {
 
     // Writes.
 
-    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<CommitResult, StoreError> {
         waited!(self, it => it.commit(transaction))
     }
 
@@ -173,30 +176,33 @@ impl Engine {
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         waited!(self, it => it.claim(kind, max, owner, lease))
     }
 
-    pub(crate) async fn complete(&self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+    pub(crate) async fn complete(
+        &self,
+        ends: &[PreparedCompletion],
+    ) -> Result<Vec<CompletionOutcome>, StoreError> {
         waited!(self, it => it.complete(ends))
     }
 
     /// Ends work and claims what may take its place.
     pub(crate) async fn turn(
         &self,
-        ends: &[End],
+        ends: &[PreparedCompletion],
         kind: WorkKind,
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Turn {
+    ) -> CompleteAndClaimResult {
         match self {
             Engine::Sqlite(it) => it.turn(ends, kind, max, owner, lease).await,
             // Side by side, each with a connection and locks of its own: both at once would lock budgets in two rounds.
             Engine::Postgres(it) => {
                 let both = async { tokio::join!(it.complete(ends), it.claim(kind, max, owner, lease)) };
                 let (ended, claimed) = Box::pin(both).await;
-                Turn { ended, claimed }
+                CompleteAndClaimResult { ended, claimed }
             }
         }
     }
@@ -206,7 +212,7 @@ impl Engine {
         owner: Uuid,
         lanes: Vec<Uuid>,
         lease: Duration,
-    ) -> Result<Vec<Renewed>, StoreError> {
+    ) -> Result<Vec<RenewedLease>, StoreError> {
         waited!(self, it => it.renew(owner, lanes, lease))
     }
 
@@ -216,17 +222,17 @@ impl Engine {
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         waited!(self, it => it.take_over(kind, max, owner, lease))
     }
 
     /// Closes fresh work past its `run_before`, looking at `max` rows of work behind `after`.
-    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         waited!(self, it => it.expire(after, max))
     }
 
     /// Corrects heads that do not agree with the work, looking at `max` lanes behind `after`.
-    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         waited!(self, it => it.repair(after, max))
     }
 
@@ -263,7 +269,7 @@ impl Engine {
         &self,
         name: &str,
         fence: i64,
-        sealings: Vec<Sealing>,
+        sealings: Vec<AuditSeal>,
         meta: Vec<(String, String)>,
     ) -> Result<(), StoreError> {
         waited!(self, it => it.seal_audit(name, fence, sealings, meta))
@@ -272,7 +278,7 @@ impl Engine {
     /// Removes up to `max` rows that are older than `age`, and sets meta values in the same transaction when it did.
     pub(crate) async fn trim(
         &self,
-        stale: Stale,
+        stale: RetentionTarget,
         age: Duration,
         max: usize,
         meta: Vec<(String, String)>,
@@ -289,7 +295,7 @@ impl Engine {
         after: Option<Uuid>,
         look: usize,
         max: usize,
-    ) -> Result<Walk, StoreError> {
+    ) -> Result<SweepProgress, StoreError> {
         match self {
             Engine::Sqlite(it) => it.trim_history(keep, after, look, max).await,
             Engine::Postgres(it) => it.trim_history(keep, max).await,
@@ -297,7 +303,11 @@ impl Engine {
     }
 
     /// Removes the health of clusters that are gone, looking at `max` samples behind `after`.
-    pub(crate) async fn trim_health(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn trim_health(
+        &self,
+        after: Option<Uuid>,
+        max: usize,
+    ) -> Result<SweepProgress, StoreError> {
         waited!(self, it => it.trim_health(after, max))
     }
 
@@ -317,13 +327,13 @@ impl Engine {
     }
 
     /// Replaces a sealed secret by itself under another key, unless it changed meanwhile.
-    pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {
+    pub(crate) async fn reseal(&self, old: SealedSecret, new: SealedSecret) -> Result<bool, StoreError> {
         waited!(self, it => it.reseal(old, new))
     }
 
     // Reads.
 
-    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
+    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
         waited!(self, it => it.get(uuid))
     }
 
@@ -338,15 +348,18 @@ impl Engine {
         &self,
         uuids: Vec<Uuid>,
         clusters: Vec<Uuid>,
-    ) -> Result<(Vec<Stored<Raw>>, Vec<HealthSample>), StoreError> {
+    ) -> Result<(Vec<StoredDocument<RawBody>>, Vec<HealthSample>), StoreError> {
         waited!(self, it => it.get_with_health(uuids, clusters))
     }
 
-    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
+    pub(crate) async fn get_many(
+        &self,
+        uuids: Vec<Uuid>,
+    ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
         waited!(self, it => it.get_many(uuids))
     }
 
-    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored<Raw>>, StoreError> {
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
         waited!(self, it => it.find(id))
     }
 
@@ -354,11 +367,14 @@ impl Engine {
         waited!(self, it => it.version(id))
     }
 
-    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
+    pub(crate) async fn list(
+        &self,
+        listing: DocumentQuery,
+    ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
         waited!(self, it => it.list(listing))
     }
 
-    pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Sealed>, StoreError> {
+    pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<SealedSecret>, StoreError> {
         waited!(self, it => it.secret(owner, name))
     }
 
@@ -368,7 +384,7 @@ impl Engine {
         not_of: Option<String>,
         after: Option<(Uuid, String)>,
         limit: usize,
-    ) -> Result<Vec<Sealed>, StoreError> {
+    ) -> Result<Vec<SealedSecret>, StoreError> {
         waited!(self, it => it.secrets(not_of, after, limit))
     }
 
@@ -480,7 +496,7 @@ impl Engine {
         waited!(self, it => it.meta(key))
     }
 
-    pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
+    pub(crate) async fn audit_list(&self, listing: AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
         waited!(self, it => it.audit_list(listing))
     }
 
@@ -515,8 +531,8 @@ impl Engine {
     /// Leaves records out of the chain; those that it left out, which are neither in it nor were left out before.
     pub(crate) async fn refuse_audit(
         &self,
-        places: Vec<AuditPlace>,
-    ) -> Result<HashSet<AuditPlace>, StoreError> {
+        places: Vec<AuditPosition>,
+    ) -> Result<HashSet<AuditPosition>, StoreError> {
         waited!(self, it => it.refuse_audit(places))
     }
 

@@ -29,7 +29,7 @@ const MESSAGE_BYTES_MAX: usize = ENTRY_BYTES_MAX - ROOM_BYTES;
 
 /// An entry as it is stored.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Recorded {
+pub(crate) struct StoredEntry {
     /// The work that it tells of.
     pub(crate) work: Uuid,
     /// The entry as JSON, never longer than [`ENTRY_BYTES_MAX`].
@@ -38,32 +38,32 @@ pub(crate) struct Recorded {
     pub(crate) of_step: bool,
 }
 
-impl Recorded {
+impl StoredEntry {
     /// The entry, cut to what can be stored.
-    pub(crate) fn of(work: Uuid, entry: Entry) -> Recorded {
+    pub(crate) fn of(work: Uuid, entry: Entry) -> StoredEntry {
         let of_step = is_of_step(entry.event);
         let body = serde_json::to_value(cut(entry)).expect(PLAIN);
-        Recorded { work, body, of_step }
+        StoredEntry { work, body, of_step }
     }
 }
 
 /// An entry as text.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct EntryText {
     /// The entry as JSON, never longer than [`ENTRY_BYTES_MAX`].
     pub(crate) text: String,
     /// Whether it may be left out of a log that is full.
     pub(crate) of_step: bool,
 }
 
-impl Line {
+impl EntryText {
     /// The entry, cut to what can be stored.
-    pub(crate) fn of(entry: &Entry) -> Line {
-        Line { text: text_of(entry), of_step: is_of_step(entry.event) }
+    pub(crate) fn of(entry: &Entry) -> EntryText {
+        EntryText { text: text_of(entry), of_step: is_of_step(entry.event) }
     }
 
-    pub(crate) fn recorded(recorded: &Recorded) -> Line {
-        Line { text: recorded.body.to_string(), of_step: recorded.of_step }
+    pub(crate) fn recorded(recorded: &StoredEntry) -> EntryText {
+        EntryText { text: recorded.body.to_string(), of_step: recorded.of_step }
     }
 }
 
@@ -186,21 +186,21 @@ mod tests {
         for letter in ['x', 'ö', '\u{1}', '"', '\u{10FFFF}', '\0'] {
             let long = letter.to_string().repeat(200_000);
             let entry = Entry { step: Some(long.clone()), actor: long.clone(), ..saying(&long) };
-            let body = Recorded::of(Uuid::nil(), entry).body;
+            let body = StoredEntry::of(Uuid::nil(), entry).body;
             assert!(body.to_string().len() <= ENTRY_BYTES_MAX, "{letter:?} gives {}", body.to_string().len());
             let told = read(Timestamp::UNIX_EPOCH, &body).unwrap().message.unwrap();
             assert!(told.ends_with(&format!("… (cut: it had {} bytes)", long.len())), "{letter:?}");
             assert!(!told.contains('\0'));
         }
         let fits = "a log line\n".repeat(5000);
-        let body = Recorded::of(Uuid::nil(), saying(&fits)).body;
+        let body = StoredEntry::of(Uuid::nil(), saying(&fits)).body;
         assert_eq!(read(Timestamp::UNIX_EPOCH, &body).unwrap(), saying(&fits));
     }
 
     #[test]
     fn what_the_store_saw_has_the_stores_time_and_what_a_step_saw_its_own() {
         let at = Timestamp::from_second(1_000_000).unwrap();
-        let body = |event| Recorded::of(Uuid::nil(), Entry { event, ..saying("x") }).body;
+        let body = |event| StoredEntry::of(Uuid::nil(), Entry { event, ..saying("x") }).body;
         assert_eq!(read(at, &body(EntryEvent::Finished)).unwrap().time, at);
         assert_eq!(read(at, &body(EntryEvent::StepFailed)).unwrap().time, Timestamp::UNIX_EPOCH);
         assert_eq!(read(at, &body(EntryEvent::Claimed)).unwrap().time, Timestamp::UNIX_EPOCH);

@@ -10,11 +10,11 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::engine::Stale;
+use crate::engine::RetentionTarget;
 use crate::records::Retention;
 use crate::store::Store;
 use crate::wake::Topic;
-use crate::{StoreError, Walk};
+use crate::{StoreError, SweepProgress};
 
 /// The lease of the one who keeps house.
 const HOUSEKEEPER: &str = "housekeeper";
@@ -175,14 +175,14 @@ impl Housekeeper {
     }
 
     async fn expire(&mut self) -> Result<(), StoreError> {
-        let Walk { changed, next } = self.store.expire(self.expire_at, EXPIRE_ROWS).await?;
+        let SweepProgress { changed, next } = self.store.expire(self.expire_at, EXPIRE_ROWS).await?;
         self.expire_at = next;
         self.metrics.expired.inc_by(changed as u64);
         Ok(())
     }
 
     async fn repair(&mut self) -> Result<(), StoreError> {
-        let Walk { changed, next } = self.store.repair(self.repair_at, REPAIR_LANES).await?;
+        let SweepProgress { changed, next } = self.store.repair(self.repair_at, REPAIR_LANES).await?;
         self.repair_at = next;
         if changed > 0 {
             self.metrics.repaired.inc_by(changed as u64);
@@ -196,9 +196,9 @@ impl Housekeeper {
     async fn tidy(&mut self) {
         let keep = self.retention;
         let stale = [
-            (Stale::Feed, keep.feed, "the feed was not trimmed"),
-            (Stale::Tombstones, keep.feed, "tombstones were not removed"),
-            (Stale::Leases, LEASES_KEPT, "old leases were not removed"),
+            (RetentionTarget::Feed, keep.feed, "the feed was not trimmed"),
+            (RetentionTarget::Tombstones, keep.feed, "tombstones were not removed"),
+            (RetentionTarget::Leases, LEASES_KEPT, "old leases were not removed"),
         ];
         for (stale, age, or_else) in stale {
             let trimmed = self.trim(stale, age).await;
@@ -213,7 +213,7 @@ impl Housekeeper {
         self.metrics.removed.inc_by(removed.unwrap_or(0) as u64);
     }
 
-    async fn trim(&self, stale: Stale, age: Duration) -> Result<(), StoreError> {
+    async fn trim(&self, stale: RetentionTarget, age: Duration) -> Result<(), StoreError> {
         for _ in 0..TRIM_BLOCKS {
             let removed = self.store.engine.trim(stale, age, TRIM_BLOCK, Vec::new()).await?;
             self.metrics.removed.inc_by(removed as u64);
@@ -227,7 +227,7 @@ impl Housekeeper {
     async fn trim_history(&mut self) -> Result<(), StoreError> {
         for _ in 0..TRIM_BLOCKS {
             let engine = &self.store.engine;
-            let Walk { changed, next } =
+            let SweepProgress { changed, next } =
                 engine.trim_history(self.retention, self.history_at, HISTORY_ROWS, TRIM_BLOCK).await?;
             self.history_at = next;
             self.metrics.removed.inc_by(changed as u64);
@@ -239,7 +239,8 @@ impl Housekeeper {
     }
 
     async fn trim_health(&mut self) -> Result<(), StoreError> {
-        let Walk { changed, next } = self.store.engine.trim_health(self.health_at, HEALTH_ROWS).await?;
+        let SweepProgress { changed, next } =
+            self.store.engine.trim_health(self.health_at, HEALTH_ROWS).await?;
         self.health_at = next;
         self.metrics.removed.inc_by(changed as u64);
         Ok(())

@@ -29,7 +29,7 @@ const LAYOUT: u8 = 1;
 
 /// A secret as it is stored: useless without the key.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedSecret {
     /// The document that it belongs to.
     pub owner: Uuid,
     /// Its name, unique within the document.
@@ -39,7 +39,7 @@ pub struct Sealed {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl fmt::Debug for Sealed {
+impl fmt::Debug for SealedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sealed({} of {}, key {})", self.name, self.owner, self.key_id)
     }
@@ -236,7 +236,7 @@ impl Keyring {
     }
 
     /// Seals a secret with the current key.
-    pub fn seal(&self, owner: Uuid, name: &str, plain: &[u8]) -> Result<Sealed, StoreError> {
+    pub fn seal(&self, owner: Uuid, name: &str, plain: &[u8]) -> Result<SealedSecret, StoreError> {
         self.seal_with(&self.current(), owner, name, plain)
     }
 
@@ -247,7 +247,7 @@ impl Keyring {
         owner: Uuid,
         name: &str,
         plain: &[u8],
-    ) -> Result<Sealed, StoreError> {
+    ) -> Result<SealedSecret, StoreError> {
         let keys = self.read_lock();
         let Some(key) = keys.by_id.get(key_id) else {
             return Err(StoreError::invalid(format!("the key file does not hold key {key_id}")));
@@ -264,12 +264,12 @@ impl Keyring {
         bytes.push(LAYOUT);
         bytes.extend_from_slice(&nonce);
         bytes.extend_from_slice(&sealed);
-        Ok(Sealed { owner, name: name.to_owned(), key_id: key_id.to_owned(), bytes })
+        Ok(SealedSecret { owner, name: name.to_owned(), key_id: key_id.to_owned(), bytes })
     }
 
     /// Opens a sealed secret. When its key is unknown the key file is read once more: another process may have
     /// added it meanwhile.
-    pub fn open(&self, sealed: &Sealed) -> Result<Secret<Vec<u8>>, StoreError> {
+    pub fn open(&self, sealed: &SealedSecret) -> Result<Secret<Vec<u8>>, StoreError> {
         if !self.read_lock().by_id.contains_key(&sealed.key_id)
             && let Err(error) = self.reload()
         {
@@ -312,8 +312,12 @@ impl Keyring {
         if !self.read_lock().by_id.contains_key(&key_id) {
             return None;
         }
-        let sealed =
-            Sealed { owner: Uuid::nil(), name: purpose.to_owned(), key_id, bytes: bytes[end + 1..].to_vec() };
+        let sealed = SealedSecret {
+            owner: Uuid::nil(),
+            name: purpose.to_owned(),
+            key_id,
+            bytes: bytes[end + 1..].to_vec(),
+        };
         String::from_utf8(self.open(&sealed).ok()?.expose().clone()).ok()
     }
 
@@ -322,7 +326,7 @@ impl Keyring {
     }
 }
 
-fn refusal(sealed: &Sealed, why: String) -> StoreError {
+fn refusal(sealed: &SealedSecret, why: String) -> StoreError {
     StoreError::Sealed { owner: sealed.owner, name: sealed.name.clone(), why }
 }
 
@@ -442,16 +446,16 @@ mod tests {
         assert_eq!(ring.open(&sealed).unwrap().expose(), b"hunter2");
         assert!(!sealed.bytes.windows(7).any(|window| window == b"hunter2"));
 
-        let moved = Sealed { owner: Uuid::new_v4(), ..sealed.clone() };
+        let moved = SealedSecret { owner: Uuid::new_v4(), ..sealed.clone() };
         assert!(ring.open(&moved).unwrap_err().to_string().contains("moved from another place"));
-        let renamed = Sealed { name: "password".to_owned(), ..sealed.clone() };
+        let renamed = SealedSecret { name: "password".to_owned(), ..sealed.clone() };
         assert!(ring.open(&renamed).is_err());
         for place in 0..sealed.bytes.len() {
             let mut damaged = sealed.clone();
             damaged.bytes[place] ^= 1;
             assert!(ring.open(&damaged).is_err(), "a flipped bit in byte {place} went unnoticed");
         }
-        let cut = Sealed { bytes: sealed.bytes[..10].to_vec(), ..sealed.clone() };
+        let cut = SealedSecret { bytes: sealed.bytes[..10].to_vec(), ..sealed.clone() };
         assert!(ring.open(&cut).is_err());
         assert!(!format!("{sealed:?}").contains("hunter2"));
     }

@@ -29,29 +29,29 @@ mod typed;
 mod wake;
 mod work;
 
-pub use audit::{ChainHead, Verified};
+pub use audit::{AuditVerification, ChainHead};
 pub use check::Finding;
-pub use document::{BODY_BYTES_MAX, Etag, KEY_BYTES_MAX, Listing, PAGE_MAX, Stored};
-pub use end::End;
-pub use engine::{AuditListing, AuditPlace, AuditRow};
+pub use document::{BODY_BYTES_MAX, DocumentQuery, Etag, KEY_BYTES_MAX, PAGE_MAX, StoredDocument};
+pub use end::PreparedCompletion;
+pub use engine::{AuditPosition, AuditQuery, AuditRow};
 pub use entries::{ENTRIES_MAX, ENTRY_BYTES_MAX};
 pub use error::StoreError;
 pub use feed::{Change, FEED_PAGE_MAX, FeedBatch, FeedError, FeedFollower, FeedPage, Position, Subject};
-pub use keyring::{KeyFileError, Keyring, Sealed};
-pub use open::{Disturbance, Location, Migrate, Moment, OpenError, Options, Schema, Writing};
+pub use keyring::{KeyFileError, Keyring, SealedSecret};
+pub use open::{FaultInjector, FaultPoint, Location, Migrate, OpenError, Options, Schema, WriteMode};
 pub use records::{HealthSample, Retention};
-pub use rotate::Rotation;
+pub use rotate::KeyRotation;
 pub use store::{AuditWriter, HealthWriter, Reader, Store};
-pub use transaction::{Committed, Transaction};
-pub use transfer::Counts;
+pub use transaction::{CommitResult, Transaction};
+pub use transfer::TransferCounts;
 pub use typed::{
-    BillingRecords, Brief, By, Cancelled, ClusterEnd, Clusters, Collection, Documents, Ensured, KUBECONFIG,
-    ManifestView, Manifests, OperationView, Operations, Page, PageToken, Secrets, Selection, Subscriptions,
-    Versioned, Wish,
+    AuditContext, BillingRecords, CancelOutcome, ClusterOutcome, Clusters, Collection, DesiredState,
+    Documents, EnsureOutcome, KUBECONFIG, ListOptions, ManifestView, Manifests, OperationView, Operations,
+    Page, PageToken, Secrets, Subscriptions, VersionedDocument, WorkSummary,
 };
-pub use wake::{Topic, Wakeups};
+pub use wake::{Notifications, Topic};
 pub use work::{
-    Budget, CLAIM_MAX, Claimed, Completion, ENQUEUE_MAX, Fate, Hold, LEASE, LaneView, NewWork, QueueView,
-    RENEWAL, Renewed, SAFETY_POLL, SELF_STOP, Signals, TAKE_OVER_MAX, Turn, Walk, WorkView, Yielding,
-    holds_lane,
+    Budget, CLAIM_MAX, ClaimedWork, CompleteAndClaimResult, Completion, CompletionOutcome, ENQUEUE_MAX,
+    LEASE, LaneView, NewWork, QueueView, RENEWAL, Release, RenewedLease, SAFETY_POLL, SELF_STOP, Signals,
+    SweepProgress, TAKE_OVER_MAX, WorkLease, WorkView, holds_lane,
 };

@@ -52,7 +52,7 @@ pub enum Migrate {
 
 /// How SQLite's writes are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Writing {
+pub enum WriteMode {
     /// By one thread that commits what is waiting together.
     #[default]
     Grouped,
@@ -62,37 +62,39 @@ pub enum Writing {
 
 /// For simulations: asked at every read and write of an inline store. A write also lets other tasks run before and after it.
 #[derive(Clone)]
-pub struct Disturbance(Arc<dyn Fn(Moment) -> Result<(), StoreError> + Send + Sync>);
+pub struct FaultInjector(Arc<dyn Fn(FaultPoint) -> Result<(), StoreError> + Send + Sync>);
 
 /// When the store is disturbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum FaultPoint {
     /// Something is read; an error is the answer.
     Read,
     /// Nothing is written yet; an error keeps it so.
-    Before,
+    BeforeWrite,
     /// It is written; an error is an answer that was lost.
-    After,
+    AfterWrite,
 }
 
-impl Disturbance {
+impl FaultInjector {
     /// Asks `disturb` at every read and write.
-    pub fn new(disturb: impl Fn(Moment) -> Result<(), StoreError> + Send + Sync + 'static) -> Disturbance {
-        Disturbance(Arc::new(disturb))
+    pub fn new(
+        disturb: impl Fn(FaultPoint) -> Result<(), StoreError> + Send + Sync + 'static,
+    ) -> FaultInjector {
+        FaultInjector(Arc::new(disturb))
     }
 
     pub(crate) fn at_read(&self) -> Result<(), StoreError> {
-        (self.0)(Moment::Read)
+        (self.0)(FaultPoint::Read)
     }
 
-    pub(crate) async fn at(&self, moment: Moment) -> Result<(), StoreError> {
+    pub(crate) async fn at(&self, moment: FaultPoint) -> Result<(), StoreError> {
         let disturbed = (self.0)(moment);
         tokio::task::yield_now().await;
         disturbed
     }
 }
 
-impl fmt::Debug for Disturbance {
+impl fmt::Debug for FaultInjector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Disturbance")
     }
@@ -110,9 +112,9 @@ pub struct Options {
     /// What to do with an older schema.
     pub migrate: Migrate,
     /// How SQLite writes.
-    pub writing: Writing,
+    pub writing: WriteMode,
     /// What goes wrong with inline writes.
-    pub disturbance: Option<Disturbance>,
+    pub disturbance: Option<FaultInjector>,
     /// PostgreSQL: the password, when it is not in the URL.
     pub password: Option<Secret<String>>,
     /// PostgreSQL: the certificates by which its server is known; the system's when absent.
@@ -129,7 +131,7 @@ impl Options {
             keyring,
             clock,
             migrate: Migrate::default(),
-            writing: Writing::default(),
+            writing: WriteMode::default(),
             disturbance: None,
             password: None,
             ca_file: None,

@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use uuid::Uuid;
 
-use crate::keyring::{Keyring, Sealed};
+use crate::keyring::{Keyring, SealedSecret};
 use crate::open::OpenError;
 use crate::store::{Reader, Store};
 use crate::transaction::{Transaction, Write};
-use crate::{By, PAGE_MAX, StoreError};
+use crate::{AuditContext, PAGE_MAX, StoreError};
 
 const KEY_ID: &str = "key_id";
 const KEY_CHECK: &str = "key_check";
@@ -25,7 +25,7 @@ const WORD_WITH_CHAIN: &[u8] = b"shipshape, with an audit chain";
 
 /// How a rotation went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rotation {
+pub struct KeyRotation {
     /// The key that is current now.
     pub key_id: String,
     /// How many secrets were sealed anew.
@@ -99,14 +99,14 @@ fn check_word(keyring: &Keyring, key_id: &str, word: &[u8]) -> Result<(String, S
 fn open_word(keyring: &Keyring, key_id: &str, word: &str) -> Option<Secret<Vec<u8>>> {
     let bytes = BASE64.decode(word).ok()?;
     let (name, key_id) = (CHECK_NAME.to_owned(), key_id.to_owned());
-    keyring.open(&Sealed { owner: Uuid::nil(), name, key_id, bytes }).ok()
+    keyring.open(&SealedSecret { owner: Uuid::nil(), name, key_id, bytes }).ok()
 }
 
 impl Store {
     /// Seals every secret with another key: `to`, which the key file must hold, or a fresh one, which is added to it.
     /// May be interrupted anywhere and run again; others may read and write secrets meanwhile. The audit log tells of it in
     /// the transaction that makes the key current.
-    pub async fn rotate_key(&self, to: Option<&str>, by: &By) -> Result<Rotation, StoreError> {
+    pub async fn rotate_key(&self, to: Option<&str>, by: &AuditContext) -> Result<KeyRotation, StoreError> {
         let key_id = match to {
             Some(id) => id.to_owned(),
             None => self.keyring.add_key().map_err(|error| StoreError::invalid(error.to_string()))?,
@@ -121,7 +121,7 @@ impl Store {
         // Whoever was told meanwhile that the old key is still current has turned the ring back to it.
         prefer_key(&self.keyring, &key_id)?;
         let resealed = self.reseal_all(&key_id).await?;
-        Ok(Rotation { key_id, resealed })
+        Ok(KeyRotation { key_id, resealed })
     }
 
     async fn reseal_all(&self, key_id: &str) -> Result<usize, StoreError> {

@@ -14,22 +14,22 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::audit::{EntryKey, NewAuditRecord};
-use crate::document::Raw;
-use crate::end::End;
-use crate::engine::{AuditListing, AuditRow, Engine};
+use crate::document::RawBody;
+use crate::end::PreparedCompletion;
+use crate::engine::{AuditQuery, AuditRow, Engine};
 use crate::feed::{FEED_PAGE_MAX, FeedError, FeedPage, Position};
-use crate::keyring::{Keyring, Sealed};
+use crate::keyring::{Keyring, SealedSecret};
 use crate::open::{Location, OpenError, Options, Schema};
 use crate::postgres::Postgres;
 use crate::records::HealthSample;
 use crate::sqlite::Sqlite;
-use crate::transaction::{Committed, Transaction, Write, validate, validate_ends};
-use crate::wake::{Topic, Wakeups};
+use crate::transaction::{CommitResult, Transaction, Write, validate, validate_ends};
+use crate::wake::{Notifications, Topic};
 use crate::work::{
-    Budget, CLAIM_MAX, Claimed, Completion, Fate, Hold, LEASE, LaneView, NewWork, QueueView, Renewed,
-    Signals, TAKE_OVER_MAX, Turn, Walk, WorkView, Yielding,
+    Budget, CLAIM_MAX, ClaimedWork, CompleteAndClaimResult, Completion, CompletionOutcome, LEASE, LaneView,
+    NewWork, QueueView, Release, RenewedLease, Signals, SweepProgress, TAKE_OVER_MAX, WorkLease, WorkView,
 };
-use crate::{Listing, PAGE_MAX, StoreError, Stored};
+use crate::{DocumentQuery, PAGE_MAX, StoreError, StoredDocument};
 
 /// So many changes of the key are met within one write; more would be no rotation but a fight.
 const KEY_CHANGES_MAX: usize = 5;
@@ -124,7 +124,7 @@ impl Store {
     }
 
     /// Makes all changes of a transaction, or none.
-    pub async fn commit(&self, mut transaction: Transaction) -> Result<Committed, StoreError> {
+    pub async fn commit(&self, mut transaction: Transaction) -> Result<CommitResult, StoreError> {
         validate(&transaction)?;
         for write in &mut transaction.writes {
             if let Write::Audit(record) = write {
@@ -162,7 +162,7 @@ impl Store {
     }
 
     /// Seals a secret for [`Transaction::put_secret`].
-    pub fn seal(&self, owner: Uuid, name: &str, plain: &[u8]) -> Result<Sealed, StoreError> {
+    pub fn seal(&self, owner: Uuid, name: &str, plain: &[u8]) -> Result<SealedSecret, StoreError> {
         self.keyring.seal(owner, name, plain)
     }
 
@@ -174,7 +174,12 @@ impl Store {
 
     /// Takes up to `max` (and [`CLAIM_MAX`]) pieces of work that are due, one from each free lane, the longest due
     /// first. Never claim what cannot be started at once.
-    pub async fn claim(&self, kind: WorkKind, max: usize, owner: Uuid) -> Result<Vec<Claimed>, StoreError> {
+    pub async fn claim(
+        &self,
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         self.claim_for(kind, max, owner, LEASE).await
     }
 
@@ -185,14 +190,14 @@ impl Store {
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         self.engine.claim(kind, max.min(CLAIM_MAX), owner, lease).await
     }
 
     /// Remembers that a step is done, and learns what the holder is asked to do.
     pub async fn checkpoint(
         &self,
-        hold: Hold,
+        hold: WorkLease,
         step: &str,
         data: serde_json::Value,
     ) -> Result<Signals, StoreError> {
@@ -201,12 +206,13 @@ impl Store {
     }
 
     /// Ends many pieces of work; each stands alone.
-    pub async fn complete(&self, completions: &[Completion]) -> Result<Vec<Fate>, StoreError> {
-        let ends: Vec<End> = completions.iter().map(End::new).collect::<Result<_, _>>()?;
+    pub async fn complete(&self, completions: &[Completion]) -> Result<Vec<CompletionOutcome>, StoreError> {
+        let ends: Vec<PreparedCompletion> =
+            completions.iter().map(PreparedCompletion::new).collect::<Result<_, _>>()?;
         self.end(&ends).await
     }
 
-    async fn end(&self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+    async fn end(&self, ends: &[PreparedCompletion]) -> Result<Vec<CompletionOutcome>, StoreError> {
         if ends.is_empty() {
             return Ok(Vec::new());
         }
@@ -216,21 +222,28 @@ impl Store {
 
     /// Ends work and claims what may take its place, with as few commits as will do: one on SQLite, where a lane that an end
     /// frees can be claimed in the same turn; two side by side on PostgreSQL, and the slower one is waited for.
-    pub async fn turn(&self, ends: &[End], kind: WorkKind, max: usize, owner: Uuid, lease: Duration) -> Turn {
+    pub async fn turn(
+        &self,
+        ends: &[PreparedCompletion],
+        kind: WorkKind,
+        max: usize,
+        owner: Uuid,
+        lease: Duration,
+    ) -> CompleteAndClaimResult {
         if max == 0 || ends.is_empty() || validate_ends(ends).is_err() {
             let ended = self.end(ends).await;
-            return Turn { ended, claimed: self.claim_for(kind, max, owner, lease).await };
+            return CompleteAndClaimResult { ended, claimed: self.claim_for(kind, max, owner, lease).await };
         }
         self.engine.turn(ends, kind, max.min(CLAIM_MAX), owner, lease).await
     }
 
     /// Gives work back to be continued later.
-    pub async fn hand_back(&self, yielding: Yielding) -> Result<(), StoreError> {
+    pub async fn hand_back(&self, yielding: Release) -> Result<(), StoreError> {
         self.commit(Transaction::new().hand_back(yielding)).await.map(drop)
     }
 
     /// Prolongs the leases on lanes that this process holds. What is not among the answers is lost.
-    pub async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>) -> Result<Vec<Renewed>, StoreError> {
+    pub async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>) -> Result<Vec<RenewedLease>, StoreError> {
         self.renew_for(owner, lanes, LEASE).await
     }
 
@@ -240,7 +253,7 @@ impl Store {
         owner: Uuid,
         lanes: Vec<Uuid>,
         lease: Duration,
-    ) -> Result<Vec<Renewed>, StoreError> {
+    ) -> Result<Vec<RenewedLease>, StoreError> {
         if lanes.is_empty() {
             return Ok(Vec::new());
         }
@@ -253,7 +266,7 @@ impl Store {
         kind: WorkKind,
         max: usize,
         owner: Uuid,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         self.take_over_for(kind, max, owner, LEASE).await
     }
 
@@ -264,18 +277,18 @@ impl Store {
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         self.engine.take_over(kind, max.min(TAKE_OVER_MAX), owner, lease).await
     }
 
     /// Closes fresh work past its time, looking at `max` pieces behind `after`.
-    pub async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         self.engine.expire(after, max).await
     }
 
     /// Corrects heads that do not agree with the work, looking at `max` lanes behind `after`. That it ever finds one
     /// is an alarm.
-    pub async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         self.engine.repair(after, max).await
     }
 
@@ -340,7 +353,7 @@ impl Reader {
     }
 
     /// Waits for what others, here or on other hosts, have written.
-    pub fn wakeups(&self, topic: Topic) -> Wakeups {
+    pub fn wakeups(&self, topic: Topic) -> Notifications {
         self.engine.wakeups(topic)
     }
 
@@ -350,20 +363,23 @@ impl Reader {
     }
 
     /// A living document.
-    pub async fn get(&self, uuid: Uuid) -> Result<Option<Stored>, StoreError> {
-        self.get_raw(uuid).await?.map(Stored::open).transpose()
+    pub async fn get(&self, uuid: Uuid) -> Result<Option<StoredDocument>, StoreError> {
+        self.get_raw(uuid).await?.map(StoredDocument::open).transpose()
     }
 
-    pub(crate) async fn get_raw(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
+    pub(crate) async fn get_raw(&self, uuid: Uuid) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
         self.engine.get(uuid).await
     }
 
     /// Living documents, in no particular order; those that do not live are absent.
-    pub async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored>, StoreError> {
-        self.many_raw(uuids).await?.into_iter().map(Stored::open).collect()
+    pub async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<StoredDocument>, StoreError> {
+        self.many_raw(uuids).await?.into_iter().map(StoredDocument::open).collect()
     }
 
-    pub(crate) async fn many_raw(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
+    pub(crate) async fn many_raw(
+        &self,
+        uuids: Vec<Uuid>,
+    ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
         self.engine.get_many(uuids).await
     }
 
@@ -373,11 +389,11 @@ impl Reader {
     }
 
     /// The living document of that path, in any spelling.
-    pub async fn find(&self, path: &str) -> Result<Option<Stored>, StoreError> {
-        self.find_raw(path).await?.map(Stored::open).transpose()
+    pub async fn find(&self, path: &str) -> Result<Option<StoredDocument>, StoreError> {
+        self.find_raw(path).await?.map(StoredDocument::open).transpose()
     }
 
-    pub(crate) async fn find_raw(&self, path: &str) -> Result<Option<Stored<Raw>>, StoreError> {
+    pub(crate) async fn find_raw(&self, path: &str) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
         if path.contains('\0') {
             return Ok(None);
         }
@@ -394,17 +410,20 @@ impl Reader {
     }
 
     /// A page of documents.
-    pub async fn list(&self, listing: Listing) -> Result<Vec<Stored>, StoreError> {
-        self.list_raw(listing).await?.into_iter().map(Stored::open).collect()
+    pub async fn list(&self, listing: DocumentQuery) -> Result<Vec<StoredDocument>, StoreError> {
+        self.list_raw(listing).await?.into_iter().map(StoredDocument::open).collect()
     }
 
-    pub(crate) async fn list_raw(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
+    pub(crate) async fn list_raw(
+        &self,
+        listing: DocumentQuery,
+    ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
         let limit = listing.limit.clamp(1, PAGE_MAX);
         let has_nul = |text: &String| text.contains('\0');
         if has_nul(&listing.kind) || [&listing.parent, &listing.prefix].into_iter().flatten().any(has_nul) {
             return Ok(Vec::new());
         }
-        self.engine.list(Listing { limit, ..listing }).await
+        self.engine.list(DocumentQuery { limit, ..listing }).await
     }
 
     /// A secret, opened.
@@ -554,13 +573,13 @@ impl Reader {
     }
 
     /// A page of the audit log, newest first.
-    pub async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
+    pub async fn audit_list(&self, listing: AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
         let limit = listing.limit.clamp(1, PAGE_MAX);
         let texts = [&listing.actor, &listing.target, &listing.action];
         if texts.into_iter().flatten().any(|text| text.contains('\0')) {
             return Ok(Vec::new());
         }
-        self.engine.audit_list(AuditListing { limit, ..listing }).await
+        self.engine.audit_list(AuditQuery { limit, ..listing }).await
     }
 }
 

@@ -13,11 +13,11 @@ use uuid::Uuid;
 
 use crate::audit::NewAuditRecord;
 use crate::document::Body;
-use crate::end::End;
-use crate::entries::Recorded;
-use crate::keyring::Sealed;
-use crate::work::{Completion, ENQUEUE_MAX, Hold, NewWork};
-use crate::{BODY_BYTES_MAX, Etag, KEY_BYTES_MAX, Position, Signals, StoreError, Yielding};
+use crate::end::PreparedCompletion;
+use crate::entries::StoredEntry;
+use crate::keyring::SealedSecret;
+use crate::work::{Completion, ENQUEUE_MAX, NewWork, WorkLease};
+use crate::{BODY_BYTES_MAX, Etag, KEY_BYTES_MAX, Position, Release, Signals, StoreError};
 
 /// Changes that happen together or not at all.
 #[derive(Debug, Clone, Default)]
@@ -35,13 +35,13 @@ pub(crate) enum Write {
         uuid: Uuid,
         etag: Etag,
     },
-    PutSecret(Sealed),
+    PutSecret(SealedSecret),
     DropSecret {
         owner: Uuid,
         name: String,
     },
     /// Only if there is no such secret yet; another one stays as it is.
-    EnsureSecret(Sealed),
+    EnsureSecret(SealedSecret),
     /// What the store says of itself.
     SetMeta(Vec<(String, String)>),
     Enqueue(NewWork),
@@ -57,14 +57,14 @@ pub(crate) enum Write {
         etag: Etag,
     },
     /// Only if the caller still holds this work.
-    Guard(Hold),
+    Guard(WorkLease),
     Checkpoint {
-        hold: Hold,
+        hold: WorkLease,
         step: String,
         data: Value,
     },
     Complete(Completion),
-    Yield(Yielding),
+    Yield(Release),
     /// Pending work of that id is cancelled.
     Withdraw {
         work: Uuid,
@@ -87,7 +87,7 @@ pub(crate) enum Write {
     Discard {
         work: Uuid,
     },
-    Record(Recorded),
+    Record(StoredEntry),
     Audit(NewAuditRecord),
     SavePosition {
         reader: String,
@@ -121,14 +121,14 @@ pub(crate) struct DocumentUpdate {
 
 /// What a transaction left behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitResult {
     /// The new versions of the documents that it created or changed.
     pub etags: Vec<(Uuid, Etag)>,
     /// What the holders whose checkpoints or guards it carried are asked to do.
     pub signals: Vec<(Uuid, Signals)>,
 }
 
-impl Committed {
+impl CommitResult {
     /// The new version of one document.
     pub fn etag(&self, uuid: Uuid) -> Option<Etag> {
         self.etags.iter().find(|(it, _)| *it == uuid).map(|(_, etag)| *etag)
@@ -152,12 +152,12 @@ impl Transaction {
     }
 
     /// Only if the caller still holds this work.
-    pub fn guard(self, hold: Hold) -> Transaction {
+    pub fn guard(self, hold: WorkLease) -> Transaction {
         self.with(Write::Guard(hold))
     }
 
     /// Remembers that a step of this work is done.
-    pub fn checkpoint(self, hold: Hold, step: impl Into<String>, data: Value) -> Transaction {
+    pub fn checkpoint(self, hold: WorkLease, step: impl Into<String>, data: Value) -> Transaction {
         self.with(Write::Checkpoint { hold, step: step.into(), data })
     }
 
@@ -168,7 +168,7 @@ impl Transaction {
     }
 
     /// Gives this work back and frees its lane.
-    pub fn hand_back(self, mut yielding: Yielding) -> Transaction {
+    pub fn hand_back(self, mut yielding: Release) -> Transaction {
         let (work, entries) = (yielding.hold.work, std::mem::take(&mut yielding.entries));
         self.with(Write::Yield(yielding)).record_all(work, entries)
     }
@@ -176,7 +176,7 @@ impl Transaction {
     /// Tells what happened to a piece of work, live or ended. The entry comes behind those that were told before; one
     /// that is too long is cut, and what steps say is left out of a log that is full.
     pub fn record(self, work: Uuid, entry: Entry) -> Transaction {
-        self.with(Write::Record(Recorded::of(work, entry)))
+        self.with(Write::Record(StoredEntry::of(work, entry)))
     }
 
     fn record_all(self, work: Uuid, entries: Vec<Entry>) -> Transaction {
@@ -209,7 +209,7 @@ impl Transaction {
     }
 
     /// Stores a sealed secret, in place of an earlier one of that owner and name.
-    pub fn put_secret(self, sealed: Sealed) -> Transaction {
+    pub fn put_secret(self, sealed: SealedSecret) -> Transaction {
         self.with(Write::PutSecret(sealed))
     }
 
@@ -270,7 +270,7 @@ pub(crate) fn validate_end(result: &Value) -> Result<(), StoreError> {
 }
 
 /// The same for their number.
-pub(crate) fn validate_ends(ends: &[End]) -> Result<(), StoreError> {
+pub(crate) fn validate_ends(ends: &[PreparedCompletion]) -> Result<(), StoreError> {
     // An end is a write of its own, and so is each thing that is told with it.
     check_count(ends.iter().map(|it| 1 + it.told().len()).sum())
 }

@@ -215,12 +215,12 @@ const SEALING_TRIES: usize = 100;
 const SEALING_PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
 
 /// How many rows of each table were moved.
-pub type Counts = Vec<(&'static str, usize)>;
+pub type TransferCounts = Vec<(&'static str, usize)>;
 
 impl Store {
     /// Writes everything that moves with the store as lines of JSON. Nobody may write meanwhile; on SQLite the open
     /// store is the proof of that.
-    pub async fn export(&self, out: &mut (dyn Write + Send)) -> Result<Counts, StoreError> {
+    pub async fn export(&self, out: &mut (dyn Write + Send)) -> Result<TransferCounts, StoreError> {
         self.seal_everything(SEALING_TRIES).await?;
         let mut meta = Map::new();
         for key in MOVED_META {
@@ -232,7 +232,7 @@ impl Store {
             out,
             &json!({ "format": FORMAT, "version": FORMAT_VERSION, "from": self.place(), "meta": meta }),
         )?;
-        let mut counts = Counts::new();
+        let mut counts = TransferCounts::new();
         for table in &TABLES {
             let (mut count, mut after) = (0, None);
             loop {
@@ -274,7 +274,7 @@ impl Store {
 
     /// Reads an export into this store, which must be empty; all of it or nothing. Its key file must hold the keys of
     /// the store that was exported.
-    pub async fn import(&self, lines: &mut (dyn BufRead + Send)) -> Result<Counts, OpenError> {
+    pub async fn import(&self, lines: &mut (dyn BufRead + Send)) -> Result<TransferCounts, OpenError> {
         let mut lines = lines.lines().enumerate();
         let mut next = || -> Result<Option<(usize, Value)>, StoreError> {
             let Some((number, text)) = lines.next() else { return Ok(None) };
@@ -303,7 +303,7 @@ impl Store {
             });
         }
         let mut import = Import::begin(&self.engine).await?;
-        let mut counts: Counts = TABLES.iter().map(|table| (table.name, 0)).collect();
+        let mut counts: TransferCounts = TABLES.iter().map(|table| (table.name, 0)).collect();
         let mut block: Vec<Row> = Vec::new();
         let mut current = 0;
         loop {

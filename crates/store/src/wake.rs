@@ -55,19 +55,19 @@ impl Topics {
 
 /// Wakes the waiters of this process.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Bells {
-    bells: Arc<[Arc<Bell>; 3]>,
+pub(crate) struct Notifier {
+    bells: Arc<[Arc<TopicNotifier>; 3]>,
 }
 
 /// One bell. Its waiters wake in the order in which they began to wait (those of tokio's `watch` do not), so that a
 /// simulation can be replayed.
 #[derive(Debug, Default)]
-struct Bell {
+struct TopicNotifier {
     count: AtomicU64,
     rung: Notify,
 }
 
-impl Bells {
+impl Notifier {
     pub(crate) fn ring(&self, topics: Topics) {
         for topic in topics.iter() {
             let bell = &self.bells[topic.index()];
@@ -76,20 +76,20 @@ impl Bells {
         }
     }
 
-    pub(crate) fn waiter(&self, topic: Topic) -> Wakeups {
+    pub(crate) fn waiter(&self, topic: Topic) -> Notifications {
         let bell = self.bells[topic.index()].clone();
-        Wakeups { seen: bell.count.load(Ordering::SeqCst), bell }
+        Notifications { seen: bell.count.load(Ordering::SeqCst), bell }
     }
 }
 
 /// Waits for wake-ups of one topic.
 #[derive(Debug, Clone)]
-pub struct Wakeups {
-    bell: Arc<Bell>,
+pub struct Notifications {
+    bell: Arc<TopicNotifier>,
     seen: u64,
 }
 
-impl Wakeups {
+impl Notifications {
     /// Returns at once if there was a wake-up since the last call, else when the next one comes. After the store is
     /// closed it waits for ever; callers wait for their shutdown and a poll interval beside it.
     pub async fn next(&mut self) {

@@ -107,7 +107,7 @@ impl NewWork {
 
 /// The right to work: whoever has it may write, until somebody else has a newer one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Hold {
+pub struct WorkLease {
     /// The work.
     pub work: Uuid,
     /// Its lane.
@@ -120,9 +120,9 @@ pub struct Hold {
 
 /// Work that the caller now holds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claimed {
+pub struct ClaimedWork {
     /// The right to it.
-    pub hold: Hold,
+    pub hold: WorkLease,
     /// What kind it is.
     pub kind: WorkKind,
     /// Which attempt this is, from 1.
@@ -154,7 +154,7 @@ pub struct Signals {
 
 /// A lane that is still the caller's after a renewal. What is not among the answers is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Renewed {
+pub struct RenewedLease {
     /// The lane.
     pub lane: Uuid,
     /// The fence that it is held under.
@@ -167,7 +167,7 @@ pub struct Renewed {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
     /// The right to it.
-    pub hold: Hold,
+    pub hold: WorkLease,
     /// How it ended.
     pub ending: Ending,
     /// What is stored of it.
@@ -178,25 +178,25 @@ pub struct Completion {
 
 impl Completion {
     /// An end of which nothing is told but its result.
-    pub fn new(hold: Hold, ending: Ending, result: impl Into<WorkResult>) -> Completion {
+    pub fn new(hold: WorkLease, ending: Ending, result: impl Into<WorkResult>) -> Completion {
         Completion { hold, ending, result: result.into(), entries: Vec::new() }
     }
 }
 
 /// What became of ends and of a claim that went to the store together. The one may succeed without the other.
 #[derive(Debug)]
-pub struct Turn {
+pub struct CompleteAndClaimResult {
     /// What became of each end, in order.
-    pub ended: Result<Vec<Fate>, StoreError>,
+    pub ended: Result<Vec<CompletionOutcome>, StoreError>,
     /// What was claimed.
-    pub claimed: Result<Vec<Claimed>, StoreError>,
+    pub claimed: Result<Vec<ClaimedWork>, StoreError>,
 }
 
 /// Giving work back to be continued later.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Yielding {
+pub struct Release {
     /// The right to it.
-    pub hold: Hold,
+    pub hold: WorkLease,
     /// How long it shall rest, by the store's clock.
     pub rest: Duration,
     /// Whether the attempt counts: a failed one does; a pre-emption, an orderly shutdown or a parked one does not.
@@ -217,10 +217,10 @@ pub struct Yielding {
     pub entries: Vec<Entry>,
 }
 
-impl Yielding {
+impl Release {
     /// A hand-back that leaves the checkpoint as it is and of which nothing is told.
-    pub fn new(hold: Hold, rest: Duration, attempt_spent: bool) -> Yielding {
-        Yielding {
+    pub fn new(hold: WorkLease, rest: Duration, attempt_spent: bool) -> Release {
+        Release {
             hold,
             rest,
             attempt_spent,
@@ -234,7 +234,7 @@ impl Yielding {
 
 /// What the caller of a batch learns of each of its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum CompletionOutcome {
     /// It is written.
     Done,
     /// The hold was stale; nothing of this item is written.
@@ -341,7 +341,7 @@ pub struct Budget {
 
 /// How a bounded walk over the queue went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Walk {
+pub struct SweepProgress {
     /// How many it changed.
     pub changed: usize,
     /// Where to go on; none when it came to the end.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::doc::{Cluster, Operation, ProvisioningState, Subscription, SubscriptionState, Verb};
 use steps::engine::{Outcome, Plan, Step, StepContext, StepError, StepErrorKind};
 use steps::lifecycle::store_failed;
-use store::{By, PAGE_MAX, Secrets, Selection, StoreError, Versioned};
+use store::{AuditContext, ListOptions, PAGE_MAX, Secrets, StoreError, VersionedDocument};
 use uuid::Uuid;
 
 use super::OPERATION_TIME;
@@ -35,7 +35,7 @@ async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<Outcome, 
     let mut from = None;
     loop {
         let scope = Some(scope(&subscription.document));
-        let selection = Selection { scope, from, limit: PAGE_MAX, ..Selection::default() };
+        let selection = ListOptions { scope, from, limit: PAGE_MAX, ..ListOptions::default() };
         let page = cx.life.store.clusters().list(selection).await.map_err(store_failed)?;
         for cluster in &page.items {
             left += 1;
@@ -84,8 +84,8 @@ fn next(cluster: &Cluster) -> Next {
     }
 }
 
-async fn remove(cx: &Context, read: &Versioned<Cluster>) -> Result<(), StepError> {
-    let by = By { reason: REASON.to_owned(), ..cx.life.by() };
+async fn remove(cx: &Context, read: &VersionedDocument<Cluster>) -> Result<(), StepError> {
+    let by = AuditContext { reason: REASON.to_owned(), ..cx.life.by() };
     let store = &cx.life.store;
     let now = cx.life.clock.now();
     let done = match next(&read.document) {

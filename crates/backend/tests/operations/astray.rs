@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use steps::engine::{Journal, WaitingCode};
-use store::{By, Transaction, Wish};
+use store::{AuditContext, DesiredState, Transaction};
 use uuid::Uuid;
 
 use crate::removals::made;
@@ -76,7 +76,9 @@ async fn rewrite(site: &Site, id: Uuid, member: &str, value: Value) -> Value {
     let mut wanted = read.document.clone();
     let before = wanted.0[member].clone();
     wanted.0[member] = value;
-    let write = Transaction::new().update(&read, &wanted, Wish::Same, &By::service("test")).unwrap();
+    let write = Transaction::new()
+        .update(&read, &wanted, DesiredState::Unchanged, &AuditContext::service("test"))
+        .unwrap();
     site.store.commit(write).await.unwrap();
     before
 }

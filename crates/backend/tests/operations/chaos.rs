@@ -21,7 +21,7 @@ use api::work::WorkState;
 use cloud::{Cloud as _, Kind, ResourceId};
 use cloudsim::{FaultRule, Moment, Trouble};
 use maintenance::trial::manifest;
-use store::{By, Keyring, Options, Store};
+use store::{AuditContext, Keyring, Options, Store};
 use testkit::process::{ChildProcess, example_path};
 use testkit::{postgres, prerequisites};
 use tokio::time::Instant;
@@ -215,7 +215,7 @@ impl Life {
                         self.manifests.push(asked.id);
                         site.store
                             .manifests()
-                            .create(&[(asked, Vec::new())], &By::service("test"))
+                            .create(&[(asked, Vec::new())], &AuditContext::service("test"))
                             .await
                             .unwrap();
                     }
@@ -287,7 +287,11 @@ async fn kill_at_random(ground: &Ground, count: usize) {
                 registered_features: Vec::new(),
                 body: serde_json::Value::Null,
             };
-            site.store.subscriptions().put(&subscription, None, &By::service("test")).await.unwrap();
+            site.store
+                .subscriptions()
+                .put(&subscription, None, &AuditContext::service("test"))
+                .await
+                .unwrap();
         }
     }
     drop(go_on);

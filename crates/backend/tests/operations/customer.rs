@@ -12,7 +12,7 @@ use api::secret::Secret;
 use cloud::{Cloud as _, CloudError, Put, ResourceId, Shape};
 use cloudsim::SimClient;
 use cloudsim::settings::Rights;
-use store::{By, Secrets, Store, StoreError, Versioned};
+use store::{AuditContext, Secrets, Store, StoreError, VersionedDocument};
 use uuid::Uuid;
 
 use crate::service::{LOCATION, service};
@@ -164,7 +164,7 @@ pub(crate) async fn offer_roles(store: &Store) -> Result<(), StoreError> {
             role("machine-api", &["openshift-machine-api:machine-api-controllers"]),
         ],
     };
-    store.collection::<RoleSet>().put(&set, None, &By::service("trial")).await.map(drop)
+    store.collection::<RoleSet>().put(&set, None, &AuditContext::service("trial")).await.map(drop)
 }
 
 fn operation(cluster: Uuid, path: String, verb: Verb, clock: &dyn Clock) -> Operation {
@@ -200,14 +200,14 @@ pub(crate) async fn create(
     let uuid = Uuid::now_v7();
     let operation = operation(uuid, cluster.path(), Verb::Create, clock);
     let cluster = Cluster { operation: Some(operation.id), ..cluster.clone() };
-    store.clusters().begin_create(&cluster, &operation, secrets, &By::service("trial")).await?;
+    store.clusters().begin_create(&cluster, &operation, secrets, &AuditContext::service("trial")).await?;
     Ok((uuid, operation.id))
 }
 
 /// Asks for a change or the removal of a cluster; its operation.
 pub(crate) async fn change(
     store: &Store,
-    read: &Versioned<Cluster>,
+    read: &VersionedDocument<Cluster>,
     verb: Verb,
     clock: &dyn Clock,
     edit: impl FnOnce(&mut Cluster),
@@ -218,6 +218,9 @@ pub(crate) async fn change(
     wanted.provisioning_state = operation.initial_status;
     wanted.last_provisioning_state = Some(read.document.provisioning_state);
     wanted.operation = Some(operation.id);
-    store.clusters().begin(read, &wanted, &operation, &Secrets::new(), &By::service("trial")).await?;
+    store
+        .clusters()
+        .begin(read, &wanted, &operation, &Secrets::new(), &AuditContext::service("trial"))
+        .await?;
     Ok(operation.id)
 }

@@ -231,7 +231,7 @@ async fn whole(site: &Site, world: &World, verb: Verb) -> Result<(), String> {
 /// A cluster that is about to go through the plan, in the trial's own store.
 async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -> World {
     let name = format!("t{nth}");
-    let by = store::By::service("trial");
+    let by = store::AuditContext::service("trial");
     let now = site.clock.now();
     let (mut document, brought) = match form {
         Form::Principal => customer::bring(&site.cloud, SUBSCRIPTION, &name, now).await.unwrap(),
@@ -284,8 +284,8 @@ async fn turn(store: &Store, world: &World) {
     let provisioned = wanted.provisioned.as_mut().unwrap();
     let has = provisioned.record.effective_outbound_ips.len();
     provisioned.spec.network.managed_outbound_ips = Some(if has == 2 { 1 } else { 2 });
-    let by = store::By::service("trial");
-    let write = store::Transaction::new().update(&read, &wanted, store::Wish::Changed, &by).unwrap();
+    let by = store::AuditContext::service("trial");
+    let write = store::Transaction::new().update(&read, &wanted, store::DesiredState::Changed, &by).unwrap();
     store.commit(write).await.unwrap();
 }
 

@@ -9,7 +9,7 @@ use maintenance::actuator;
 use maintenance::trial::{Scripted, manifest};
 use steps::crew::Timing;
 use steps::engine::{Outcome, Plan, Step};
-use store::By;
+use store::AuditContext;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -83,7 +83,7 @@ fn actuator(site: &Site, script: &Arc<Script>) -> (CancellationToken, JoinHandle
 async fn ask(site: &Site, cluster: Uuid) -> Uuid {
     let asked = manifest(Uuid::now_v7(), cluster, Uuid::from_u128(1), site.clock.now());
     let id = asked.id;
-    site.store.manifests().create(&[(asked, Vec::new())], &By::service("test")).await.unwrap();
+    site.store.manifests().create(&[(asked, Vec::new())], &AuditContext::service("test")).await.unwrap();
     id
 }
 

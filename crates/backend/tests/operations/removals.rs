@@ -7,7 +7,7 @@ use cloud::{Cloud as _, Put, ResourceId, Shape, State};
 use cloudsim::settings::Setting;
 use cloudsim::{FaultRule, Moment, Trouble};
 use jiff::SignedDuration;
-use store::By;
+use store::AuditContext;
 use uuid::Uuid;
 
 use crate::service::LOCATION;
@@ -152,7 +152,7 @@ async fn of_a_deleted_subscription_even_what_is_locked_is_waited_for() {
         body: serde_json::Value::Null,
     };
     let removed = site.change(id, Verb::Delete, |_| ()).await;
-    site.store.subscriptions().put(&subscription, None, &By::service("test")).await.unwrap();
+    site.store.subscriptions().put(&subscription, None, &AuditContext::service("test")).await.unwrap();
     assert_eq!(site.attempted(removed, 8, &clock).await.len(), 8, "nobody could ask again");
     lock(&site, "orphan", false).await;
     let (_stop, _backend) = site.backend();

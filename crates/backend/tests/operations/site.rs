@@ -15,7 +15,7 @@ use kubelink::LinksLimits;
 use kubelink::kubeconfig::Allow;
 use steps::crew::Timing;
 use steps::lifecycle::{Lifecycle, Ways};
-use store::{Keyring, Location, Options, Store, Versioned};
+use store::{Keyring, Location, Options, Store, VersionedDocument};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -218,7 +218,7 @@ impl Site {
         customer::create(&self.store, &cluster, &secrets, &*self.clock).await.unwrap()
     }
 
-    pub(crate) async fn cluster(&self, id: Uuid) -> Option<Versioned<Cluster>> {
+    pub(crate) async fn cluster(&self, id: Uuid) -> Option<VersionedDocument<Cluster>> {
         self.store.clusters().get(id).await.unwrap()
     }
 

@@ -8,7 +8,7 @@ use api::work::WorkState;
 use cloudsim::{FaultRule, Moment, Trouble};
 use jiff::SignedDuration;
 use steps::engine::{Journal, progress};
-use store::{By, Selection};
+use store::{AuditContext, ListOptions};
 use uuid::Uuid;
 
 use crate::site::{LeapingClock, Site, eventually};
@@ -109,11 +109,12 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
         registered_features: Vec::new(),
         body: serde_json::Value::Null,
     };
-    site.store.subscriptions().put(&subscription, None, &By::service("test")).await.unwrap();
+    site.store.subscriptions().put(&subscription, None, &AuditContext::service("test")).await.unwrap();
     let (_stop, _backend) = site.backend();
     eventually("no clusters are left", async || {
         let scope = Some(format!("/subscriptions/{DOOMED}"));
-        let left = site.store.clusters().list(Selection { scope, limit: 100, ..Selection::default() }).await;
+        let left =
+            site.store.clusters().list(ListOptions { scope, limit: 100, ..ListOptions::default() }).await;
         left.ok().filter(|it| it.items.is_empty()).map(drop)
     })
     .await;

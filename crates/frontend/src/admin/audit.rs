@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::admin::{AuditChainForm, AuditForm, Page};
 use axum::extract::State;
-use store::{AuditListing, AuditPlace, AuditRow};
+use store::{AuditPosition, AuditQuery, AuditRow};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -32,9 +32,9 @@ pub(super) struct Chain(Arc<Mutex<Option<(Instant, AuditChainForm)>>>);
     responses((status = 200, description = "A page of the log.", body = Page<AuditForm>))
 )]
 pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<AuditPlace>(LIMIT_DEFAULT)?;
+    let PageAsk { limit, from } = ask.page::<AuditPosition>(LIMIT_DEFAULT)?;
     let word = |name: &'static str| Ok::<_, Refusal>(ask.query.one(name)?.map(str::to_owned));
-    let listing = AuditListing {
+    let listing = AuditQuery {
         actor: word("actor")?,
         target: word("target")?,
         action: word("action")?,

@@ -10,7 +10,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use kubelink::Kubeconfig;
 use serde::Serialize;
-use store::{PageToken, Selection, StoreError, Versioned};
+use store::{ListOptions, PageToken, StoreError, VersionedDocument};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -38,9 +38,10 @@ pub(super) const TURNS_MAX: usize = 5;
 )]
 pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
     let PageAsk { limit, from } = ask.page::<PageToken>(CLUSTERS_PER_PAGE)?;
-    let page = desk.store.clusters().list(Selection { from, limit, ..Selection::default() }).await?;
+    let page = desk.store.clusters().list(ListOptions { from, limit, ..ListOptions::default() }).await?;
     let health = forms::health(&desk.store, page.items.iter().map(|it| it.uuid).collect()).await?;
-    let show = |read: &Versioned<Cluster>| forms::cluster(read.uuid, &read.document, health.get(&read.uuid));
+    let show =
+        |read: &VersionedDocument<Cluster>| forms::cluster(read.uuid, &read.document, health.get(&read.uuid));
     Ok(ask.paged(page.items.iter().map(show).collect(), page.next))
 }
 
@@ -96,7 +97,7 @@ pub(super) async fn overview(State(desk): State<Desk>, ask: Ask) -> Result<Answe
     let mut lines = Vec::new();
     let mut from = None;
     loop {
-        let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
+        let selection = ListOptions { from, limit: store::PAGE_MAX, ..ListOptions::default() };
         let page = desk.store.clusters().list(selection).await?;
         let health = forms::health(&desk.store, page.items.iter().map(|it| it.uuid).collect()).await?;
         for read in &page.items {
@@ -115,7 +116,7 @@ pub(super) async fn overview(State(desk): State<Desk>, ask: Ask) -> Result<Answe
     Ok(Answer::ok(&lines))
 }
 
-fn line(read: &Versioned<Cluster>, version: Option<String>) -> ClusterLine {
+fn line(read: &VersionedDocument<Cluster>, version: Option<String>) -> ClusterLine {
     let document = &read.document;
     ClusterLine {
         key: document.id.to_lowercase(),
@@ -182,7 +183,7 @@ pub(super) async fn shown(desk: &Desk, uuid: Uuid, cluster: &Cluster) -> Result<
 }
 
 /// The cluster of that id.
-pub(super) async fn find(desk: &Desk, id: &ResourceId) -> Result<Versioned<Cluster>, Refusal> {
+pub(super) async fn find(desk: &Desk, id: &ResourceId) -> Result<VersionedDocument<Cluster>, Refusal> {
     desk.store.clusters().find(&id.path).await?.ok_or_else(|| absent(id))
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use api::doc::{Cluster, Subscription, SubscriptionState};
 use planner::schedule::Member;
-use store::{Reader, Selection, StoreError};
+use store::{ListOptions, Reader, StoreError};
 
 use super::forms;
 
@@ -13,7 +13,7 @@ pub(super) async fn members(reader: &Reader) -> Result<Vec<Member>, StoreError> 
     let subscriptions = subscriptions(reader).await?;
     let (mut members, mut from) = (Vec::new(), None);
     loop {
-        let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
+        let selection = ListOptions { from, limit: store::PAGE_MAX, ..ListOptions::default() };
         let page = reader.documents::<Cluster>().list(selection).await?;
         let health = forms::health(reader, page.items.iter().map(|read| read.uuid).collect()).await?;
         for read in &page.items {

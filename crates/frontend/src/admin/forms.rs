@@ -6,7 +6,7 @@ use api::admin::{AdminCluster, AdminClusterProperties, Reachability};
 use api::doc::{Cluster, Document as _, Manifest, Operation, Schedule, ScheduleOutlook, Task};
 use api::rest::ApiVersion;
 use serde_json::{Value, json};
-use store::{HealthSample, Reader, StoreError, Stored};
+use store::{HealthSample, Reader, StoreError, StoredDocument};
 use uuid::Uuid;
 
 use super::{Desk, manifest_form, schedules};
@@ -100,7 +100,7 @@ pub(super) async fn health(
 }
 
 /// A document as its type; one that this release does not understand is passed over and told in the log.
-pub(super) fn read<T: api::doc::Document>(stored: &Stored) -> Option<T> {
+pub(super) fn read<T: api::doc::Document>(stored: &StoredDocument) -> Option<T> {
     if stored.kind != T::KIND {
         return None;
     }
@@ -131,7 +131,8 @@ pub(super) async fn of_many(desk: &Desk, uuids: Vec<Uuid>) -> Result<HashMap<Uui
         stored.iter().filter_map(|it| Some((read::<Manifest>(it)?, it.created))).collect();
     let catalogue = desk.catalogue().await?;
     let names = desk.names(&catalogue, manifests.iter().map(|(manifest, _)| manifest.task_id));
-    let tells_of_schedules = |it: &&Stored| it.kind == Schedule::KIND || it.kind == ScheduleOutlook::KIND;
+    let tells_of_schedules =
+        |it: &&StoredDocument| it.kind == Schedule::KIND || it.kind == ScheduleOutlook::KIND;
     let statuses = schedules::statuses(reader, stored.iter().filter(tells_of_schedules).count()).await?;
     let mut forms: HashMap<Uuid, Value> = HashMap::with_capacity(stored.len());
     for form in manifest_form::of_fleet(reader, manifests, &names).await? {

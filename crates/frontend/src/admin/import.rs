@@ -6,7 +6,7 @@ use api::secret::Secret;
 use axum::extract::State;
 use http::StatusCode;
 use kubelink::Kubeconfig;
-use store::{By, KUBECONFIG, StoreError, Transaction, Versioned, Wish};
+use store::{AuditContext, DesiredState, KUBECONFIG, StoreError, Transaction, VersionedDocument};
 
 use super::Desk;
 use super::clusters::{self, TURNS_MAX};
@@ -74,16 +74,16 @@ pub(super) async fn import(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
 /// Imports anew what is still as it was read.
 async fn replace(
     desk: &Desk,
-    read: &Versioned<Cluster>,
+    read: &VersionedDocument<Cluster>,
     cluster: &Cluster,
     kubeconfig: &Secret<Vec<u8>>,
-    by: &By,
+    by: &AuditContext,
 ) -> Result<bool, StoreError> {
     let wanted = Cluster { created_at: read.document.created_at, ..cluster.clone() };
     let sealed = desk.store.seal(read.uuid, KUBECONFIG, kubeconfig.expose())?;
     let entry = by.entry("cluster.import", &read.document.id.to_lowercase(), None, None);
     let transaction =
-        Transaction::new().update(read, &wanted, Wish::Changed, by)?.put_secret(sealed).audit(entry);
+        Transaction::new().update(read, &wanted, DesiredState::Changed, by)?.put_secret(sealed).audit(entry);
     desk.store.commit(transaction).await.map(|_| false)
 }
 

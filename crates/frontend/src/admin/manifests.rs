@@ -6,7 +6,7 @@ use api::work::{WorkKind, WorkState};
 use axum::extract::State;
 use http::StatusCode;
 use serde::Serialize;
-use store::{Cancelled, ManifestView, PageToken, StoreError, Versioned};
+use store::{CancelOutcome, ManifestView, PageToken, StoreError, VersionedDocument};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -165,8 +165,8 @@ pub(super) async fn cancel(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
     let id = cluster(&desk, &ask).await?.uuid;
     let read = find(&desk, &ask, |manifest| manifest.cluster == id).await?;
     let status = match desk.store.manifests().cancel(&read, &by).await {
-        Ok(Cancelled::AtOnce) => StatusCode::OK,
-        Ok(Cancelled::Asked) => StatusCode::ACCEPTED,
+        Ok(CancelOutcome::Cancelled) => StatusCode::OK,
+        Ok(CancelOutcome::Requested) => StatusCode::ACCEPTED,
         Err(StoreError::WrongState { state, .. }) => {
             return Err(not_in(&format!("cannot cancel task in state {state}")));
         }
@@ -278,7 +278,7 @@ pub(super) async fn cancel_batch(State(desk): State<Desk>, ask: Ask) -> Result<A
 }
 
 /// The cluster in the path, as the maintenance routes see it.
-pub(super) async fn cluster(desk: &Desk, ask: &Ask) -> Result<Versioned<Cluster>, Refusal> {
+pub(super) async fn cluster(desk: &Desk, ask: &Ask) -> Result<VersionedDocument<Cluster>, Refusal> {
     let found = desk.store.clusters().find(&ask.resource_id()?.path).await?;
     let read = found.ok_or_else(|| Refusal::not_found("cluster not found"))?;
     match read.document.provisioning_state {
@@ -296,7 +296,7 @@ pub(super) async fn find(
     desk: &Desk,
     ask: &Ask,
     belongs: impl Fn(&Manifest) -> bool,
-) -> Result<Versioned<Manifest>, Refusal> {
+) -> Result<VersionedDocument<Manifest>, Refusal> {
     let id = ask.uuid("manifestId", NO_MANIFEST)?;
     let found = desk.store.manifests().get(id).await?.filter(|read| belongs(&read.document));
     found.ok_or_else(|| Refusal::not_found(NO_MANIFEST))

@@ -6,7 +6,7 @@ use api::admin::{Entry, OperationForm, Page};
 use api::doc::Operation;
 use axum::extract::State;
 use steps::engine::Journal;
-use store::{PageToken, Selection, WorkView};
+use store::{ListOptions, PageToken, WorkView};
 use uuid::Uuid;
 
 use super::params::{ClusterPath, MaybeVersion, Paging};
@@ -24,7 +24,8 @@ const NO_OPERATION: &str = "The operation was not found.";
 pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
     let PageAsk { limit, from } = ask.page::<PageToken>(LIMIT_DEFAULT)?;
     let cluster = clusters::find(&desk, &ask.resource_id()?).await?;
-    let selection = Selection { scope: Some(cluster.uuid.to_string()), from, limit, ..Selection::default() };
+    let selection =
+        ListOptions { scope: Some(cluster.uuid.to_string()), from, limit, ..ListOptions::default() };
     let page = desk.store.operations().list(selection).await?;
     let works = desk.store.works(page.items.iter().map(|read| read.document.id).collect()).await?;
     let works: HashMap<Uuid, WorkView> = works.into_iter().map(|work| (work.id, work)).collect();

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use planner::schedule::{self, Check, Limits, PREVIEW_PERIODS_MAX, Pending, RefusalCode, Rule};
 use planner::task::{Catalogue, check_parameters};
 use serde_json::{Map, Value};
-use store::{PageToken, Reader, Selection, StoreError, Versioned};
+use store::{ListOptions, PageToken, Reader, StoreError, VersionedDocument};
 use uuid::Uuid;
 
 use super::clusters::TURNS_MAX;
@@ -34,10 +34,11 @@ const PREVIEW_CLUSTERS_MAX: usize = 1000;
 )]
 pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
     let PageAsk { limit, from } = ask.page::<PageToken>(LIMIT_DEFAULT)?;
-    let page = desk.store.schedules().list(Selection { from, limit, ..Selection::default() }).await?;
+    let page = desk.store.schedules().list(ListOptions { from, limit, ..ListOptions::default() }).await?;
     let statuses = statuses(&desk.store, page.items.len()).await?;
-    let show =
-        |read: &Versioned<Schedule>| schedule::form(&read.document, statuses.get(&read.document.id).cloned());
+    let show = |read: &VersionedDocument<Schedule>| {
+        schedule::form(&read.document, statuses.get(&read.document.id).cloned())
+    };
     Ok(ask.paged(page.items.iter().map(show).collect(), page.next))
 }
 
@@ -77,7 +78,7 @@ async fn shown(desk: &Desk, document: &Schedule) -> Result<ScheduleForm, Refusal
 }
 
 /// The schedule of that id. Ids are in lower case and have no slash, so no other path can be meant.
-async fn find(desk: &Desk, id: &str) -> Result<Option<Versioned<Schedule>>, StoreError> {
+async fn find(desk: &Desk, id: &str) -> Result<Option<VersionedDocument<Schedule>>, StoreError> {
     desk.store.schedules().find(&format!("/maintenanceschedules/{id}")).await
 }
 

@@ -6,7 +6,7 @@ use api::work::WorkKind;
 use axum::extract::State;
 use http::StatusCode;
 use planner::task::{Catalogue, Definition, Format, TaskProblem};
-use store::{Selection, StoreError, Versioned};
+use store::{ListOptions, StoreError, VersionedDocument};
 use uuid::Uuid;
 
 use super::clusters::TURNS_MAX;
@@ -48,7 +48,7 @@ pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
     })
 }
 
-async fn stored(desk: &Desk, id: Uuid) -> Result<Option<Versioned<Task>>, StoreError> {
+async fn stored(desk: &Desk, id: Uuid) -> Result<Option<VersionedDocument<Task>>, StoreError> {
     desk.store.tasks().find(&format!("/maintenancetasks/{id}")).await
 }
 
@@ -178,7 +178,7 @@ pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
 async fn user_of(desk: &Desk, id: Uuid) -> Result<Option<String>, StoreError> {
     let mut from = None;
     loop {
-        let selection = Selection { from, limit: store::PAGE_MAX, ..Selection::default() };
+        let selection = ListOptions { from, limit: store::PAGE_MAX, ..ListOptions::default() };
         let page = desk.store.schedules().list(selection).await?;
         let mut schedules = page.items.iter().map(|read| &read.document);
         if let Some(user) = schedules.find(|it| it.task_id == id && it.state == ScheduleState::Enabled) {

@@ -4,7 +4,7 @@ use api::doc::Version;
 use api::rest::Semver;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use store::{StoreError, Transaction, Versioned, Wish};
+use store::{DesiredState, StoreError, Transaction, VersionedDocument};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -84,20 +84,21 @@ pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
     let wanted = wanted(ask.json::<VersionForm>()?.properties)?;
     let by = ask.by(None)?;
     for _ in 0..TURNS_MAX {
-        let everything = store::Selection { limit: store::PAGE_MAX, ..store::Selection::default() };
+        let everything = store::ListOptions { limit: store::PAGE_MAX, ..store::ListOptions::default() };
         let all = desk.store.versions().list(everything).await?.items;
         let found = all.iter().find(|read| read.document.version == wanted.version);
         if found.is_some_and(|read| read.document.default) && !wanted.enabled {
             return Err(disabled_default());
         }
         let mut transaction = match found {
-            Some(read) => Transaction::new().update(read, &wanted, Wish::Changed, &by)?,
+            Some(read) => Transaction::new().update(read, &wanted, DesiredState::Changed, &by)?,
             None => Transaction::new().create(Uuid::now_v7(), &wanted, &by)?,
         };
-        let is_other = |read: &&Versioned<Version>| wanted.default && read.document.version != wanted.version;
+        let is_other =
+            |read: &&VersionedDocument<Version>| wanted.default && read.document.version != wanted.version;
         for read in all.iter().filter(is_other).filter(|read| read.document.default) {
             let plain = Version { default: false, ..read.document.clone() };
-            transaction = transaction.update(read, &plain, Wish::Changed, &by)?;
+            transaction = transaction.update(read, &plain, DesiredState::Changed, &by)?;
         }
         match desk.store.commit(transaction).await {
             Ok(_) => {

@@ -6,7 +6,7 @@ use api::rest::{ArmPage, External};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
-use store::{PageToken, Selection, Versioned};
+use store::{ListOptions, PageToken, VersionedDocument};
 
 use super::params::{GroupPath, Paging, SubscriptionPath, Version};
 use super::{Desk, is_admin, link, version};
@@ -43,7 +43,7 @@ pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Response,
 }
 
 /// The cluster of that id.
-pub(super) async fn find(desk: &Desk, id: &ResourceId) -> Result<Versioned<Cluster>, Refusal> {
+pub(super) async fn find(desk: &Desk, id: &ResourceId) -> Result<VersionedDocument<Cluster>, Refusal> {
     desk.store.clusters().find(&id.path).await?.ok_or_else(|| absent(id))
 }
 
@@ -84,7 +84,7 @@ async fn page(desk: &Desk, ask: &Ask, scope: String, prefix: String) -> Result<A
     let version = version(ask)?;
     let PageAsk { limit, from } = ask.page::<String>(PER_PAGE)?;
     let from = from.map(|token| opened(desk, &token)).transpose()?;
-    let selection = Selection { scope: Some(scope), prefix: Some(prefix), from, limit };
+    let selection = ListOptions { scope: Some(scope), prefix: Some(prefix), from, limit };
     let page = desk.reader().documents::<Cluster>().list(selection).await?;
     let value: Vec<External> = page.items.iter().map(|read| version.show(&read.document)).collect();
     let next_link = match page.next {

@@ -2,7 +2,7 @@
 
 use api::doc::{Cluster, ProvisioningState, Subscription, SubscriptionState};
 use http::StatusCode;
-use store::Versioned;
+use store::VersionedDocument;
 
 use super::Desk;
 use crate::wire::{Code, Refusal};
@@ -33,7 +33,7 @@ pub(super) async fn check_subscription(
     desk: &Desk,
     subscription: &str,
     deed: Deed,
-) -> Result<Versioned<Subscription>, Refusal> {
+) -> Result<VersionedDocument<Subscription>, Refusal> {
     let path = format!("/subscriptions/{}", subscription.to_ascii_lowercase());
     let found = desk.store.subscriptions().find(&path).await?;
     let state = found.as_ref().map(|it| it.document.state);

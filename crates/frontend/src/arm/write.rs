@@ -18,7 +18,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::Value;
-use store::{Etag, Secrets, StoreError, Versioned};
+use store::{Etag, Secrets, StoreError, VersionedDocument};
 use uuid::Uuid;
 
 use super::gatekeeping::{Deed, check_state, check_subscription};
@@ -157,7 +157,7 @@ async fn create(
     ask: &Ask,
     version: ApiVersion,
     id: &ResourceId,
-    subscription: &Versioned<Subscription>,
+    subscription: &VersionedDocument<Subscription>,
 ) -> Result<Response, Failed> {
     let known = desk.offer.now();
     let body = with_default_version(ask.object()?, &known);
@@ -251,7 +251,7 @@ async fn update(
     ask: &Ask,
     version: ApiVersion,
     id: &ResourceId,
-    read: &Versioned<Cluster>,
+    read: &VersionedDocument<Cluster>,
     manner: Manner,
 ) -> Result<Response, Failed> {
     check_state(&read.document, Deed::Write)?;

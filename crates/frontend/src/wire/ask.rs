@@ -5,7 +5,7 @@ use axum::extract::{FromRequest, RawPathParams, Request};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, header};
 use serde::de::DeserializeOwned;
-use store::{By, Etag};
+use store::{AuditContext, Etag};
 use uuid::Uuid;
 
 use super::body::{self, Media};
@@ -179,7 +179,7 @@ impl Ask {
     }
 
     /// Who asks, and why: the body's reason, or the query's.
-    pub(crate) fn by(&self, reason: Option<&str>) -> Result<By, Refusal> {
+    pub(crate) fn by(&self, reason: Option<&str>) -> Result<AuditContext, Refusal> {
         let reason = match reason {
             Some(reason) => reason,
             None => self.query.one("reason")?.unwrap_or_default(),
@@ -191,7 +191,7 @@ impl Ask {
             );
             return Err(Refusal::parameter("reason", message));
         }
-        Ok(By {
+        Ok(AuditContext {
             actor: self.identity.actor.clone(),
             reason: reason.to_owned(),
             correlation_id: Some(self.ids.correlation),

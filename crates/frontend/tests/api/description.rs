@@ -113,7 +113,7 @@ async fn schemathesis_finds_no_server_error_and_no_answer_that_is_not_described(
     // A subscription that may do everything, so that bodies are looked at.
     let told = json!({"state": "Registered"});
     house.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &told).await.expect(201);
-    frontend::seed_defaults(&house.store, &store::By::service("test")).await.unwrap();
+    frontend::seed_defaults(&house.store, &store::AuditContext::service("test")).await.unwrap();
     let manifest = house.order("one", json!({})).await.to_string();
     // Clusters that we made: one is there, and one is being created.
     house.register().await;

@@ -138,7 +138,7 @@ async fn how_a_schedule_fares_is_news_of_the_schedule() {
     assert_eq!((made.event.as_str(), made.json()["id"].as_str()), ("schedule", Some("nightly")));
     let status = api::admin::ScheduleStatus { matched: 1, ..Default::default() };
     let outlook = api::doc::ScheduleOutlook { schedule: "nightly".to_owned(), status, keep_pending: false };
-    let by = store::By::service("scheduler");
+    let by = store::AuditContext::service("scheduler");
     house.store.collection::<api::doc::ScheduleOutlook>().create(&outlook, &by).await.unwrap();
     let planned = stream.next().await.unwrap();
     assert_eq!((planned.event.as_str(), planned.json()["status"]["matched"].as_u64()), ("schedule", Some(1)));

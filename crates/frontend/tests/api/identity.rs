@@ -139,7 +139,7 @@ async fn the_certificates_that_we_issue_let_their_operator_in() {
     let path = "/admin/maintenancebudgets/fleet?api-version=admin";
     let headers = [("x-ms-client-principal-name", "jo@example")];
     house.ask(Method::PUT, path, &headers, Some(body)).await.expect(200);
-    let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
+    let rows = house.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     let entry = &rows.iter().find(|row| row.record.entry.action == "budget.set").unwrap().record.entry;
     assert_eq!(entry.actor, "jo@example via shipshape-operator");
     // However a name is padded, it does not push out who was authenticated; of two names none is believed.
@@ -152,7 +152,7 @@ async fn the_certificates_that_we_issue_let_their_operator_in() {
     }
     let twice = [("x-ms-client-principal-name", "jo"), ("x-ms-client-principal-name", "al")];
     assert_eq!(put(&twice).await.refusal().0, 403);
-    let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
+    let rows = house.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     let actors: Vec<&str> = rows
         .iter()
         .map(|row| &row.record.entry)
@@ -253,11 +253,11 @@ async fn only_tokens_of_the_issuer_for_us_and_now_come_in() {
     ask(Method::GET, &encode(&header(None), &claims(json!({})), &key).unwrap()).await.expect(200);
     // Within what clocks may differ.
     ask(Method::GET, &sign(json!({"exp": now - 5}))).await.expect(200);
-    let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
+    let rows = house.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     assert!(rows.iter().any(|row| row.record.entry.actor == "jo"));
     let put = json!({"sub": format!("al{}e", " ".repeat(3000))});
     ask(Method::PUT, &sign(put)).await.expect(200);
-    let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
+    let rows = house.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     assert!(rows.iter().any(|row| row.record.entry.actor == "al e"));
 
     let reader = sign(json!({"groups": ["fleet-readers"]}));

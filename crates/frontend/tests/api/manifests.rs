@@ -7,7 +7,7 @@ use api::work::{Ending, WorkKind};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use store::{By, Completion, Yielding};
+use store::{AuditContext, Completion, Release};
 use uuid::Uuid;
 
 use crate::fixture::{House, TASK, admin, manifest, manifests, on_both, rid};
@@ -107,7 +107,7 @@ async fn what_is_not_there_is_not_found() {
     let read = house.store.clusters().find(&rid("one")).await.unwrap().unwrap();
     let leaving =
         Cluster { provisioning_state: api::doc::ProvisioningState::Deleting, ..read.document.clone() };
-    house.store.clusters().update(&read, &leaving, &By::service("test")).await.unwrap();
+    house.store.clusters().update(&read, &leaving, &AuditContext::service("test")).await.unwrap();
     check(Method::GET, &manifests("one"), "cluster being deleted").await;
     check(Method::GET, &manifest("one", &path), "cluster being deleted").await;
     let refused = house.put(&manifests("one"), &json!({"maintenanceTaskID": TASK})).await;
@@ -220,8 +220,8 @@ async fn a_manifest_that_has_begun_and_rests_is_not_deleted_nor_its_cluster_forg
     house.furnish("one").await;
     let id = house.order("one", json!({})).await;
     let held = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].hold;
-    let rest = Yielding::new(held, Duration::from_secs(3600), true);
-    let rest = Yielding { begun: true, checkpoint: Some(("half".to_owned(), json!({}))), ..rest };
+    let rest = Release::new(held, Duration::from_secs(3600), true);
+    let rest = Release { begun: true, checkpoint: Some(("half".to_owned(), json!({}))), ..rest };
     house.store.hand_back(rest).await.unwrap();
     let deleted = house.delete(&manifest("one", &id.to_string())).await;
     assert_eq!((deleted.refusal().0, deleted.refusal().1), (409, "Conflict".to_owned()));
@@ -264,7 +264,7 @@ async fn a_schedules_later_manifests_are_cancelled_together() {
     let made: Vec<_> =
         [planned(-1, "weekly"), planned(1, "weekly"), planned(2, "weekly"), planned(1, "other")].into();
     let all: Vec<_> = made.iter().map(|it| (it.clone(), Vec::new())).collect();
-    house.store.manifests().create(&all, &By::service("scheduler")).await.unwrap();
+    house.store.manifests().create(&all, &AuditContext::service("scheduler")).await.unwrap();
     let path = "/admin/maintenancemanifests/cancel?api-version=admin";
     assert_eq!(
         house.post(path).await.refusal(),

@@ -74,7 +74,7 @@ async fn every_answer_carries_its_ids() {
     let path = format!("{}/import", admin("one"));
     let body = Bytes::from(json!({"kubeconfig": kubeconfig(), "reason": "why"}).to_string());
     house.ask(Method::PUT, &path, &headers, Some(body)).await.expect(201);
-    let rows = house.store.audit_list(store::AuditListing { limit: 10, ..Default::default() }).await.unwrap();
+    let rows = house.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     let entry = &rows.iter().find(|row| row.record.entry.action == "cluster.create").unwrap().record.entry;
     assert_eq!((entry.correlation_id.unwrap().to_string().as_str(), entry.reason.as_str()), (id, "why"));
     house.close().await;

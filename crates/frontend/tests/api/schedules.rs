@@ -3,7 +3,7 @@
 use api::doc::Manifest;
 use http::Method;
 use serde_json::{Value, json};
-use store::By;
+use store::AuditContext;
 use uuid::Uuid;
 
 use crate::fixture::{House, TASK, manifest, on_both, rid};
@@ -127,7 +127,7 @@ async fn a_calendar_that_never_fires_again_is_refused_and_a_stored_one_can_be_di
             schedule_across: "1d".to_owned(),
             ..read.document.clone()
         };
-        house.store.schedules().update(&read, &spent, &By::service("earlier")).await.unwrap();
+        house.store.schedules().update(&read, &spent, &AuditContext::service("earlier")).await.unwrap();
         let shown = house.get(&one("nightly")).await.expect(200).json();
         assert_eq!((&shown["schedule"], &shown["scheduleAcross"]), (&json!("2025-*-* 00:00"), &json!("1d")));
         let enabled = schedule(json!({"schedule": "2025-*-* 00:00"}));
@@ -161,7 +161,7 @@ async fn a_deleted_schedules_waiting_work_goes_with_it_unless_it_is_kept() {
             status_text: String::new(),
         };
         let made = [(planned.clone(), Vec::new())];
-        house.store.manifests().create(&made, &By::service("scheduler")).await.unwrap();
+        house.store.manifests().create(&made, &AuditContext::service("scheduler")).await.unwrap();
         assert_eq!(house.delete(&format!("{}&pending=maybe", one("nightly"))).await.refusal().2, "pending");
         house.delete(&format!("{}&pending={pending}", one("nightly"))).await.expect(200);
         let shown = house.get(&manifest("one", &planned.id.to_string())).await.expect(200).json();

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use store::{By, Store};
+use store::{AuditContext, Store};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ impl Breaker {
         let key = format!("task/{task}");
         let reason = format!("task {task} panicked {PANICS_MAX} times within an hour");
         tracing::error!(task.id = %task, "{reason}: no more of it are started; PUT /admin/maintenancebudgets lifts that");
-        let by = By { reason, ..By::service(SERVICE) };
+        let by = AuditContext { reason, ..AuditContext::service(SERVICE) };
         let entry = by.entry("budget.set", &key, None, Some(&Value::from(0)));
         if let Err(error) = store.set_budget(&key, Some(0), Some(entry)).await {
             tracing::error!(task.id = %task, error = &error as &dyn std::error::Error, "Task {task} could not be stopped");

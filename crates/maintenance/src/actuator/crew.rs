@@ -6,7 +6,7 @@ use api::clock::SharedClock;
 use api::work::WorkKind;
 use steps::crew::{self, Ends, Settings, Trade};
 use steps::engine::Control;
-use store::{Brief, Claimed, Hold, Store, StoreError};
+use store::{ClaimedWork, Store, StoreError, WorkLease, WorkSummary};
 
 use super::breaker::Breaker;
 use super::scout::Away;
@@ -50,18 +50,23 @@ impl<T> Crew<T> {
 }
 
 impl<T: Tasks> Trade for Crew<T> {
-    type Facts = Brief;
+    type Facts = WorkSummary;
 
     fn crew(&self) -> &crew::Crew {
         &self.hands
     }
 
-    async fn read(&self, claimed: &[Claimed]) -> Result<Vec<Brief>, StoreError> {
-        let holds: Vec<Hold> = claimed.iter().map(|it| it.hold).collect();
+    async fn read(&self, claimed: &[ClaimedWork]) -> Result<Vec<WorkSummary>, StoreError> {
+        let holds: Vec<WorkLease> = claimed.iter().map(|it| it.hold).collect();
         self.store.manifests().briefs(&holds).await
     }
 
-    fn work(&self, claimed: Claimed, control: Control, facts: Brief) -> impl Future<Output = ()> + Send {
+    fn work(
+        &self,
+        claimed: ClaimedWork,
+        control: Control,
+        facts: WorkSummary,
+    ) -> impl Future<Output = ()> + Send {
         one(self, claimed, control, facts)
     }
 

@@ -10,7 +10,8 @@ use api::doc::{Cluster, Document as _, HealthDetails, ProvisioningState};
 use futures_util::stream::{self, StreamExt as _};
 use steps::engine::Journal;
 use store::{
-    Brief, Change, FeedBatch, FeedFollower, HealthSample, PAGE_MAX, Selection, StoreError, Subject, Yielding,
+    Change, FeedBatch, FeedFollower, HealthSample, ListOptions, PAGE_MAX, Release, StoreError, Subject,
+    WorkSummary,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -110,7 +111,7 @@ async fn follow<T: Tasks>(
 async fn look_through<T: Tasks>(crew: &Crew<T>, over: &CancellationToken) -> Result<(), StoreError> {
     let mut from = None;
     loop {
-        let selection = Selection { from, limit: PAGE_MAX, ..Selection::default() };
+        let selection = ListOptions { from, limit: PAGE_MAX, ..ListOptions::default() };
         let page = crew.store.documents::<Cluster>().list(selection).await?;
         let settled = page.items.iter().filter(|it| is_settled(&it.document)).map(|it| it.uuid).collect();
         ask(crew, settled, over).await?;
@@ -188,7 +189,7 @@ pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) 
 }
 
 /// A manifest met a cluster that does not answer, and was given back for that.
-pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &Brief, yielding: &Yielding) {
+pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &WorkSummary, yielding: &Release) {
     crew.away.reported(yielding.hold.lane);
     if facts.health.as_ref().is_some_and(|it| !it.reachable) {
         return;

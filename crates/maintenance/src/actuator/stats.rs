@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::doc::{Document as _, TASK_RUNS_MAX, TaskStats};
-use store::{By, StoreError, Transaction};
+use store::{AuditContext, StoreError, Transaction};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -113,7 +113,7 @@ async fn merge<T>(
     durations: &VecDeque<Duration>,
     forgotten: u64,
 ) -> Result<(), StoreError> {
-    let by = By::service(SERVICE);
+    let by = AuditContext::service(SERVICE);
     let stats = crew.store.collection::<TaskStats>();
     let mut wanted = TaskStats::of(task);
     let read = stats.find(&wanted.path()).await?;

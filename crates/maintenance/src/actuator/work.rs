@@ -11,7 +11,7 @@ use steps::crew::Written;
 use steps::engine::{
     ATTEMPTS_MAX, Control, Ended, Journal, Order, Refusal, StepError, WaitingCode, refuse, run,
 };
-use store::{Brief, Claimed, Fate};
+use store::{ClaimedWork, CompletionOutcome, WorkSummary};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -19,7 +19,12 @@ use super::crew::{ACTOR, Crew};
 use super::{Errand, Ready, Tasks, scout};
 
 /// Works one manifest and writes how that ended.
-pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control: Control, facts: Brief) {
+pub(super) async fn one<T: Tasks>(
+    crew: &Crew<T>,
+    mut claimed: ClaimedWork,
+    control: Control,
+    facts: WorkSummary,
+) {
     let running = crew.metrics.running();
     let begun = Instant::now();
     loop {
@@ -31,14 +36,14 @@ pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control:
                 let (ending, code) = (completion.ending, completion.result.code.clone());
                 let left_behind = completion.result.undo_failed.is_some();
                 match crew.hands.write_end(&control, completion).await {
-                    Some(Fate::Done) => {
+                    Some(CompletionOutcome::Done) => {
                         crew.metrics.ended(&task, ending, claimed.attempt, begun.elapsed());
                         if left_behind {
                             crew.metrics.undo_failed.inc();
                         }
                         after_end(crew, &facts, ending, code.as_ref(), begun.elapsed()).await;
                     }
-                    Some(Fate::Lost) | None => drop(crew.metrics.lost.inc()),
+                    Some(CompletionOutcome::Lost) | None => drop(crew.metrics.lost.inc()),
                 }
             }
             Ended::HandedBack { yielding, why } => match crew.hands.hand_back(&control, &yielding).await {
@@ -66,9 +71,9 @@ pub(super) async fn one<T: Tasks>(crew: &Crew<T>, mut claimed: Claimed, control:
 /// Walks the manifest's plan; the name of its task, and how that ended.
 async fn walk<T: Tasks>(
     crew: &Crew<T>,
-    claimed: &Claimed,
+    claimed: &ClaimedWork,
     control: &Control,
-    facts: &Brief,
+    facts: &WorkSummary,
 ) -> (String, Ended) {
     let journal = Journal::read(claimed.checkpoint.as_ref());
     let unknown = || "unknown".to_owned();
@@ -128,7 +133,7 @@ async fn walk<T: Tasks>(
 /// What an end teaches: how long its task takes, that it panics, that its cluster answers again.
 async fn after_end<T: Tasks>(
     crew: &Crew<T>,
-    facts: &Brief,
+    facts: &WorkSummary,
     ending: Ending,
     code: Option<&ResultCode>,
     took: Duration,

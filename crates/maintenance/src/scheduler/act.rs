@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use api::doc::Manifest;
 use planner::schedule::{Known, Slot, Window, withdrawn};
-use store::{By, Ensured, PAGE_MAX};
+use store::{AuditContext, EnsureOutcome, PAGE_MAX};
 use uuid::Uuid;
 
 use super::{Error, Plan, Scheduler};
@@ -97,7 +97,7 @@ impl Scheduler {
         let (mut count, mut existed) = (0, HashMap::new());
         for ((schedule, cluster, slot, _), ensured) in making.into_iter().zip(ensured) {
             match ensured {
-                Ensured::Created | Ensured::Revived => {
+                EnsureOutcome::Created | EnsureOutcome::Revived => {
                     count += 1;
                     let known = Known::Fresh(Window {
                         run_after: slot.run_after,
@@ -110,7 +110,7 @@ impl Scheduler {
                         desk.created += 1;
                     }
                 }
-                Ensured::Existed => {
+                EnsureOutcome::Existed => {
                     existed.insert(slot.id, (schedule, cluster));
                 }
             }
@@ -140,6 +140,6 @@ impl Scheduler {
 }
 
 /// In whose name the scheduler writes.
-pub(super) fn by() -> By {
-    By::service("scheduler")
+pub(super) fn by() -> AuditContext {
+    AuditContext::service("scheduler")
 }

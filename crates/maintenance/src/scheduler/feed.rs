@@ -7,7 +7,7 @@ use api::work::WorkKind;
 use jiff::{SignedDuration, Timestamp};
 use planner::schedule::{Known, parameters_mark};
 use serde::Deserialize as _;
-use store::{Change, FeedBatch, Listing, PAGE_MAX, Stored, Subject, Transaction, WorkView};
+use store::{Change, DocumentQuery, FeedBatch, PAGE_MAX, StoredDocument, Subject, Transaction, WorkView};
 use uuid::Uuid;
 
 use super::act::by;
@@ -53,7 +53,8 @@ impl Scheduler {
         let mut after = None;
         loop {
             let kind = T::KIND.to_owned();
-            let listing = Listing { kind, after: after.take(), limit: PAGE_MAX, ..Listing::default() };
+            let listing =
+                DocumentQuery { kind, after: after.take(), limit: PAGE_MAX, ..DocumentQuery::default() };
             let page = self.deps.store.list(listing).await?;
             if page.len() == PAGE_MAX {
                 after = page.last().map(|last| (last.parent.clone(), last.id.clone()));
@@ -66,7 +67,7 @@ impl Scheduler {
     }
 
     /// Takes a document as it is now.
-    fn put(&mut self, stored: &Stored) {
+    fn put(&mut self, stored: &StoredDocument) {
         let result = match stored.kind.as_str() {
             Cluster::KIND => {
                 Cluster::deserialize(&stored.body).map(|it| self.fleet.put_cluster(stored.uuid, it))

@@ -3,7 +3,7 @@
 use api::admin::ScheduleStatus;
 use api::doc::ScheduleOutlook;
 use jiff::Timestamp;
-use store::{StoreError, Transaction, Wish};
+use store::{DesiredState, StoreError, Transaction};
 use uuid::Uuid;
 
 use super::act::by;
@@ -51,7 +51,7 @@ impl Scheduler {
                     return Ok(status);
                 }
                 let wanted = ScheduleOutlook { schedule, status: status.clone(), keep_pending: false };
-                (Transaction::new().update(found, &wanted, Wish::Same, &by())?, status)
+                (Transaction::new().update(found, &wanted, DesiredState::Unchanged, &by())?, status)
             }
             None => {
                 let wanted = ScheduleOutlook { schedule, status: status.clone(), keep_pending: false };

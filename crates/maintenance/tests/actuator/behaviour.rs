@@ -16,8 +16,8 @@ use serde_json::json;
 use steps::engine::trial::VirtualClock;
 use steps::engine::{Journal, Look, Outcome, Plan, Step, StepError, StepErrorKind, WaitingCode};
 use store::{
-    By, Disturbance, Keyring, Location, Moment, NewWork, Options, Store, StoreError, Transaction, WorkView,
-    Writing,
+    AuditContext, FaultInjector, FaultPoint, Keyring, Location, NewWork, Options, Store, StoreError,
+    Transaction, WorkView, WriteMode,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -47,17 +47,17 @@ impl Bed {
         let away = Arc::new(AtomicBool::new(false));
         let writes = Arc::new(AtomicU32::new(0));
         let (gone, counted) = (away.clone(), writes.clone());
-        let disturbance = Disturbance::new(move |moment| {
-            counted.fetch_add(u32::from(moment == Moment::Before), Ordering::SeqCst);
+        let disturbance = FaultInjector::new(move |moment| {
+            counted.fetch_add(u32::from(moment == FaultPoint::BeforeWrite), Ordering::SeqCst);
             match gone.load(Ordering::SeqCst) {
                 true => Err(StoreError::Unavailable { what: "away".to_owned(), source: None }),
                 false => Ok(()),
             }
         });
-        let options = Options { writing: Writing::Inline, disturbance: Some(disturbance), ..options };
+        let options = Options { writing: WriteMode::Inline, disturbance: Some(disturbance), ..options };
         let store = Store::open(options).await.unwrap();
         let cluster = Uuid::now_v7();
-        let by = By::service("test");
+        let by = AuditContext::service("test");
         let write = Transaction::new().create::<Cluster>(cluster, &trial::cluster("one"), &by).unwrap();
         store.commit(write).await.unwrap();
         Bed {
@@ -97,13 +97,13 @@ impl Bed {
         let id = Uuid::now_v7();
         let manifest = trial::manifest(id, cluster, TASK, self.clock.now());
         let budgets = vec![format!("task/{TASK}")];
-        self.store.manifests().create(&[(manifest, budgets)], &By::service("test")).await.unwrap();
+        self.store.manifests().create(&[(manifest, budgets)], &AuditContext::service("test")).await.unwrap();
         id
     }
 
     /// A manifest on each of so many further clusters, of which nobody asks whether they answer.
     async fn ask_on_as_many(&self, count: usize) -> Vec<Uuid> {
-        let by = By::service("test");
+        let by = AuditContext::service("test");
         let mut ids = Vec::new();
         for block in (0..count).collect::<Vec<_>>().chunks(100) {
             let (mut write, mut asked) = (Transaction::new(), Vec::new());
@@ -153,7 +153,8 @@ impl Bed {
 
     async fn cancel(&self, id: Uuid) {
         let view = self.store.manifests().view(id).await.unwrap().unwrap();
-        let by = By { actor: "ada".to_owned(), reason: "not today".to_owned(), correlation_id: None };
+        let by =
+            AuditContext { actor: "ada".to_owned(), reason: "not today".to_owned(), correlation_id: None };
         self.store.manifests().cancel(&view.manifest, &by).await.unwrap();
     }
 }
@@ -213,7 +214,7 @@ async fn a_manifest_of_tomorrow_begins_when_its_time_comes() {
     let id = Uuid::now_v7();
     let due = bed.clock.now() + jiff::SignedDuration::from_secs(1234);
     let manifest = trial::manifest(id, bed.cluster, TASK, due);
-    bed.store.manifests().create(&[(manifest, vec![])], &By::service("test")).await.unwrap();
+    bed.store.manifests().create(&[(manifest, vec![])], &AuditContext::service("test")).await.unwrap();
     let started = bed.until_ended(id).await.started.unwrap();
     let lag = started.duration_since(due).as_millis();
     assert!((0..20).contains(&lag), "{lag} ms");
@@ -290,8 +291,9 @@ async fn an_imported_cluster_is_looked_at_when_it_appears() {
     bed.start(noop);
     sleep(Duration::from_secs(1)).await;
     let id = Uuid::now_v7();
-    let write =
-        Transaction::new().create::<Cluster>(id, &trial::cluster("two"), &By::service("test")).unwrap();
+    let write = Transaction::new()
+        .create::<Cluster>(id, &trial::cluster("two"), &AuditContext::service("test"))
+        .unwrap();
     bed.store.commit(write).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     let seen = bed.store.health(vec![bed.cluster, id]).await.unwrap();
@@ -306,7 +308,7 @@ async fn clusters_that_do_not_answer_are_waited_for_together() {
     let silent: Vec<Uuid> = (0..200).map(|_| Uuid::now_v7()).collect();
     for (index, id) in silent.iter().enumerate() {
         let document = trial::cluster(&format!("silent-{index}"));
-        write = write.create::<Cluster>(*id, &document, &By::service("test")).unwrap();
+        write = write.create::<Cluster>(*id, &document, &AuditContext::service("test")).unwrap();
     }
     bed.store.commit(write).await.unwrap();
     let mut tasks = Scripted::new(Arc::new(()), noop);
@@ -491,7 +493,7 @@ async fn what_tasks_take_and_how_they_end_is_counted() {
     let stats = bed.store.documents::<TaskStats>().find(&path).await.unwrap().unwrap().document;
     assert_eq!(stats.durations_ms.len(), 6);
     assert!(stats.percentile(95).unwrap() >= Duration::from_secs(3));
-    let listing = store::AuditListing { target: Some(path), limit: 100, ..Default::default() };
+    let listing = store::AuditQuery { target: Some(path), limit: 100, ..Default::default() };
     let audited = bed.store.audit_list(listing).await.unwrap();
     assert_eq!(audited.len(), 1, "what is written all day is not in the audit log: {audited:?}");
     let mut registry = Registry::with_prefix("shipshape_actuator");

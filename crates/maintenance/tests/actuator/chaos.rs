@@ -16,7 +16,8 @@ use jiff::Timestamp;
 use maintenance::trial;
 use serde_json::json;
 use store::{
-    By, Completion, Fate, Hold, Keyring, Options, PAGE_MAX, Selection, Store, StoreError, Transaction,
+    AuditContext, Completion, CompletionOutcome, Keyring, ListOptions, Options, PAGE_MAX, Store, StoreError,
+    Transaction, WorkLease,
 };
 use testkit::process::{ChildProcess, example_path};
 use testkit::{postgres, prerequisites};
@@ -91,7 +92,7 @@ impl Site {
 
     /// Clusters, and manifests for them, with a budget that is less than all of them.
     async fn fill(&self, clusters: usize, manifests: usize) -> Vec<Uuid> {
-        let by = By::service("test");
+        let by = AuditContext::service("test");
         let mut ids = Vec::new();
         let mut write = Transaction::new();
         for index in 0..clusters {
@@ -132,7 +133,7 @@ impl Site {
                 selectors: vec![json!({"key": "label.scheduled", "operator": "eq", "value": "true"})],
                 parameters: serde_json::Map::new(),
             };
-            self.store.schedules().put(&schedule, None, &By::service("test")).await.unwrap();
+            self.store.schedules().put(&schedule, None, &AuditContext::service("test")).await.unwrap();
         }
     }
 
@@ -140,7 +141,7 @@ impl Site {
     async fn manifests(&self) -> Vec<Manifest> {
         let (mut all, mut from) = (Vec::new(), None);
         loop {
-            let selection = Selection { from, limit: PAGE_MAX, ..Selection::default() };
+            let selection = ListOptions { from, limit: PAGE_MAX, ..ListOptions::default() };
             let page = self.store.documents::<Manifest>().list(selection).await.unwrap();
             all.extend(page.items.into_iter().map(|it| it.document));
             from = page.next;
@@ -164,7 +165,7 @@ impl Site {
 struct Line {
     what: String,
     pid: u32,
-    hold: Hold,
+    hold: WorkLease,
     step: String,
 }
 
@@ -173,8 +174,12 @@ fn lines(text: &str) -> Vec<Line> {
         let words: Vec<&str> = line.split(' ').collect();
         let [what, pid, lane, owner, fence, work, step] = words.as_slice() else { panic!("{line:?}") };
         let uuid = |text: &str| text.parse::<Uuid>().unwrap();
-        let hold =
-            Hold { work: uuid(work), lane: uuid(lane), owner: uuid(owner), fence: fence.parse().unwrap() };
+        let hold = WorkLease {
+            work: uuid(work),
+            lane: uuid(lane),
+            owner: uuid(owner),
+            fence: fence.parse().unwrap(),
+        };
         Line { what: (*what).to_owned(), pid: pid.parse().unwrap(), hold, step: (*step).to_owned() }
     };
     text.lines().map(line).collect()
@@ -333,7 +338,7 @@ async fn judge(site: &Site, ids: &[Uuid], killed: &HashSet<u32>) {
     let mut fences: BTreeMap<Uuid, i64> = BTreeMap::new();
     let mut begun: BTreeMap<(Uuid, &str), Vec<&Line>> = BTreeMap::new();
     for line in &log {
-        let Hold { lane, fence, work, .. } = line.hold;
+        let WorkLease { lane, fence, work, .. } = line.hold;
         let last = fences.entry(lane).or_insert(fence);
         assert!(*last <= fence, "{work} ran on {lane} under {fence} while somebody held it under {last}");
         *last = fence;
@@ -377,7 +382,7 @@ async fn judge(site: &Site, ids: &[Uuid], killed: &HashSet<u32>) {
         let late = site.store.checkpoint(dead, "late", json!({})).await;
         assert!(matches!(late, Err(StoreError::LostLease { .. })), "{late:?}");
         let end = Completion::new(dead, Ending::Completed, json!({}));
-        assert_eq!(site.store.complete(&[end]).await.unwrap(), [Fate::Lost]);
+        assert_eq!(site.store.complete(&[end]).await.unwrap(), [CompletionOutcome::Lost]);
     }
     for budget in site.store.budgets().await.unwrap() {
         assert_eq!((budget.used, budget.parked), (0, 0), "{budget:?}");

@@ -20,8 +20,8 @@ use serde_json::{Map, json};
 use steps::engine::trial::VirtualClock;
 use steps::engine::{Outcome, Plan, Step};
 use store::{
-    By, Completion, Hold, Keyring, Location, NewWork, Options, Selection, Store, Topic, Transaction,
-    WorkView, Writing, Yielding,
+    AuditContext, Completion, Keyring, ListOptions, Location, NewWork, Options, Release, Store, Topic,
+    Transaction, WorkLease, WorkView, WriteMode,
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -121,8 +121,8 @@ fn task(number: usize) -> Uuid {
 async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
     let location = Location::Sqlite(":memory:".into());
     let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
-    let store = Store::open(Options { writing: Writing::Inline, ..options }).await.unwrap();
-    let (by, now) = (By::service("test"), clock.now());
+    let store = Store::open(Options { writing: WriteMode::Inline, ..options }).await.unwrap();
+    let (by, now) = (AuditContext::service("test"), clock.now());
     let mut write = Transaction::new();
     let mut clusters = Vec::new();
     for number in 0..fleet.clusters {
@@ -170,11 +170,11 @@ async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
             };
             let rest = Duration::from_secs(u64::from(order.due));
             let checkpoint = Some(("begun".to_owned(), checkpoint));
-            let back = Yielding {
+            let back = Release {
                 checkpoint,
                 begun,
                 unless_cancelled: true,
-                ..Yielding::new(claimed.hold, rest, false)
+                ..Release::new(claimed.hold, rest, false)
             };
             store.hand_back(back).await.unwrap();
         }
@@ -250,7 +250,7 @@ async fn backend_of(store: Store) {
     }
 }
 
-async fn end_after(store: Store, hold: Hold, span: Duration) {
+async fn end_after(store: Store, hold: WorkLease, span: Duration) {
     tokio::time::sleep(span).await;
     store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
 }
@@ -261,7 +261,8 @@ async fn run_for_real(store: &Store, clock: &SharedClock) -> HashMap<Key, WorkVi
     services.spawn(backend_of(store.clone()));
     for work in store.running(WorkKind::Manifest, 100).await.unwrap() {
         let lane = store.lane(work.lane).await.unwrap().unwrap();
-        let hold = Hold { work: work.id, lane: work.lane, owner: lane.owner.unwrap(), fence: work.fence };
+        let hold =
+            WorkLease { work: work.id, lane: work.lane, owner: lane.owner.unwrap(), fence: work.fence };
         let task_of = |number: &usize| work.budgets.contains(&format!("task/{}", task(*number)));
         let span = TASKS[(0..TASKS.len()).find(task_of).unwrap()];
         services.spawn(end_after(store.clone(), hold, Duration::from_secs(span)));
@@ -299,7 +300,7 @@ async fn run_for_real(store: &Store, clock: &SharedClock) -> HashMap<Key, WorkVi
     store.expire(None, 1000).await.unwrap();
 
     let manifests = store.documents::<Manifest>();
-    let page = manifests.list(Selection { limit: 1000, ..Selection::default() }).await.unwrap();
+    let page = manifests.list(ListOptions { limit: 1000, ..ListOptions::default() }).await.unwrap();
     let works = store.works(page.items.iter().map(|it| it.uuid).collect()).await.unwrap();
     let works: HashMap<Uuid, WorkView> = works.into_iter().map(|it| (it.id, it)).collect();
     // An order that rested is due at another time than it was asked for; its id is enough.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use api::doc::{Cluster, Document, ResultCode, Schedule, Subscription, TaskStats};
 use api::work::WorkKind;
-use store::{Budget, Reader, StoreError, Versioned, WorkView};
+use store::{Budget, Reader, StoreError, VersionedDocument, WorkView};
 use uuid::Uuid;
 
 use crate::schedule::{Member, Rule};
@@ -88,7 +88,7 @@ fn is_superseded(work: &WorkView) -> bool {
     work.result.as_ref().is_some_and(|it| it.has_code(&ResultCode::SUPERSEDED))
 }
 
-async fn all<T: Document>(reader: &Reader) -> Result<Vec<Versioned<T>>, StoreError> {
+async fn all<T: Document>(reader: &Reader) -> Result<Vec<VersionedDocument<T>>, StoreError> {
     let mut found = Vec::new();
     reader.documents::<T>().for_each(|read| found.push(read)).await?;
     Ok(found)

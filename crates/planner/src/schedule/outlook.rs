@@ -3,7 +3,9 @@
 use api::admin::ScheduleStatus;
 use api::doc::{ResultCode, Schedule, ScheduleOutlook, WorkResult};
 use api::work::WorkState;
-use store::{By, PAGE_MAX, Reader, Store, StoreError, Transaction, Versioned, Wish, WorkView};
+use store::{
+    AuditContext, DesiredState, PAGE_MAX, Reader, Store, StoreError, Transaction, VersionedDocument, WorkView,
+};
 use uuid::Uuid;
 
 /// What becomes of the pending manifests of a schedule that is deleted.
@@ -25,9 +27,9 @@ pub async fn status(reader: &Reader, schedule: &str) -> Result<Option<ScheduleSt
 /// scheduler was about to make meanwhile, it withdraws itself.
 pub async fn delete(
     store: &Store,
-    read: &Versioned<Schedule>,
+    read: &VersionedDocument<Schedule>,
     pending: Pending,
-    by: &By,
+    by: &AuditContext,
 ) -> Result<(), StoreError> {
     let id = &read.document.id;
     let keep_pending = pending == Pending::Keep;
@@ -38,7 +40,7 @@ pub async fn delete(
         let transaction = match &outlook {
             Some(found) => {
                 let wanted = ScheduleOutlook { keep_pending, ..found.document.clone() };
-                transaction.update(found, &wanted, Wish::Changed, by)?
+                transaction.update(found, &wanted, DesiredState::Changed, by)?
             }
             None if keep_pending => {
                 let status = ScheduleStatus::default();
@@ -61,7 +63,7 @@ pub async fn delete(
     }
 }
 
-async fn withdraw_all(store: &Store, schedule: &str, by: &By) -> Result<(), StoreError> {
+async fn withdraw_all(store: &Store, schedule: &str, by: &AuditContext) -> Result<(), StoreError> {
     let mut after = None;
     loop {
         let page = store.pending_of(schedule, after, PAGE_MAX).await?;

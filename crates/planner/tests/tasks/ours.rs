@@ -25,7 +25,7 @@ use planner::task::Catalogue;
 use serde_json::{Value, json};
 use steps::ClusterContext;
 use steps::credentials::Ours;
-use store::{By, Store, Transaction};
+use store::{AuditContext, Store, Transaction};
 use uuid::Uuid;
 
 use crate::real::{End, Errand, facts, real};
@@ -281,7 +281,7 @@ pub(crate) async fn in_cloud(
     let mut cluster = document();
     change(cluster.provisioned.as_mut().unwrap());
     if store.clusters().get(OURS).await.unwrap().is_none() {
-        let write = Transaction::new().create(OURS, &cluster, &By::service("test")).unwrap();
+        let write = Transaction::new().create(OURS, &cluster, &AuditContext::service("test")).unwrap();
         store.commit(write).await.unwrap();
     }
     let provisioned = cluster.provisioned.unwrap();

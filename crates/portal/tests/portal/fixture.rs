@@ -15,7 +15,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use portal::{Login, Options, Portal, Role};
 use serde_json::{Value, json};
-use store::{By, Claimed, Completion, Keyring, Location, Store, Transaction};
+use store::{AuditContext, ClaimedWork, Completion, Keyring, Location, Store, Transaction};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 use uuid::Uuid;
@@ -129,7 +129,7 @@ impl Site {
 
     /// Many clusters at once.
     pub(crate) async fn fill(&self, count: usize) {
-        let by = By::service("test");
+        let by = AuditContext::service("test");
         let all: Vec<usize> = (0..count).collect();
         for block in all.chunks(500) {
             let mut transaction = Transaction::new();
@@ -193,12 +193,12 @@ impl Site {
     }
 
     /// Takes up what is due, as an actuator does.
-    pub(crate) async fn claim(&self) -> Claimed {
+    pub(crate) async fn claim(&self) -> ClaimedWork {
         self.store.claim(WorkKind::Manifest, 1, Uuid::from_u128(9)).await.unwrap().remove(0)
     }
 
     /// Says that the work is in a step.
-    pub(crate) async fn step(&self, claimed: &Claimed, index: u32, message: &str) {
+    pub(crate) async fn step(&self, claimed: &ClaimedWork, index: u32, message: &str) {
         let name = ["set-aside", "let-go"][index as usize - 1];
         let step =
             json!({"name": name, "index": index, "of": 2, "since": SystemClock.now(), "message": message});
@@ -206,7 +206,7 @@ impl Site {
     }
 
     /// Brings it to its end.
-    pub(crate) async fn complete(&self, claimed: &Claimed) {
+    pub(crate) async fn complete(&self, claimed: &ClaimedWork) {
         let done =
             Completion::new(claimed.hold, Ending::Completed, json!({"message": "the node had its rest"}));
         self.store.complete(&[done]).await.unwrap();

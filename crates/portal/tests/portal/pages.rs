@@ -146,7 +146,7 @@ async fn a_cluster_that_does_not_answer_is_trouble_of_a_panel_and_not_of_the_pag
 async fn every_operation_of_a_cluster_shows_its_steps_the_newest_unasked() {
     let site = Site::open().await;
     let id = site.import("harbour", &[]).await;
-    let by = store::By::service("test");
+    let by = store::AuditContext::service("test");
     let mut ids = Vec::new();
     for (verb, at) in [(Verb::Update, 1_000), (Verb::Delete, 2_000)] {
         let read = site.store.clusters().find(&id).await.unwrap().unwrap();

@@ -10,7 +10,7 @@ use api::secret::Secret;
 use api::work::WorkKind;
 use jiff::Timestamp;
 use serde_json::json;
-use store::{By, Keyring, Location, Options, Store};
+use store::{AuditContext, Keyring, Location, Options, Store};
 use testkit::{postgres, prerequisites};
 use uuid::Uuid;
 
@@ -56,7 +56,8 @@ fn cluster(name: &str) -> Cluster {
 
 /// A cluster whose creation is under way, claimed and checkpointed by a process that is gone; and an imported one.
 async fn fill(store: &Store) -> (Uuid, Uuid) {
-    let by = By { actor: "sre@example".to_owned(), reason: "a test".to_owned(), correlation_id: None };
+    let by =
+        AuditContext { actor: "sre@example".to_owned(), reason: "a test".to_owned(), correlation_id: None };
     let created = cluster("One");
     let operation = Operation {
         id: Uuid::now_v7(),

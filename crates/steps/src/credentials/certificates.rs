@@ -11,7 +11,7 @@ use kubelink::link::FIELD_MANAGER;
 use kubelink::patch::{Change, patch};
 use kubelink::{Failure, Link, LinkError, Target};
 use serde_json::{Value, json};
-use store::Hold;
+use store::WorkLease;
 
 use super::{Ours, for_now};
 use crate::engine::{StepError, StepErrorKind};
@@ -55,7 +55,7 @@ impl CertificateUse {
 pub async fn carry_certificates(
     ours: &Ours,
     link: &Link,
-    hold: Hold,
+    hold: WorkLease,
     now: Timestamp,
 ) -> Result<String, StepError> {
     let (mut told, mut failures) = (Vec::new(), Vec::new());

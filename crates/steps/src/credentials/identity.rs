@@ -5,7 +5,7 @@ use api::secret::Secret;
 use cloud::{ResourceId, VaultSecret};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use store::Hold;
+use store::WorkLease;
 
 use super::{Ours, for_now};
 use crate::engine::StepError;
@@ -49,7 +49,7 @@ fn secret_name(ours: &Ours) -> String {
 /// None when the cluster works as a service principal and needs none.
 pub async fn ensure_identity_certificate(
     ours: &Ours,
-    hold: Hold,
+    hold: WorkLease,
     now: Timestamp,
 ) -> Result<Option<(Renewal, Timestamp)>, StepError> {
     let Identity::Workload { resource_id, .. } = &ours.provisioned.spec.identity else { return Ok(None) };

@@ -10,7 +10,7 @@ mod registry;
 
 use api::doc::{Cluster, Provisioned, Record, ResultCode};
 use cloud::{CloudError, SharedCloud};
-use store::{By, Hold, Store, StoreError, Transaction, Wish};
+use store::{AuditContext, DesiredState, Store, StoreError, Transaction, WorkLease};
 use uuid::Uuid;
 
 use crate::engine::StepError;
@@ -39,11 +39,11 @@ pub struct Ours {
 
 impl Ours {
     /// Changes the cluster's record under the fence of whoever works: one whose lease was lost changes nothing.
-    pub async fn record(&self, hold: Hold, change: impl Fn(&mut Record)) -> Result<(), StepError> {
+    pub async fn record(&self, hold: WorkLease, change: impl Fn(&mut Record)) -> Result<(), StepError> {
         let failed = |error: StoreError| {
             StepError::transient("Store", "the cluster's record was not written").because(error)
         };
-        let by = By::service(self.service);
+        let by = AuditContext::service(self.service);
         for _ in 0..WRITES_MAX {
             let read = self.store.documents::<Cluster>().get(self.uuid).await.map_err(failed)?;
             let gone = || StepError::terminal(ResultCode::CLUSTER_GONE, "the cluster is gone");
@@ -53,7 +53,7 @@ impl Ours {
             if wanted == read.document {
                 return Ok(());
             }
-            let write = Transaction::new().guard(hold).update(&read, &wanted, Wish::Same, &by);
+            let write = Transaction::new().guard(hold).update(&read, &wanted, DesiredState::Unchanged, &by);
             match self.store.commit(write.map_err(failed)?).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::Changed { .. }) => {}

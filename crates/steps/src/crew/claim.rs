@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{CLAIM_MAX, Claimed, End, Hold, SAFETY_POLL, StoreError, Topic};
+use store::{CLAIM_MAX, ClaimedWork, PreparedCompletion, SAFETY_POLL, StoreError, Topic, WorkLease};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -71,7 +71,7 @@ impl<T: Trade> Desk<'_, T> {
         let Settings { kind, owner, timing, .. } = crew.settings;
         self.ends.gather();
         let ends = self.ends.due();
-        crew.holds.leave(ends.iter().map(End::hold));
+        crew.holds.leave(ends.iter().map(PreparedCompletion::hold));
         let wanted = if claims && !self.owes { crew.free().min(CLAIM_MAX) } else { 0 };
         if ends.is_empty() && wanted == 0 && !self.owes {
             self.look_at = Instant::now() + SAFETY_POLL;
@@ -186,7 +186,7 @@ fn after_failure(error: &StoreError) -> Instant {
 }
 
 /// Starts what was claimed, apart from whoever claims: that one goes on with what is due next.
-fn start<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>, claimed: Vec<Claimed>, asked: Instant) {
+fn start<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>, claimed: Vec<ClaimedWork>, asked: Instant) {
     if claimed.is_empty() {
         return;
     }
@@ -197,7 +197,7 @@ fn start<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>, claimed: Vec<Claimed>
 }
 
 /// What was claimed together is read together; then each runs by itself.
-async fn batch<T: Trade>(trade: Arc<T>, claimed: Vec<Claimed>, controls: Vec<Control>) {
+async fn batch<T: Trade>(trade: Arc<T>, claimed: Vec<ClaimedWork>, controls: Vec<Control>) {
     let crew = trade.crew();
     let _held = Letting { crew, holds: claimed.iter().map(|it| it.hold).collect() };
     // Otherwise nothing of them was begun, and whoever takes them over has more luck.
@@ -212,7 +212,7 @@ async fn batch<T: Trade>(trade: Arc<T>, claimed: Vec<Claimed>, controls: Vec<Con
 }
 
 /// Reads what was claimed together; none when the store did not answer again and again.
-async fn read<T: Trade>(trade: &T, claimed: &[Claimed]) -> Option<Vec<T::Facts>> {
+async fn read<T: Trade>(trade: &T, claimed: &[ClaimedWork]) -> Option<Vec<T::Facts>> {
     let mut pause = Duration::from_millis(50);
     for read in 1..=READS_MAX {
         match trade.read(claimed).await {
@@ -233,7 +233,7 @@ async fn read<T: Trade>(trade: &T, claimed: &[Claimed]) -> Option<Vec<T::Facts>>
 }
 
 /// Works one; the lane is let go whatever happens.
-async fn one<T: Trade>(trade: Arc<T>, claimed: Claimed, control: Control, facts: T::Facts) {
+async fn one<T: Trade>(trade: Arc<T>, claimed: ClaimedWork, control: Control, facts: T::Facts) {
     let _held = Letting { crew: trade.crew(), holds: vec![claimed.hold] };
     // Put aside: a task that is spawned is moved about several times, with all that it may ever have to remember.
     Box::pin(trade.work(claimed, control, facts)).await;
@@ -242,7 +242,7 @@ async fn one<T: Trade>(trade: Arc<T>, claimed: Claimed, control: Control, facts:
 /// Lets the lanes go that are still held when a run is over, also when it panics or is dropped.
 struct Letting<'a> {
     crew: &'a Crew,
-    holds: Vec<Hold>,
+    holds: Vec<WorkLease>,
 }
 
 impl Drop for Letting<'_> {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use api::error::{Class, Classify as _};
-use store::{End, Fate, Hold, StoreError};
+use store::{CompletionOutcome, PreparedCompletion, StoreError, WorkLease};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -16,15 +16,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// An end to be written, and whoever waits for that.
-pub(super) type Coming = (End, oneshot::Sender<Fate>);
+pub(super) type Coming = (PreparedCompletion, oneshot::Sender<CompletionOutcome>);
 
 /// Ends that are to be written.
 #[derive(Debug)]
 pub struct Ends {
     coming: mpsc::UnboundedReceiver<Coming>,
     /// Those that have come, each with whoever waits for it.
-    unwritten: Vec<End>,
-    waiting: Vec<oneshot::Sender<Fate>>,
+    unwritten: Vec<PreparedCompletion>,
+    waiting: Vec<oneshot::Sender<CompletionOutcome>>,
     /// So many of them were refused together, and are written each for itself.
     singly: usize,
     /// After a failure: the pause before the next try, and its end.
@@ -66,7 +66,7 @@ impl Ends {
     }
 
     /// What is to be written now; nothing during a pause.
-    pub(super) fn due(&self) -> &[End] {
+    pub(super) fn due(&self) -> &[PreparedCompletion] {
         let pausing = self.again_at.is_some_and(|at| at > Instant::now());
         &self.unwritten[..if pausing { 0 } else { self.at_once() }]
     }
@@ -79,8 +79,8 @@ impl Ends {
     /// Takes in what became of those that were due; which are written, and who is to be told of it.
     pub(super) fn answered(
         &mut self,
-        answer: Result<Vec<Fate>, StoreError>,
-    ) -> Vec<(Hold, oneshot::Sender<Fate>, Fate)> {
+        answer: Result<Vec<CompletionOutcome>, StoreError>,
+    ) -> Vec<(WorkLease, oneshot::Sender<CompletionOutcome>, CompletionOutcome)> {
         let asked = self.at_once();
         let mut written = Vec::new();
         self.again_at = None;
@@ -110,7 +110,7 @@ impl Ends {
 }
 
 /// An end can never be stored as it is.
-pub(super) fn refused(hold: Hold, error: &StoreError) {
+pub(super) fn refused(hold: WorkLease, error: &StoreError) {
     tracing::error!(error = error as &dyn std::error::Error, "The end of work {} was refused", hold.work);
 }
 
@@ -124,14 +124,20 @@ mod tests {
 
     use super::*;
 
-    fn end(work: u128) -> End {
-        let hold =
-            Hold { work: Uuid::from_u128(work), lane: Uuid::from_u128(work), owner: Uuid::nil(), fence: 1 };
-        End::new(&Completion::new(hold, Ending::Completed, json!({}))).unwrap()
+    fn end(work: u128) -> PreparedCompletion {
+        let hold = WorkLease {
+            work: Uuid::from_u128(work),
+            lane: Uuid::from_u128(work),
+            owner: Uuid::nil(),
+            fence: 1,
+        };
+        PreparedCompletion::new(&Completion::new(hold, Ending::Completed, json!({}))).unwrap()
     }
 
     /// So many ends that wait to be written.
-    async fn ends(count: u128) -> (Ends, Vec<oneshot::Receiver<Fate>>, mpsc::UnboundedSender<Coming>) {
+    async fn ends(
+        count: u128,
+    ) -> (Ends, Vec<oneshot::Receiver<CompletionOutcome>>, mpsc::UnboundedSender<Coming>) {
         let (sender, coming) = mpsc::unbounded_channel();
         let mut ends = Ends::new(coming);
         let mut waiting = Vec::new();
@@ -145,7 +151,7 @@ mod tests {
         (ends, waiting, sender)
     }
 
-    fn answer(ends: &mut Ends, answer: Result<Vec<Fate>, StoreError>) -> usize {
+    fn answer(ends: &mut Ends, answer: Result<Vec<CompletionOutcome>, StoreError>) -> usize {
         let written = ends.answered(answer);
         let count = written.len();
         for (_, waiting, fate) in written {
@@ -173,8 +179,11 @@ mod tests {
             ends.next().await;
             assert_eq!((begun.elapsed().as_millis(), ends.due().len()), (pause.as_millis(), 2));
         }
-        assert_eq!(answer(&mut ends, Ok(vec![Fate::Done, Fate::Lost])), 2);
-        assert_eq!((waiting.remove(0).await, waiting.remove(0).await), (Ok(Fate::Done), Ok(Fate::Lost)));
+        assert_eq!(answer(&mut ends, Ok(vec![CompletionOutcome::Done, CompletionOutcome::Lost])), 2);
+        assert_eq!(
+            (waiting.remove(0).await, waiting.remove(0).await),
+            (Ok(CompletionOutcome::Done), Ok(CompletionOutcome::Lost))
+        );
         assert!(ends.next().now_or_never().is_none(), "there is nothing more");
     }
 
@@ -188,17 +197,17 @@ mod tests {
             sender.send((end(work), oneshot::channel().0)).unwrap();
         }
         ends.gather();
-        assert_eq!(answer(&mut ends, Ok(vec![Fate::Done])), 1);
+        assert_eq!(answer(&mut ends, Ok(vec![CompletionOutcome::Done])), 1);
         assert_eq!(answer(&mut ends, Err(wrong())), 0);
-        assert_eq!(answer(&mut ends, Ok(vec![Fate::Done])), 1);
+        assert_eq!(answer(&mut ends, Ok(vec![CompletionOutcome::Done])), 1);
         assert_eq!(ends.due().len(), 2, "they go together");
-        assert_eq!(answer(&mut ends, Ok(vec![Fate::Done, Fate::Done])), 2);
-        assert_eq!(waiting.remove(0).await, Ok(Fate::Done));
+        assert_eq!(answer(&mut ends, Ok(vec![CompletionOutcome::Done, CompletionOutcome::Done])), 2);
+        assert_eq!(waiting.remove(0).await, Ok(CompletionOutcome::Done));
         assert!(
             waiting.remove(0).await.is_err(),
             "who waits for the refused one learns that nothing was written"
         );
-        assert_eq!(waiting.remove(0).await, Ok(Fate::Done));
+        assert_eq!(waiting.remove(0).await, Ok(CompletionOutcome::Done));
         assert!(ends.next().now_or_never().is_none());
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use store::{Hold, LaneView, Renewed};
+use store::{LaneView, RenewedLease, WorkLease};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -24,7 +24,7 @@ pub(super) struct Holds {
 
 #[derive(Debug)]
 struct Held {
-    hold: Hold,
+    hold: WorkLease,
     control: Control,
     /// When the last successful claim or renewal was sent, by the monotonic clock.
     renewed: Instant,
@@ -42,7 +42,7 @@ impl Holds {
     }
 
     /// A lane is ours since `asked`, when the claim was sent.
-    pub(super) fn take(&self, hold: Hold, asked: Instant) -> Control {
+    pub(super) fn take(&self, hold: WorkLease, asked: Instant) -> Control {
         let control = Control::new();
         let held = Held { hold, control: control.clone(), renewed: asked, leaving: false };
         self.lanes().insert(hold.lane, held);
@@ -51,7 +51,7 @@ impl Holds {
 
     /// The work in these lanes is over, and its end is about to be written: what takes its place may be claimed meanwhile. The
     /// lanes are held, and renewed, until that is done.
-    pub(super) fn leave(&self, holds: impl IntoIterator<Item = Hold>) {
+    pub(super) fn leave(&self, holds: impl IntoIterator<Item = WorkLease>) {
         self.change(|lanes| {
             for hold in holds {
                 if let Some(held) = lanes.get_mut(&hold.lane).filter(|held| held.hold == hold) {
@@ -62,7 +62,7 @@ impl Holds {
     }
 
     /// Lanes are let go, unless they were before or are held anew meanwhile.
-    pub(super) fn release(&self, holds: impl IntoIterator<Item = Hold>) {
+    pub(super) fn release(&self, holds: impl IntoIterator<Item = WorkLease>) {
         self.change(|lanes| {
             for hold in holds {
                 if lanes.get(&hold.lane).is_some_and(|held| held.hold == hold) {
@@ -97,8 +97,8 @@ impl Holds {
 
     /// Takes in the answer to a renewal of the lanes `asked`, sent at `sent`. What is not in the answer is lost; unless its end
     /// is being written, for then it may just have been let go, and whoever writes is told what became of it.
-    pub(super) fn renewed(&self, asked: &[(Uuid, i64)], answer: &[Renewed], sent: Instant) -> usize {
-        let answer: HashMap<Uuid, &Renewed> = answer.iter().map(|it| (it.lane, it)).collect();
+    pub(super) fn renewed(&self, asked: &[(Uuid, i64)], answer: &[RenewedLease], sent: Instant) -> usize {
+        let answer: HashMap<Uuid, &RenewedLease> = answer.iter().map(|it| (it.lane, it)).collect();
         let mut lanes = self.lanes();
         let mut lost = 0;
         for (lane, fence) in asked {
@@ -166,12 +166,12 @@ mod tests {
 
     use super::*;
 
-    fn hold(lane: u128, fence: i64) -> Hold {
-        Hold { work: Uuid::from_u128(9), lane: Uuid::from_u128(lane), owner: Uuid::from_u128(1), fence }
+    fn hold(lane: u128, fence: i64) -> WorkLease {
+        WorkLease { work: Uuid::from_u128(9), lane: Uuid::from_u128(lane), owner: Uuid::from_u128(1), fence }
     }
 
-    fn renewed(lane: u128, fence: i64, cancel: bool) -> Renewed {
-        Renewed { lane: Uuid::from_u128(lane), fence, signals: Signals { preempt: false, cancel } }
+    fn renewed(lane: u128, fence: i64, cancel: bool) -> RenewedLease {
+        RenewedLease { lane: Uuid::from_u128(lane), fence, signals: Signals { preempt: false, cancel } }
     }
 
     #[test]

@@ -18,7 +18,10 @@ use std::time::Duration;
 use api::error::{Class, Classify as _};
 use api::work::WorkKind;
 use futures_util::future::BoxFuture;
-use store::{Claimed, Completion, End, Fate, LEASE, RENEWAL, SELF_STOP, Store, StoreError, Yielding};
+use store::{
+    ClaimedWork, Completion, CompletionOutcome, LEASE, PreparedCompletion, RENEWAL, Release, SELF_STOP,
+    Store, StoreError,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -65,12 +68,19 @@ pub trait Trade: Send + Sync + 'static {
     fn crew(&self) -> &Crew;
 
     /// Reads what was claimed together: one for each, in order.
-    fn read(&self, claimed: &[Claimed]) -> impl Future<Output = Result<Vec<Self::Facts>, StoreError>> + Send;
+    fn read(
+        &self,
+        claimed: &[ClaimedWork],
+    ) -> impl Future<Output = Result<Vec<Self::Facts>, StoreError>> + Send;
 
     /// Works one and writes how that ended, by [`Crew::write_end`], [`Crew::hand_back`] or a transaction of its own. The lane
     /// is let go afterwards, whatever happens.
-    fn work(&self, claimed: Claimed, control: Control, facts: Self::Facts)
-    -> impl Future<Output = ()> + Send;
+    fn work(
+        &self,
+        claimed: ClaimedWork,
+        control: Control,
+        facts: Self::Facts,
+    ) -> impl Future<Output = ()> + Send;
 
     /// So many were taken over from lost crews.
     fn taken_over(&self, count: u64);
@@ -192,8 +202,9 @@ impl Crew {
     }
 
     /// Hands the end to those who write them, together with others; what became of it, or none when it was lost before.
-    pub async fn write_end(&self, control: &Control, completion: Completion) -> Option<Fate> {
-        let end = End::new(&completion).inspect_err(|error| refused(completion.hold, error)).ok()?;
+    pub async fn write_end(&self, control: &Control, completion: Completion) -> Option<CompletionOutcome> {
+        let end =
+            PreparedCompletion::new(&completion).inspect_err(|error| refused(completion.hold, error)).ok()?;
         let (written, fate) = oneshot::channel();
         self.ends.send((end, written)).ok()?;
         tokio::select! {
@@ -204,7 +215,7 @@ impl Crew {
     }
 
     /// Writes a hand-back, again and again while the store does not answer.
-    pub async fn hand_back(&self, control: &Control, yielding: &Yielding) -> Written {
+    pub async fn hand_back(&self, control: &Control, yielding: &Release) -> Written {
         let mut pause = PAUSE;
         loop {
             let written = tokio::select! {

@@ -8,7 +8,7 @@ use api::doc::WorkResult;
 use api::error::{Class, Classify as _};
 use api::work::{Ending, WorkState};
 use jiff::{SignedDuration, Timestamp};
-use store::{Claimed, Committed, Completion, Hold, Store, StoreError, Transaction, Yielding};
+use store::{ClaimedWork, CommitResult, Completion, Release, Store, StoreError, Transaction, WorkLease};
 
 use super::{Control, Journal, Obstacle, Outcome, Report, StepError, Waiting, WaitingCode};
 
@@ -32,7 +32,7 @@ pub(super) struct Lost;
 /// What a run knows of its work and has to tell of it.
 pub(super) struct Ledger<'a> {
     pub(super) store: &'a Store,
-    pub(super) hold: Hold,
+    pub(super) hold: WorkLease,
     pub(super) attempt: i32,
     pub(super) control: Control,
     pub(super) clock: SharedClock,
@@ -53,7 +53,7 @@ pub(super) struct Ledger<'a> {
 impl<'a> Ledger<'a> {
     pub(super) fn open(
         store: &'a Store,
-        claimed: &Claimed,
+        claimed: &ClaimedWork,
         mut journal: Journal,
         control: Control,
         clock: SharedClock,
@@ -166,7 +166,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The first `told` entries are written; what the store asks of us is heard.
-    pub(super) fn drafted(&mut self, told: usize, committed: &Committed) {
+    pub(super) fn drafted(&mut self, told: usize, committed: &CommitResult) {
         self.unsaid.drain(..told);
         self.control.hear(committed.signals(self.hold.work));
     }
@@ -223,7 +223,7 @@ impl<'a> Ledger<'a> {
         message: &str,
         rest: Duration,
         spent: bool,
-    ) -> Yielding {
+    ) -> Release {
         let event = if spent { EntryEvent::Retried } else { EntryEvent::Yielded };
         let message = sayable(message.to_owned());
         let entry = Entry {
@@ -256,12 +256,12 @@ impl<'a> Ledger<'a> {
         let begun = self.journal.step.is_some() || !self.journal.done.is_empty();
         // Work that is being undone has taken a wish for its end up, or needs none.
         let unless_cancelled = !self.journal.is_undoing();
-        Yielding {
+        Release {
             checkpoint,
             begun,
             unless_cancelled,
             entries: self.unsaid,
-            ..Yielding::new(self.hold, rest, spent)
+            ..Release::new(self.hold, rest, spent)
         }
     }
 

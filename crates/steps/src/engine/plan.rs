@@ -8,7 +8,7 @@ use api::admin::Owner;
 use api::clock::SharedClock;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use store::Hold;
+use store::WorkLease;
 use tokio_util::sync::CancellationToken;
 
 use super::{StepError, StepErrorKind};
@@ -165,7 +165,7 @@ pub struct Obstacle {
 #[derive(Debug, Clone)]
 pub struct StepContext {
     /// The right to the work; its id and fence are the key under which the world may notice a repeated call.
-    pub hold: Hold,
+    pub hold: WorkLease,
     /// Which attempt of the work this is, from 1.
     pub attempt: i32,
     /// So many attempts before this one failed for something that a customer is told of, since a step last came to its end.

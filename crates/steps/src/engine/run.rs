@@ -8,7 +8,7 @@ use api::clock::SharedClock;
 use api::doc::{ResultCode, WorkResult};
 use api::error::{Class, Classify as _};
 use api::work::Ending;
-use store::{Claimed, Completion, Store, Yielding};
+use store::{ClaimedWork, Completion, Release, Store};
 use tokio::time::{Instant, sleep};
 
 use super::decide::{ATTEMPTS_MAX, Verdict, back_off, next_step, park, safe_before, verdict};
@@ -29,7 +29,7 @@ pub struct Order<'a, C> {
     /// Where everything is remembered.
     pub store: &'a Store,
     /// The work, as it was claimed.
-    pub claimed: &'a Claimed,
+    pub claimed: &'a ClaimedWork,
     /// The plan.
     pub plan: &'a Plan<C>,
     /// What its steps are given.
@@ -54,7 +54,7 @@ pub enum Ended {
     /// The work is to be continued later.
     HandedBack {
         /// The hand-back.
-        yielding: Yielding,
+        yielding: Release,
         /// Why.
         why: WaitingCode,
     },
@@ -88,7 +88,7 @@ pub async fn run<C: Send + Sync + 'static>(order: Order<'_, C>) -> Ended {
 /// taken back.
 pub async fn refuse(
     store: &Store,
-    claimed: &Claimed,
+    claimed: &ClaimedWork,
     journal: Journal,
     control: Control,
     clock: SharedClock,

@@ -11,7 +11,7 @@ use api::admin::{Entry, EntryEvent};
 use api::doc::ResultCode;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use store::{Committed, StoreError};
+use store::{CommitResult, StoreError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -159,7 +159,7 @@ async fn watch<C>(
     // The first showing comes by itself, later ones when there is something new.
     let mut show_at = Some(begun + SHOW_AFTER);
     let mut shown = begun;
-    let mut showing: Option<(BoxFuture<'static, Result<Committed, StoreError>>, usize)> = None;
+    let mut showing: Option<(BoxFuture<'static, Result<CommitResult, StoreError>>, usize)> = None;
     let ran = loop {
         tokio::select! {
             biased;

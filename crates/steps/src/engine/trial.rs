@@ -15,7 +15,7 @@ use api::work::{WorkKind, WorkState};
 use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use store::{Claimed, LEASE, NewWork, Store, StoreError, WorkView};
+use store::{ClaimedWork, LEASE, NewWork, Store, StoreError, WorkView};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -231,7 +231,7 @@ impl<C: Send + Sync + 'static> Trial<C> {
     /// Claims the work again and again until it is at its end, as actuators would.
     async fn to_its_end(&self, plan: Plan<C>, context: &Arc<C>, fate: &mut Fate, id: Uuid) -> WorkView {
         let mut plan = plan;
-        let mut stale: Vec<Claimed> = Vec::new();
+        let mut stale: Vec<ClaimedWork> = Vec::new();
         let steps = if fate.step.is_none() { plan.steps.len() } else { 0 };
         for _ in 0..CLAIMS_MAX + steps {
             let claimed = self.next_claim(id).await;
@@ -281,7 +281,7 @@ impl<C: Send + Sync + 'static> Trial<C> {
     }
 
     /// Lets time pass until the work can be claimed or taken over.
-    async fn next_claim(&self, id: Uuid) -> Claimed {
+    async fn next_claim(&self, id: Uuid) -> ClaimedWork {
         let owner = Uuid::now_v7();
         for _ in 0..2 {
             let mut claimed =

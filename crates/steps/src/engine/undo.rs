@@ -11,7 +11,7 @@ use api::work::Ending;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use store::{Committed, Completion, StoreError};
+use store::{CommitResult, Completion, StoreError};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -116,7 +116,7 @@ async fn undone<C: Send + Sync + 'static>(
 }
 
 /// A showing that is being written: how many entries are in it, and the answer.
-type Showing = BoxFuture<'static, Result<(usize, Committed), StoreError>>;
+type Showing = BoxFuture<'static, Result<(usize, CommitResult), StoreError>>;
 
 /// The tries of an undo: as long as trying again may help and its time is not over. Nothing is left half way between two of
 /// them, so that a shutdown is obeyed there.

@@ -3,7 +3,7 @@
 use cloud::CertificateWish;
 use kubelink::{Link, Target};
 use serde_json::Value;
-use store::Hold;
+use store::WorkLease;
 
 use super::Lifecycle;
 use crate::credentials::{CertificateUse, carry_certificates, configure_api_server, configure_ingress};
@@ -39,7 +39,7 @@ pub async fn ensure_issued(cx: &Lifecycle) -> Result<Look, StepError> {
 }
 
 /// Puts the newest versions of both certificates into the cluster, and records until when they are good.
-pub async fn carry(cx: &Lifecycle, hold: Hold) -> Result<String, StepError> {
+pub async fn carry(cx: &Lifecycle, hold: WorkLease) -> Result<String, StepError> {
     carry_certificates(&cx.credentials().await?, &cx.link().await?, hold, cx.clock.now()).await
 }
 

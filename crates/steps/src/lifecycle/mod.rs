@@ -20,7 +20,7 @@ use api::error::{Class, Classify as _};
 use api::secret::Secret;
 use cloud::{Credential, ResourceId, SharedCloud};
 use kubelink::Link;
-use store::{By, Hold, Store, StoreError, Transaction, Versioned, Wish};
+use store::{AuditContext, DesiredState, Store, StoreError, Transaction, VersionedDocument, WorkLease};
 use uuid::Uuid;
 
 use crate::credentials;
@@ -55,7 +55,7 @@ pub struct Lifecycle {
 #[derive(Debug, Clone)]
 pub struct Ours {
     /// The document as it was read.
-    pub read: Versioned<Cluster>,
+    pub read: VersionedDocument<Cluster>,
     /// What is in it.
     pub provisioned: Box<Provisioned>,
     /// Its whole domain name.
@@ -118,14 +118,14 @@ impl Lifecycle {
 
     /// Writes what we made and saw, under the fence of the work. `change` is a function of the document alone: it is asked
     /// again when somebody else has changed the document in between. The record as it is now.
-    pub async fn record(&self, hold: Hold, change: impl Fn(&mut Record)) -> Result<Record, StepError> {
+    pub async fn record(&self, hold: WorkLease, change: impl Fn(&mut Record)) -> Result<Record, StepError> {
         self.record_with(hold, &[], |provisioned| change(&mut provisioned.record)).await.map(|it| it.record)
     }
 
     /// As [`record`](Lifecycle::record), of all that a cluster of ours has, with secrets that are sealed in the same write.
     pub async fn record_with(
         &self,
-        hold: Hold,
+        hold: WorkLease,
         secrets: &[(&str, &Secret<Vec<u8>>)],
         change: impl Fn(&mut Provisioned),
     ) -> Result<Box<Provisioned>, StepError> {
@@ -137,7 +137,7 @@ impl Lifecycle {
             wanted.provisioned = Some(provisioned.clone());
             let mut write = Transaction::new()
                 .guard(hold)
-                .update(&ours.read, &wanted, Wish::Same, &self.by())
+                .update(&ours.read, &wanted, DesiredState::Unchanged, &self.by())
                 .map_err(store_failed)?;
             for (name, secret) in secrets {
                 let sealed = self.store.seal(self.cluster, name, secret.expose()).map_err(store_failed)?;
@@ -153,8 +153,8 @@ impl Lifecycle {
     }
 
     /// Who writes, in the audit log.
-    pub fn by(&self) -> By {
-        By::service(self.name)
+    pub fn by(&self) -> AuditContext {
+        AuditContext::service(self.name)
     }
 
     /// A secret of the cluster.

@@ -13,7 +13,7 @@ use kube::Api;
 use kube::core::ObjectMeta;
 use kubelink::apply::{Effect, Force, apply_one};
 use serde_json::{Value, json};
-use store::Hold;
+use store::WorkLease;
 
 use super::Lifecycle;
 use crate::engine::StepError;
@@ -22,7 +22,7 @@ pub use crate::credentials::is_token_old as is_old;
 
 /// Makes sure that there is a token with a password. Its name is recorded before it is made, so that a crash in between leaves
 /// nothing that nobody knows of.
-pub async fn ensure_token(cx: &Lifecycle, hold: Hold) -> Result<RegistryToken, StepError> {
+pub async fn ensure_token(cx: &Lifecycle, hold: WorkLease) -> Result<RegistryToken, StepError> {
     let name = format!("token-{}", cx.cluster);
     let recorded = cx
         .record(hold, |record| {
@@ -41,7 +41,7 @@ pub async fn ensure_token(cx: &Lifecycle, hold: Hold) -> Result<RegistryToken, S
 }
 
 /// Issues a further password and seals it. The one before it stays good, so that a crash in between costs nothing.
-pub async fn issue(cx: &Lifecycle, hold: Hold) -> Result<RegistryToken, StepError> {
+pub async fn issue(cx: &Lifecycle, hold: WorkLease) -> Result<RegistryToken, StepError> {
     let ours = cx.ours().await?;
     let name = ours.made().registry_token.as_ref().map(|it| it.name.clone());
     let name = name.unwrap_or_else(|| format!("token-{}", cx.cluster));

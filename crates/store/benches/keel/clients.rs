@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use store::{By, Etag, Store, Transaction, Versioned, Wish};
+use store::{AuditContext, DesiredState, Etag, Store, Transaction, VersionedDocument};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -36,13 +36,13 @@ where
 #[derive(Debug, Clone)]
 pub(crate) struct Writers {
     store: Store,
-    notes: Arc<Vec<Mutex<Versioned<Note>>>>,
+    notes: Arc<Vec<Mutex<VersionedDocument<Note>>>>,
     audited: bool,
 }
 
 impl Writers {
     pub(crate) async fn new(store: Store, count: usize) -> anyhow::Result<Writers> {
-        let by = By::service("bench");
+        let by = AuditContext::service("bench");
         let mut notes = Vec::with_capacity(count);
         for number in 0..count {
             let (uuid, _) = store.collection::<Note>().create(&Note::new(number), &by).await?;
@@ -69,14 +69,14 @@ impl Writers {
 
     /// Changes one document until the end; what the feed has to tell of it.
     pub(crate) async fn write(&self, number: usize, end: Instant) -> anyhow::Result<Vec<(Uuid, Etag)>> {
-        let by = By::service("bench");
+        let by = AuditContext::service("bench");
         let mut note = self.notes[number].lock().await;
         let mut wanted = note.document.clone();
         let mut written = Vec::new();
         while Instant::now() < end {
             wanted.count += 1;
             let transaction = match self.audited {
-                true => Transaction::new().update(&note, &wanted, Wish::Same, &by)?,
+                true => Transaction::new().update(&note, &wanted, DesiredState::Unchanged, &by)?,
                 false => Transaction::new().observe(&note, &wanted)?,
             };
             let committed = self.store.commit(transaction).await?;

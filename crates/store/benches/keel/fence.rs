@@ -7,8 +7,8 @@ use anyhow::ensure;
 use api::work::{Ending, WorkKind};
 use serde_json::json;
 use store::{
-    By, CLAIM_MAX, Claimed, Completion, Fate, LEASE, NewWork, Store, StoreError, TAKE_OVER_MAX, Transaction,
-    Yielding,
+    AuditContext, CLAIM_MAX, ClaimedWork, Completion, CompletionOutcome, LEASE, NewWork, Release, Store,
+    StoreError, TAKE_OVER_MAX, Transaction,
 };
 use uuid::Uuid;
 
@@ -75,7 +75,10 @@ async fn resumed(bed: &Bed, place: Place) -> anyhow::Result<Duration> {
                 longest = longest.max(seen.elapsed());
             }
             let done = Completion::new(taken.hold, Ending::Completed, json!({}));
-            ensure!(bed.store.complete(&[done]).await? == [Fate::Done], "its new holder could not end it");
+            ensure!(
+                bed.store.complete(&[done]).await? == [CompletionOutcome::Done],
+                "its new holder could not end it"
+            );
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -87,7 +90,7 @@ async fn stale_writes(store: &Store) -> anyhow::Result<usize> {
     let work = |_| NewWork::new(Uuid::now_v7(), Uuid::new_v4(), WorkKind::Manifest);
     store.enqueue((0..STALE_WRITES).map(work).collect()).await?;
     let (old, new) = (Uuid::new_v4(), Uuid::new_v4());
-    let mut lost: Vec<Claimed> = Vec::new();
+    let mut lost: Vec<ClaimedWork> = Vec::new();
     while lost.len() < STALE_WRITES {
         let claimed = store.claim_for(WorkKind::Manifest, CLAIM_MAX, old, Duration::ZERO).await?;
         ensure!(!claimed.is_empty(), "only {} were claimed", lost.len());
@@ -100,19 +103,19 @@ async fn stale_writes(store: &Store) -> anyhow::Result<usize> {
         taken += some.len();
     }
     let mut accepted = 0;
-    for (number, Claimed { hold, .. }) in lost.into_iter().enumerate() {
+    for (number, ClaimedWork { hold, .. }) in lost.into_iter().enumerate() {
         let outcome = match number % 4 {
             0 => store.checkpoint(hold, "late", json!({})).await.map(drop),
             1 => {
                 let completion = Completion::new(hold, Ending::Completed, json!({}));
                 match store.complete(&[completion]).await?.as_slice() {
-                    [Fate::Lost] => continue,
+                    [CompletionOutcome::Lost] => continue,
                     _ => Ok(()),
                 }
             }
-            2 => store.hand_back(Yielding::new(hold, Duration::ZERO, true)).await,
+            2 => store.hand_back(Release::new(hold, Duration::ZERO, true)).await,
             _ => {
-                let by = By::service("bench");
+                let by = AuditContext::service("bench");
                 let guarded =
                     Transaction::new().guard(hold).create(Uuid::now_v7(), &Note::new(number), &by)?;
                 store.commit(guarded).await.map(drop)

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use api::work::WorkKind;
-use store::{CLAIM_MAX, Fate, NewWork, Store};
+use store::{CLAIM_MAX, CompletionOutcome, NewWork, Store};
 use uuid::Uuid;
 
 use crate::bed::{Backlog, Bed, Due, Lines, Machine, Place};
@@ -160,7 +160,7 @@ impl Watch {
             }
         }
         let fates = store.complete(&completions(&claimed)).await?;
-        ensure!(fates.iter().all(|it| *it == Fate::Done), "a fresh hold was lost");
+        ensure!(fates.iter().all(|it| *it == CompletionOutcome::Done), "a fresh hold was lost");
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let doubled = claimed.iter().filter(|it| !ended.insert(it.hold.work)).count();
         self.double_runs.fetch_add(doubled, Ordering::Relaxed);

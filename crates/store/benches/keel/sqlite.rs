@@ -8,7 +8,7 @@ use api::clock::{Clock as _, SystemClock};
 use api::work::{Ending, WorkKind};
 use rusqlite::{Connection, params};
 use serde_json::json;
-use store::{Claimed, Completion, ENQUEUE_MAX, Fate, NewWork, Store};
+use store::{ClaimedWork, Completion, CompletionOutcome, ENQUEUE_MAX, NewWork, Store};
 use uuid::Uuid;
 
 use crate::bed::{Backlog, Bed, Due, Ground, Machine, Place};
@@ -81,13 +81,13 @@ async fn cycle(store: Store, batch: usize, slice: Duration) -> anyhow::Result<(V
         ensure!(claimed.len() == batch, "{} of {batch} were claimed although all are due", claimed.len());
         lanes.extend(claimed.iter().map(|it| it.hold.lane));
         let fates = store.complete(&completions(&claimed)).await?;
-        ensure!(fates.iter().all(|it| *it == Fate::Done), "a fresh hold was lost");
+        ensure!(fates.iter().all(|it| *it == CompletionOutcome::Done), "a fresh hold was lost");
     }
     Ok((lanes, begun.elapsed()))
 }
 
-pub(crate) fn completions(claimed: &[Claimed]) -> Vec<Completion> {
-    let completion = |it: &Claimed| Completion::new(it.hold, Ending::Completed, json!({}));
+pub(crate) fn completions(claimed: &[ClaimedWork]) -> Vec<Completion> {
+    let completion = |it: &ClaimedWork| Completion::new(it.hold, Ending::Completed, json!({}));
     claimed.iter().map(completion).collect()
 }
 

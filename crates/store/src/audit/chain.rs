@@ -65,7 +65,7 @@ impl std::str::FromStr for ChainHead {
 
 /// Where the chain ends.
 #[derive(Debug, Clone)]
-pub(super) struct End {
+pub(super) struct ChainEnd {
     pub(super) head: ChainHead,
     /// Whether every entry behind it must carry the mark of its writer.
     pub(super) marked: bool,
@@ -162,7 +162,7 @@ impl Chain {
         format!("{text} {signature}")
     }
 
-    pub(super) fn signed_end(&self, end: &End) -> String {
+    pub(super) fn signed_end(&self, end: &ChainEnd) -> String {
         self.signed(if end.marked { MARKED_HEAD } else { HEAD }, &end.head.to_string())
     }
 
@@ -175,21 +175,25 @@ impl Chain {
     }
 
     /// Where the chain ends; what is wrong with what the store says of it.
-    pub(super) async fn end(&self, reader: &Reader, faults: &mut Vec<String>) -> Result<End, StoreError> {
+    pub(super) async fn end(
+        &self,
+        reader: &Reader,
+        faults: &mut Vec<String>,
+    ) -> Result<ChainEnd, StoreError> {
         let Some(text) = reader.engine.meta(HEAD).await? else {
             let begun = rotate::has_chain(reader).await?;
             if begun {
                 faults.push("the chain's head is gone".to_owned());
             }
-            return Ok(End { head: ChainHead::start(), marked: begun });
+            return Ok(ChainEnd { head: ChainHead::start(), marked: begun });
         };
         let head = text.split_once(' ').and_then(|(head, _)| head.parse().ok());
         let ends = head
             .into_iter()
-            .flat_map(|head: ChainHead| [true, false].map(|marked| End { head: head.clone(), marked }));
+            .flat_map(|head: ChainHead| [true, false].map(|marked| ChainEnd { head: head.clone(), marked }));
         Ok(ends.into_iter().find(|end| self.signed_end(end) == text).unwrap_or_else(|| {
             faults.push(changed(HEAD));
-            End { head: ChainHead::start(), marked: true }
+            ChainEnd { head: ChainHead::start(), marked: true }
         }))
     }
 

@@ -28,11 +28,11 @@ use uuid::Uuid;
 
 pub use chain::ChainHead;
 pub(crate) use chain::EntryKey;
-use chain::{Chain, End, FLOOR, Floor, HEAD};
-pub use verify::Verified;
+use chain::{Chain, ChainEnd, FLOOR, Floor, HEAD};
+pub use verify::AuditVerification;
 
 use crate::StoreError;
-use crate::engine::{AuditPlace, AuditRow, Sealing, Stale};
+use crate::engine::{AuditPosition, AuditRow, AuditSeal, RetentionTarget};
 use crate::rotate;
 use crate::store::Store;
 
@@ -112,7 +112,7 @@ pub(crate) async fn begin(store: &Store) -> Result<(), StoreError> {
     // sealed and the head is not there, it was taken away; another one would hide that.
     if store.engine.audit_sealed(i64::MIN, 1).await?.is_empty() {
         let marked = store.engine.audit_unnumbered(1).await?.is_empty();
-        let start = chain.signed_end(&End { head: ChainHead::start(), marked });
+        let start = chain.signed_end(&ChainEnd { head: ChainHead::start(), marked });
         store.engine.ensure_meta(vec![(HEAD.to_owned(), start)]).await?;
     }
     rotate::remember_chain(store).await?;
@@ -142,7 +142,7 @@ struct Gate {
     /// Ids that are in the chain already.
     known: HashSet<Uuid>,
     /// Where the last sealed record stands.
-    last: Option<AuditPlace>,
+    last: Option<AuditPosition>,
     /// The newest time in the ids of those that have left.
     newest_left: Option<i64>,
     /// In milliseconds, by the later clock: who turns the database's back does not let copies in.
@@ -190,7 +190,7 @@ impl Store {
         let mut sealed = 0;
         loop {
             let mut faults = Vec::new();
-            let End { mut head, marked } = chain.end(self, &mut faults).await?;
+            let ChainEnd { mut head, marked } = chain.end(self, &mut faults).await?;
             let floor = chain.floor(self, &mut Vec::new()).await?;
             if let Some(fault) = faults.pop() {
                 return Err(unsealable(&fault));
@@ -216,7 +216,7 @@ impl Store {
                 let number = head.number + 1;
                 let seal = chain.seal(&head.seal, number, &row.record, Some(sealed_at));
                 head = ChainHead { number, seal };
-                sealings.push(Sealing { place: row.place, number, seal: head.seal.clone(), sealed_at });
+                sealings.push(AuditSeal { place: row.place, number, seal: head.seal.clone(), sealed_at });
             }
             // Or they would be in the way of others for ever.
             if !refused.is_empty() {
@@ -227,7 +227,7 @@ impl Store {
             let marks_begin = !marked && rows.is_empty() && !self.engine.audit_waits(true).await?;
             if !sealings.is_empty() || marks_begin {
                 sealed += sealings.len();
-                let end = End { head, marked: marked || marks_begin };
+                let end = ChainEnd { head, marked: marked || marks_begin };
                 let meta = vec![(HEAD.to_owned(), chain.signed_end(&end))];
                 self.engine.seal_audit(SEALER, fence, sealings, meta).await?;
             }
@@ -290,7 +290,7 @@ impl Store {
             return Ok(0);
         }
         // Removed by number, and the floor only with them: a housekeeper that was taken for dead does no harm.
-        let stale = Stale::Audit { from: floor.head.number, up_to: left.head.number };
+        let stale = RetentionTarget::Audit { from: floor.head.number, up_to: left.head.number };
         self.engine.trim(stale, age, BLOCK, vec![(FLOOR.to_owned(), chain.signed_floor(&left))]).await
     }
 

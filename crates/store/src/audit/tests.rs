@@ -6,7 +6,7 @@ use api::clock::SystemClock;
 
 use super::*;
 use crate::transaction::{Transaction, Write};
-use crate::{By, Keyring, Location, Options};
+use crate::{AuditContext, Keyring, Location, Options};
 
 /// The first key of the chain stays, whoever else made one at the same time.
 async fn the_first_key_is_kept(store: &Store) {
@@ -32,7 +32,7 @@ async fn forget_chain(store: &Store) {
 async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_sqlite() {
     let location = Location::Sqlite(":memory:".into());
     let options = Options {
-        writing: crate::Writing::Inline,
+        writing: crate::WriteMode::Inline,
         ..Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock))
     };
     the_first_key_is_kept(&Store::open(options).await.unwrap()).await;
@@ -80,7 +80,7 @@ impl Raw {
 }
 
 fn entry(target: &str) -> AuditEntry {
-    By::service("x").entry("thing.change", target, None, None)
+    AuditContext::service("x").entry("thing.change", target, None, None)
 }
 
 /// Seals what is visible; on PostgreSQL a neighbour's open transaction may hide entries for a moment.
@@ -106,7 +106,7 @@ async fn of_the_build_before(store: &Store, raw: &Raw) -> ChainHead {
         sql += &format!("update audit set number = {number}, seal = '{seal}' where target = '{target}';");
         head = ChainHead { number, seal };
     }
-    let signed = chain.signed_end(&End { head: head.clone(), marked: false });
+    let signed = chain.signed_end(&ChainEnd { head: head.clone(), marked: false });
     sql += &format!("update meta set value = '{signed}' where key = 'audit_head'");
     raw.execute(&sql).await;
     head
@@ -264,7 +264,7 @@ fn a_copy_of_a_record_that_left_long_ago_is_refused() {
         ));
         let entry = entry("/thing");
         AuditRow {
-            place: AuditPlace { tx: 0, seq: 9 },
+            place: AuditPosition { tx: 0, seq: 9 },
             mac: Some(chain.entry_key().mac(id, &entry)),
             record: api::audit::AuditRecord {
                 id,
@@ -282,7 +282,7 @@ fn a_copy_of_a_record_that_left_long_ago_is_refused() {
         key: chain.entry_key(),
         marked: true,
         known: HashSet::new(),
-        last: Some(AuditPlace { tx: 0, seq: 8 }),
+        last: Some(AuditPosition { tx: 0, seq: 8 }),
         newest_left: Some(newest),
         now: newest,
     };
@@ -297,7 +297,7 @@ fn a_copy_of_a_record_that_left_long_ago_is_refused() {
     let fresh = row(ms + 1);
     assert_eq!(gate.refusal(&fresh), None);
     assert_eq!(gate.refusal(&fresh), Some("it repeats another record"));
-    gate.last = Some(AuditPlace { tx: 0, seq: 9 });
+    gate.last = Some(AuditPosition { tx: 0, seq: 9 });
     assert_eq!(gate.refusal(&row(ms + 2)), Some("it stands before records that are sealed"));
     let other = AuditRow { mac: None, ..row(ms + 3) };
     assert_eq!(gate.refusal(&other), Some("it was not written by this store"));

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 use super::chain::{Chain, ChainHead, EntryKey, Floor};
-use crate::engine::{AuditPlace, AuditRow};
+use crate::engine::{AuditPosition, AuditRow};
 use crate::rotate;
 use crate::store::Reader;
 use crate::{PAGE_MAX, StoreError};
@@ -15,7 +15,7 @@ const EXAMPLES: usize = 20;
 
 /// What a verification found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct AuditVerification {
     /// How many sealed records were looked at.
     pub records: i64,
     /// How many are written but not sealed yet.
@@ -28,7 +28,7 @@ pub struct Verified {
 
 impl Reader {
     /// Looks through the whole chain; `expected` is a head that was noted earlier and must still be part of it.
-    pub async fn verify_audit(&self, expected: Option<ChainHead>) -> Result<Verified, StoreError> {
+    pub async fn verify_audit(&self, expected: Option<ChainHead>) -> Result<AuditVerification, StoreError> {
         let mut faults = Vec::new();
         let Some(chain) = Chain::find(self).await? else {
             let head = ChainHead::start();
@@ -39,14 +39,20 @@ impl Reader {
                 faults.push("the chain is empty, though a head of it is known".to_owned());
             }
             let unsealed = self.engine.audit_unsealed(PAGE_MAX).await?.len();
-            return Ok(Verified { records: 0, unsealed, head, faults });
+            return Ok(AuditVerification { records: 0, unsealed, head, faults });
         };
         // The head first: what is sealed while we read comes behind it.
         let end = chain.end(self, &mut faults).await?;
         let floor = chain.floor(self, &mut faults).await?;
         let head = end.head;
-        let mut walk =
-            Walk { chain: &chain, last: floor.head.clone(), place: None, faults, expected, records: 0 };
+        let mut walk = ChainVerifier {
+            chain: &chain,
+            last: floor.head.clone(),
+            place: None,
+            faults,
+            expected,
+            records: 0,
+        };
         loop {
             let rows = self.engine.audit_sealed(walk.last.number + 1, PAGE_MAX).await?;
             let Some(last) = rows.last().and_then(|row| row.record.number) else { break };
@@ -97,7 +103,7 @@ impl Reader {
         let faults = outside(&unnumbered, &sealed, &key, end.marked, walk.place);
         walk.faults.extend(faults);
         let unsealed = unnumbered.iter().filter(|row| !row.refused).count();
-        Ok(Verified { records: walk.records, unsealed, head, faults: walk.faults })
+        Ok(AuditVerification { records: walk.records, unsealed, head, faults: walk.faults })
     }
 }
 
@@ -107,7 +113,7 @@ fn outside(
     sealed: &HashSet<Uuid>,
     key: &EntryKey,
     marked: bool,
-    last: Option<AuditPlace>,
+    last: Option<AuditPosition>,
 ) -> Vec<String> {
     let (mut faults, mut strange, mut before) = (Vec::new(), 0, 0);
     for row in rows {
@@ -139,17 +145,17 @@ fn outside(
     faults
 }
 
-struct Walk<'a> {
+struct ChainVerifier<'a> {
     chain: &'a Chain,
     last: ChainHead,
     /// Where the last record stands.
-    place: Option<AuditPlace>,
+    place: Option<AuditPosition>,
     faults: Vec<String>,
     expected: Option<ChainHead>,
     records: i64,
 }
 
-impl Walk<'_> {
+impl ChainVerifier<'_> {
     fn step(&mut self, row: &AuditRow) {
         let number = row.record.number.unwrap_or(0);
         let found = row.record.seal.clone().unwrap_or_default();

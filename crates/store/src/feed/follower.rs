@@ -29,14 +29,14 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::{Change, FEED_PAGE_MAX, FeedError, Position};
-use crate::wake::{Topic, Wakeups};
+use crate::wake::{Notifications, Topic};
 use crate::{Reader, StoreError};
 
 /// Reads the change feed batch by batch; made by [`Reader::follow_feed`].
 #[derive(Debug)]
 pub struct FeedFollower {
     reader: Reader,
-    wakeups: Wakeups,
+    wakeups: Notifications,
     /// Kinds of document and work to report; empty for all.
     kinds: Vec<&'static str>,
     /// Where the next batch begins; none when everything has to be listed first.

@@ -11,15 +11,15 @@ use super::records::columns;
 use super::{Postgres, count, get, time};
 use crate::StoreError;
 use crate::document::behind;
-use crate::engine::{AuditListing, AuditPlace, AuditRow, Sealing};
+use crate::engine::{AuditPosition, AuditQuery, AuditRow, AuditSeal};
 
 const RECORD: &str =
     "select tx, seq, id, at, actor, action, target, reason, correlation, before, after, number, seal,
   mac, sealed_at, refused is true from audit";
 
 impl Postgres {
-    pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
-        let before = listing.before.unwrap_or(AuditPlace { tx: i64::MAX, seq: i64::MAX });
+    pub(crate) async fn audit_list(&self, listing: AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
+        let before = listing.before.unwrap_or(AuditPosition { tx: i64::MAX, seq: i64::MAX });
         let (target_end, action_end) =
             (listing.target.as_deref().map(behind), listing.action.as_deref().map(behind));
         let sql = format!(
@@ -72,13 +72,13 @@ impl Postgres {
 
     pub(crate) async fn refuse_audit(
         &self,
-        places: Vec<AuditPlace>,
-    ) -> Result<HashSet<AuditPlace>, StoreError> {
+        places: Vec<AuditPosition>,
+    ) -> Result<HashSet<AuditPosition>, StoreError> {
         let (txs, seqs): (Vec<i64>, Vec<i64>) = places.into_iter().map(|it| (it.tx, it.seq)).unzip();
         let sql = "update audit a set refused = true from unnest($1::bigint[], $2::bigint[]) as r (tx, seq)
             where a.tx = r.tx and a.seq = r.seq and a.number is null and a.refused is null returning a.tx, a.seq";
         let rows = self.rows("leave audit records out", sql, &[&txs, &seqs]).await?;
-        rows.iter().map(|row| Ok(AuditPlace { tx: get(row, 0)?, seq: get(row, 1)? })).collect()
+        rows.iter().map(|row| Ok(AuditPosition { tx: get(row, 0)?, seq: get(row, 1)? })).collect()
     }
 
     pub(crate) async fn now_micros(&self) -> Result<i64, StoreError> {
@@ -94,7 +94,7 @@ impl Postgres {
         &self,
         name: &str,
         fence: i64,
-        sealings: Vec<Sealing>,
+        sealings: Vec<AuditSeal>,
         meta: Vec<(String, String)>,
     ) -> Result<(), StoreError> {
         let txs: Vec<i64> = sealings.iter().map(|it| it.place.tx).collect();
@@ -129,7 +129,7 @@ fn record(row: &Row) -> Result<AuditRow, StoreError> {
         seal: get(row, 12)?,
     };
     Ok(AuditRow {
-        place: AuditPlace { tx: get(row, 0)?, seq: get(row, 1)? },
+        place: AuditPosition { tx: get(row, 0)?, seq: get(row, 1)? },
         record,
         mac: get(row, 13)?,
         sealed_at: get(row, 14)?,

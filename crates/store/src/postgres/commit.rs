@@ -15,7 +15,7 @@ use super::error::{self, Remedy};
 use super::steps::{Answers, Bound, Sorted, Step, audit_step};
 use super::{DEADLINE, Postgres, TRIES, discard, get, pause};
 use crate::audit::NewAuditRecord;
-use crate::transaction::{Committed, DocumentUpdate, NewDocument, Transaction, Write};
+use crate::transaction::{CommitResult, DocumentUpdate, NewDocument, Transaction, Write};
 use crate::wake::{Topic, Topics};
 use crate::work::Signals;
 use crate::{Etag, StoreError};
@@ -49,7 +49,7 @@ const CREATE_ONE: &str = "with created as (
   select kind from created";
 
 impl Postgres {
-    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<CommitResult, StoreError> {
         let mut writes = transaction.writes;
         let entry = match writes.as_slice() {
             [Write::Update(_) | Write::Create(_), Write::Audit(_)] => writes.pop(),
@@ -67,7 +67,7 @@ impl Postgres {
             }
         }
         if writes.is_empty() {
-            return Ok(Committed::default());
+            return Ok(CommitResult::default());
         }
         let sorted = Sorted::of(writes);
         let mut topics = sorted.topics();
@@ -85,14 +85,14 @@ impl Postgres {
             }
         }
         self.wake(topics);
-        Ok(Committed { etags, signals })
+        Ok(CommitResult { etags, signals })
     }
 
     async fn update_one(
         &self,
         update: DocumentUpdate,
         noted: Option<Noted>,
-    ) -> Result<Committed, StoreError> {
+    ) -> Result<CommitResult, StoreError> {
         let DocumentUpdate { uuid, etag, body, desired, .. } = update;
         let generations = i64::from(desired);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&uuid, &etag.0, &body, &generations];
@@ -107,10 +107,10 @@ impl Postgres {
             });
         }
         self.wake(topics(1));
-        Ok(Committed { etags: vec![(uuid, etag.next())], signals: Vec::new() })
+        Ok(CommitResult { etags: vec![(uuid, etag.next())], signals: Vec::new() })
     }
 
-    async fn create_one(&self, document: NewDocument, noted: Noted) -> Result<Committed, StoreError> {
+    async fn create_one(&self, document: NewDocument, noted: Noted) -> Result<CommitResult, StoreError> {
         let NewDocument { uuid, id, kind, parent, body, .. } = document;
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&uuid, &id, &kind, &parent];
         values.extend(noted.values());
@@ -120,7 +120,7 @@ impl Postgres {
             return Err(StoreError::Exists { kind, id });
         }
         self.wake(topics(1));
-        Ok(Committed { etags: vec![(uuid, Etag::FIRST)], signals: Vec::new() })
+        Ok(CommitResult { etags: vec![(uuid, Etag::FIRST)], signals: Vec::new() })
     }
 
     pub(super) async fn set_limit(

@@ -6,9 +6,9 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 use super::{Postgres, count, get, time};
-use crate::document::{Body, Raw, behind};
-use crate::keyring::Sealed;
-use crate::{Etag, Listing, StoreError, Stored};
+use crate::document::{Body, RawBody, behind};
+use crate::keyring::SealedSecret;
+use crate::{DocumentQuery, Etag, StoreError, StoredDocument};
 
 const DOCUMENT: &str = "select uuid, id, kind, parent, etag, generation, body, created, changed from documents where deleted_at is null";
 const SECRET: &str = "select owner, name, key_id, sealed from secrets";
@@ -34,12 +34,15 @@ impl ToSql for Body {
 }
 
 impl Postgres {
-    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
+    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
         let sql = format!("{DOCUMENT} and uuid = $1");
         self.rows("read a document", &sql, &[&uuid]).await?.first().map(document).transpose()
     }
 
-    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
+    pub(crate) async fn get_many(
+        &self,
+        uuids: Vec<Uuid>,
+    ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
         // Before a new table is first analysed the server takes the indexes of what is not deleted for tiny, and would read
         // one from end to end instead of looking each up by its key; so it does not see that condition in time.
         let sql = DOCUMENT.replace("documents", "(select * from documents where uuid = any ($1) offset 0) d");
@@ -50,7 +53,7 @@ impl Postgres {
         &self,
         uuids: Vec<Uuid>,
         clusters: Vec<Uuid>,
-    ) -> Result<(Vec<Stored<Raw>>, Vec<crate::HealthSample>), StoreError> {
+    ) -> Result<(Vec<StoredDocument<RawBody>>, Vec<crate::HealthSample>), StoreError> {
         tokio::try_join!(self.get_many(uuids), self.health(clusters))
     }
 
@@ -60,7 +63,7 @@ impl Postgres {
         rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
     }
 
-    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored<Raw>>, StoreError> {
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
         let sql = format!("{DOCUMENT} and id = $1");
         self.rows("find a document", &sql, &[&id]).await?.first().map(document).transpose()
     }
@@ -71,7 +74,10 @@ impl Postgres {
         rows.first().map(|row| Ok((get(row, 0)?, Etag(get(row, 1)?)))).transpose()
     }
 
-    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
+    pub(crate) async fn list(
+        &self,
+        listing: DocumentQuery,
+    ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
         let limit = count(listing.limit);
         let mut sql = format!("{DOCUMENT} and kind = $1");
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&listing.kind];
@@ -104,7 +110,7 @@ impl Postgres {
         self.rows("list documents", &sql, &values).await?.iter().map(document).collect()
     }
 
-    pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Sealed>, StoreError> {
+    pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<SealedSecret>, StoreError> {
         let sql = format!("{SECRET} where owner = $1 and name = $2");
         self.rows("read a secret", &sql, &[&owner, &name]).await?.first().map(sealed).transpose()
     }
@@ -114,7 +120,7 @@ impl Postgres {
         not_of: Option<String>,
         after: Option<(Uuid, String)>,
         limit: usize,
-    ) -> Result<Vec<Sealed>, StoreError> {
+    ) -> Result<Vec<SealedSecret>, StoreError> {
         let (owner, name) = after.unwrap_or((Uuid::nil(), String::new()));
         let sql = format!(
             "{SECRET} where (owner, name) > ($1, $2) and ($3::text is null or key_id <> $3) order by owner, name limit $4"
@@ -126,7 +132,7 @@ impl Postgres {
             .collect()
     }
 
-    pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {
+    pub(crate) async fn reseal(&self, old: SealedSecret, new: SealedSecret) -> Result<bool, StoreError> {
         // Only while that key is current: a rotation that was overtaken must not undo the work of the next.
         let sql = "with current as (select value from meta where key = 'key_id' for share)
                    update secrets set sealed = $4, key_id = $5, changed = micros_v1() from current
@@ -136,20 +142,20 @@ impl Postgres {
     }
 }
 
-fn document(row: &Row) -> Result<Stored<Raw>, StoreError> {
-    Ok(Stored {
+fn document(row: &Row) -> Result<StoredDocument<RawBody>, StoreError> {
+    Ok(StoredDocument {
         uuid: get(row, 0)?,
         id: get(row, 1)?,
         kind: get(row, 2)?,
         parent: get(row, 3)?,
         etag: Etag(get(row, 4)?),
         generation: get(row, 5)?,
-        body: Raw::Value(get(row, 6)?),
+        body: RawBody::Value(get(row, 6)?),
         created: time(get(row, 7)?)?,
         changed: time(get(row, 8)?)?,
     })
 }
 
-fn sealed(row: &Row) -> Result<Sealed, StoreError> {
-    Ok(Sealed { owner: get(row, 0)?, name: get(row, 1)?, key_id: get(row, 2)?, bytes: get(row, 3)? })
+fn sealed(row: &Row) -> Result<SealedSecret, StoreError> {
+    Ok(SealedSecret { owner: get(row, 0)?, name: get(row, 1)?, key_id: get(row, 2)?, bytes: get(row, 3)? })
 }

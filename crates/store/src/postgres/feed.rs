@@ -24,7 +24,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 
 /// When an empty page was last found to be rightly empty, and in which generation.
 #[derive(Debug, Default)]
-pub(super) struct Verified(Mutex<Option<(Instant, i64)>>);
+pub(super) struct VerifiedPosition(Mutex<Option<(Instant, i64)>>);
 
 impl Postgres {
     /// Every transaction below the oldest that still runs has ended: what is visible now is before this place, and

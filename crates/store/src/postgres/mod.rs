@@ -26,7 +26,7 @@ use tokio_postgres::types::ToSql;
 use crate::StoreError;
 use crate::instant::{micros, time};
 use crate::open::{OpenError, Options};
-use crate::wake::{Topic, Topics, Wakeups};
+use crate::wake::{Notifications, Topic, Topics};
 
 pub(crate) use transfer::Import;
 
@@ -51,7 +51,7 @@ struct Shared {
     route: Route,
     pool: Pool,
     post: Post,
-    verified: feed::Verified,
+    verified: feed::VerifiedPosition,
 }
 
 impl Postgres {
@@ -72,7 +72,9 @@ impl Postgres {
     fn connect(route: Route, options: &Options) -> Result<Postgres, OpenError> {
         let pool = route.pool(options.connections)?;
         let post = Post::open(route.clone());
-        Ok(Postgres { shared: Arc::new(Shared { route, pool, post, verified: feed::Verified::default() }) })
+        Ok(Postgres {
+            shared: Arc::new(Shared { route, pool, post, verified: feed::VerifiedPosition::default() }),
+        })
     }
 
     /// For how long the oldest transaction that writes, of whomever, has held the feed back.
@@ -87,7 +89,7 @@ impl Postgres {
         self.shared.route.place.clone()
     }
 
-    pub(crate) fn wakeups(&self, topic: Topic) -> Wakeups {
+    pub(crate) fn wakeups(&self, topic: Topic) -> Notifications {
         self.shared.post.waiter(topic)
     }
 

@@ -15,11 +15,12 @@ use super::commit::topics;
 use super::{Postgres, count, count32, get, micros, time};
 use crate::StoreError;
 use crate::audit::NewAuditRecord;
-use crate::end::End;
+use crate::end::PreparedCompletion;
 use crate::entries;
 use crate::wake::Topics;
 use crate::work::{
-    Budget, Claimed, Fate, Hold, LaneView, QUEUE_LOOK, QueueView, Renewed, Signals, Walk, WorkView,
+    Budget, ClaimedWork, CompletionOutcome, LaneView, QUEUE_LOOK, QueueView, RenewedLease, Signals,
+    SweepProgress, WorkLease, WorkView,
 };
 
 const LIVE: &str =
@@ -42,7 +43,7 @@ impl Postgres {
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         let sql = "select *, false as preempt_, false as cancel_, false as taken_over_ from claim_v2($1, $2, $3, $4)";
         self.take("claim", sql, kind, max, owner, lease).await
     }
@@ -53,7 +54,7 @@ impl Postgres {
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         let sql = "select work_, lane_, fence_, attempt_, step_, checkpoint_, run_after_, woken_, at_, false as first_,
                      preempt_, cancel_, true as taken_over_ from take_over_v2($1, $2, $3, $4)";
         self.take("take over", sql, kind, max, owner, lease).await
@@ -67,7 +68,7 @@ impl Postgres {
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         if max == 0 {
             return Ok(Vec::new());
         }
@@ -78,8 +79,8 @@ impl Postgres {
             news.merge(topics(get(row, 7)?));
             // A row without work only says who is to be woken.
             if let Some(work) = get::<Option<Uuid>>(row, 0)? {
-                claimed.push(Claimed {
-                    hold: Hold { work, lane: get(row, 1)?, owner, fence: get(row, 2)? },
+                claimed.push(ClaimedWork {
+                    hold: WorkLease { work, lane: get(row, 1)?, owner, fence: get(row, 2)? },
                     kind,
                     attempt: get(row, 3)?,
                     step: get(row, 4)?,
@@ -96,7 +97,10 @@ impl Postgres {
         Ok(claimed)
     }
 
-    pub(crate) async fn complete(&self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+    pub(crate) async fn complete(
+        &self,
+        ends: &[PreparedCompletion],
+    ) -> Result<Vec<CompletionOutcome>, StoreError> {
         if ends.is_empty() {
             return Ok(Vec::new());
         }
@@ -105,7 +109,7 @@ impl Postgres {
         let owners: Vec<Uuid> = ends.iter().map(|it| it.hold().owner).collect();
         let fences: Vec<i64> = ends.iter().map(|it| it.hold().fence).collect();
         let states: Vec<&str> = ends.iter().map(|it| it.state().as_str()).collect();
-        let results: Vec<&str> = ends.iter().map(End::result).collect();
+        let results: Vec<&str> = ends.iter().map(PreparedCompletion::result).collect();
         let lines = || ends.iter().flat_map(|it| it.told().iter().map(|line| (it.hold().work, line)));
         let told: Vec<Uuid> = lines().map(|(work, _)| work).collect();
         let bodies: Vec<&str> = lines().map(|(_, line)| line.text.as_str()).collect();
@@ -124,7 +128,10 @@ impl Postgres {
             get::<Option<Vec<Uuid>>>(&row, 0)?.unwrap_or_default().into_iter().collect();
         self.wake(topics(get(&row, 1)?));
         // The same work given twice ends once.
-        Ok(works.iter().map(|work| if done.remove(work) { Fate::Done } else { Fate::Lost }).collect())
+        Ok(works
+            .iter()
+            .map(|work| if done.remove(work) { CompletionOutcome::Done } else { CompletionOutcome::Lost })
+            .collect())
     }
 
     pub(crate) async fn renew(
@@ -132,7 +139,7 @@ impl Postgres {
         owner: Uuid,
         lanes: Vec<Uuid>,
         lease: Duration,
-    ) -> Result<Vec<Renewed>, StoreError> {
+    ) -> Result<Vec<RenewedLease>, StoreError> {
         if lanes.is_empty() {
             return Ok(Vec::new());
         }
@@ -143,24 +150,24 @@ impl Postgres {
         let rows = self.rows("renew", sql, &[&owner, &lanes, &micros(lease)]).await?;
         let renewed = |row: &Row| {
             let signals = Signals { preempt: get(row, 2)?, cancel: get(row, 3)? };
-            Ok(Renewed { lane: get(row, 0)?, fence: get(row, 1)?, signals })
+            Ok(RenewedLease { lane: get(row, 0)?, fence: get(row, 1)?, signals })
         };
         rows.iter().map(renewed).collect()
     }
 
-    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         let sql = "select seen_, last_, changed_, woken_ from expire_v1($1, $2)";
         let row = self.row("expire", sql, &[&after, &count32(max)]).await?;
         self.wake(topics(get(&row, 3)?));
         let next = if get::<i32>(&row, 0)? == count32(max) { get(&row, 1)? } else { None };
-        Ok(Walk { changed: usize::try_from(get::<i32>(&row, 2)?).unwrap_or(0), next })
+        Ok(SweepProgress { changed: usize::try_from(get::<i32>(&row, 2)?).unwrap_or(0), next })
     }
 
-    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         let sql = "select last_, changed_, woken_ from repair_v1($1, $2)";
         let row = self.row("repair", sql, &[&after, &count32(max)]).await?;
         self.wake(topics(get(&row, 2)?));
-        Ok(Walk { changed: usize::try_from(get::<i32>(&row, 1)?).unwrap_or(0), next: get(&row, 0)? })
+        Ok(SweepProgress { changed: usize::try_from(get::<i32>(&row, 1)?).unwrap_or(0), next: get(&row, 0)? })
     }
 
     pub(crate) async fn set_budget(

@@ -14,9 +14,9 @@ use super::commit::topics;
 use super::{Postgres, count, count32, get, micros, time};
 use crate::StoreError;
 use crate::document::behind;
-use crate::engine::Stale;
+use crate::engine::RetentionTarget;
 use crate::records::{HealthSample, Retention};
-use crate::work::Walk;
+use crate::work::SweepProgress;
 
 /// Rows of one statement: enough to be cheap, few enough not to hold locks for long.
 const HEALTH_BLOCK: usize = 500;
@@ -90,7 +90,11 @@ impl Postgres {
         rows.first().map(|row| get(row, 0)).transpose()
     }
 
-    pub(crate) async fn trim_health(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn trim_health(
+        &self,
+        after: Option<Uuid>,
+        max: usize,
+    ) -> Result<SweepProgress, StoreError> {
         let sql = "with seen as (select cluster from health where cluster > $1 order by cluster limit $2),
             gone as (delete from health h using seen s where h.cluster = s.cluster
               and not exists (select from documents d where d.uuid = h.cluster and d.deleted_at is null) returning 1)
@@ -99,7 +103,7 @@ impl Postgres {
         let row = self.row("remove old health", sql, &[&after.unwrap_or(Uuid::nil()), &count(max)]).await?;
         let changed = usize::try_from(get::<i64>(&row, 0)?).unwrap_or(0);
         let next = if get::<i64>(&row, 1)? == count(max) { get(&row, 2)? } else { None };
-        Ok(Walk { changed, next })
+        Ok(SweepProgress { changed, next })
     }
 
     pub(crate) async fn ensure_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
@@ -122,7 +126,7 @@ impl Postgres {
 
     pub(crate) async fn trim(
         &self,
-        stale: Stale,
+        stale: RetentionTarget,
         age: Duration,
         max: usize,
         meta: Vec<(String, String)>,
@@ -131,18 +135,18 @@ impl Postgres {
         let (age, max) = (micros(age), count32(max));
         let what = "remove what is old";
         let row = match stale {
-            Stale::Feed => {
+            RetentionTarget::Feed => {
                 self.row(what, "select trim_feed_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values]).await?
             }
-            Stale::Tombstones => {
+            RetentionTarget::Tombstones => {
                 self.row(what, "select trim_tombstones_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values])
                     .await?
             }
-            Stale::Audit { from, up_to } => {
+            RetentionTarget::Audit { from, up_to } => {
                 let sql = "select trim_audit_v7($1, $2, $3, $4)";
                 self.row(what, sql, &[&from, &up_to, &keys, &values]).await?
             }
-            Stale::Leases => {
+            RetentionTarget::Leases => {
                 let sql = "with gone as (delete from leases where name in (select name from leases
                       where lease_until < micros_v1() - $1 limit $2::integer for update skip locked) returning 1)
                     select count(*)::integer from gone";
@@ -152,7 +156,11 @@ impl Postgres {
         Ok(usize::try_from(get::<i32>(&row, 0)?).unwrap_or(0))
     }
 
-    pub(crate) async fn trim_history(&self, keep: Retention, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn trim_history(
+        &self,
+        keep: Retention,
+        max: usize,
+    ) -> Result<SweepProgress, StoreError> {
         let none: [&str; 0] = [];
         let mut changed = 0;
         for kind in WorkKind::ALL {
@@ -166,7 +174,7 @@ impl Postgres {
         if changed > 0 {
             self.wake(topics(1));
         }
-        Ok(Walk { changed, next: None })
+        Ok(SweepProgress { changed, next: None })
     }
 }
 

@@ -9,10 +9,10 @@ use uuid::Uuid;
 use super::commit::topics;
 use super::micros;
 use crate::audit::NewAuditRecord;
-use crate::entries::Recorded;
+use crate::entries::StoredEntry;
 use crate::transaction::{DocumentUpdate, NewDocument, Write};
 use crate::wake::{Topic, Topics};
-use crate::work::{Completion, Hold, NewWork, Yielding, first_class};
+use crate::work::{Completion, NewWork, Release, WorkLease, first_class};
 use crate::{Etag, StoreError};
 
 const LOCK_LANES: &str = "select lock_lanes_v1($1, $2, $3)";
@@ -76,9 +76,9 @@ macro_rules! bound {
 /// The changes of a transaction by subject, each in the order in which its rows are locked.
 #[derive(Default)]
 pub(super) struct Sorted {
-    checkpoints: Vec<(Hold, Option<String>, Option<Value>)>,
+    checkpoints: Vec<(WorkLease, Option<String>, Option<Value>)>,
     completions: Vec<Completion>,
-    yieldings: Vec<Yielding>,
+    yieldings: Vec<Release>,
     withdrawn: Vec<(Uuid, Value)>,
     withdrawn_lanes: Vec<(Uuid, Value)>,
     expedited: Vec<Uuid>,
@@ -91,12 +91,12 @@ pub(super) struct Sorted {
     deleted: Vec<(Uuid, Etag)>,
     updated: Vec<DocumentUpdate>,
     created: Vec<NewDocument>,
-    secrets: Vec<crate::Sealed>,
-    ensured: Vec<crate::Sealed>,
+    secrets: Vec<crate::SealedSecret>,
+    ensured: Vec<crate::SealedSecret>,
     dropped: Vec<(Uuid, String)>,
     meta: Vec<(String, String)>,
     audit: Vec<NewAuditRecord>,
-    recorded: Vec<Recorded>,
+    recorded: Vec<StoredEntry>,
     positions: BTreeMap<String, String>,
 }
 
@@ -324,7 +324,7 @@ impl Sorted {
     }
 }
 
-fn holds(given: impl Iterator<Item = Hold>) -> (Vec<Uuid>, Vec<Uuid>, Vec<Uuid>, Vec<i64>) {
+fn holds(given: impl Iterator<Item = WorkLease>) -> (Vec<Uuid>, Vec<Uuid>, Vec<Uuid>, Vec<i64>) {
     let mut columns = (vec![], vec![], vec![], vec![]);
     for hold in given {
         columns.0.push(hold.work);
@@ -365,7 +365,7 @@ fn enqueue_step(sql: &'static str, enqueued: Vec<NewWork>) -> Step {
     Step { sql, values, answers: Answers::Nothing }
 }
 
-fn secrets_step(sql: &'static str, secrets: Vec<crate::Sealed>) -> Step {
+fn secrets_step(sql: &'static str, secrets: Vec<crate::SealedSecret>) -> Step {
     let mut columns = (vec![], vec![], vec![], vec![]);
     for sealed in secrets {
         columns.0.push(sealed.owner);
@@ -378,7 +378,7 @@ fn secrets_step(sql: &'static str, secrets: Vec<crate::Sealed>) -> Step {
 }
 
 /// Entries as three arrays.
-fn recorded(entries: Vec<Recorded>) -> (Vec<Uuid>, Vec<Value>, Vec<bool>) {
+fn recorded(entries: Vec<StoredEntry>) -> (Vec<Uuid>, Vec<Value>, Vec<bool>) {
     let mut columns = (vec![], vec![], vec![]);
     for entry in entries {
         columns.0.push(entry.work);

@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::connect::{Link, Route};
-use crate::wake::{Bells, Topic, Topics, Wakeups};
+use crate::wake::{Notifications, Notifier, Topic, Topics};
 
 /// Between two rounds of NOTIFY.
 const SPACING: Duration = Duration::from_millis(5);
@@ -24,8 +24,8 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 /// The bells of this process, and the wire to those of the others.
 #[derive(Debug)]
 pub(super) struct Post {
-    bells: Bells,
-    outbox: Arc<Outbox>,
+    bells: Notifier,
+    outbox: Arc<PendingNotifications>,
     tasks: TaskTracker,
     end: CancellationToken,
     /// Ends the task when the store is dropped without having been closed.
@@ -34,15 +34,19 @@ pub(super) struct Post {
 
 /// Topics that other processes have yet to hear of, a bit for each.
 #[derive(Debug, Default)]
-struct Outbox {
+struct PendingNotifications {
     topics: AtomicU8,
     filled: Notify,
 }
 
 impl Post {
     pub(super) fn open(route: Route) -> Post {
-        let (bells, outbox, end, tasks) =
-            (Bells::default(), Arc::<Outbox>::default(), CancellationToken::new(), TaskTracker::new());
+        let (bells, outbox, end, tasks) = (
+            Notifier::default(),
+            Arc::<PendingNotifications>::default(),
+            CancellationToken::new(),
+            TaskTracker::new(),
+        );
         let carrier = Carrier { route, bells: bells.clone(), outbox: outbox.clone() };
         let ended = end.clone();
         tasks.spawn(async move {
@@ -55,7 +59,7 @@ impl Post {
         Post { bells, outbox, tasks, _guard: end.clone().drop_guard(), end }
     }
 
-    pub(super) fn waiter(&self, topic: Topic) -> Wakeups {
+    pub(super) fn waiter(&self, topic: Topic) -> Notifications {
         self.bells.waiter(topic)
     }
 
@@ -79,8 +83,8 @@ impl Post {
 
 struct Carrier {
     route: Route,
-    bells: Bells,
-    outbox: Arc<Outbox>,
+    bells: Notifier,
+    outbox: Arc<PendingNotifications>,
 }
 
 impl Carrier {

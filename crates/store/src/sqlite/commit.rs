@@ -5,23 +5,23 @@ use uuid::Uuid;
 
 use super::Sqlite;
 use super::writer::Session;
-use crate::end::End;
-use crate::transaction::{Committed, DocumentUpdate, NewDocument, Transaction, Write};
+use crate::end::PreparedCompletion;
+use crate::transaction::{CommitResult, DocumentUpdate, NewDocument, Transaction, Write};
 use crate::wake::Topic;
 use crate::{Etag, StoreError};
 
 impl Sqlite {
-    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, StoreError> {
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<CommitResult, StoreError> {
         self.write(move |session| apply(session, transaction)).await
     }
 }
 
-fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committed, StoreError> {
+fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<CommitResult, StoreError> {
     let mut writes = transaction.writes;
     // Who has lost the right to write learns that first, whatever else would be wrong; work is taken out of lanes
     // before new work is put in.
     writes.sort_by_key(rank);
-    let mut committed = Committed::default();
+    let mut committed = CommitResult::default();
     // A key that one document gives up may be taken by another in the same transaction, whichever of them comes first.
     for write in &writes {
         if let Write::Update(DocumentUpdate { uuid, unique_keys: Some(_), .. }) = write {
@@ -40,7 +40,7 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<Committe
             }
             Write::Complete(completion) => {
                 let work = completion.hold.work;
-                if !session.complete(&End::of(&completion))? {
+                if !session.complete(&PreparedCompletion::of(&completion))? {
                     return Err(StoreError::LostLease { work });
                 }
             }

@@ -13,39 +13,45 @@ use super::entries::timed_out;
 use super::writer::Session;
 use super::{Sqlite, json_text, micros};
 use crate::StoreError;
-use crate::end::End;
+use crate::end::PreparedCompletion;
 use crate::wake::Topic;
-use crate::work::{CLASS_BEGUN, CLASS_FRESH, Fate, Hold, Turn, Yielding};
+use crate::work::{CLASS_BEGUN, CLASS_FRESH, CompleteAndClaimResult, CompletionOutcome, Release, WorkLease};
 
 impl Sqlite {
-    pub(crate) async fn complete(&self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+    pub(crate) async fn complete(
+        &self,
+        ends: &[PreparedCompletion],
+    ) -> Result<Vec<CompletionOutcome>, StoreError> {
         let ends = ends.to_vec();
         self.write(move |session| session.complete_all(&ends)).await
     }
 
     pub(crate) async fn turn(
         &self,
-        ends: &[End],
+        ends: &[PreparedCompletion],
         kind: WorkKind,
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Turn {
+    ) -> CompleteAndClaimResult {
         let these = ends.to_vec();
         let write = move |session: &mut Session<'_>| {
             let fates = session.complete_all(&these)?;
             Ok((fates, session.claim(kind, max, owner, micros(lease))?))
         };
         match self.write(write).await {
-            Ok((fates, claimed)) => Turn { ended: Ok(fates), claimed: Ok(claimed) },
+            Ok((fates, claimed)) => CompleteAndClaimResult { ended: Ok(fates), claimed: Ok(claimed) },
             Err(error) if error.class() == Class::Transient => {
                 let what = format!("nothing was claimed: {error}");
-                Turn { ended: Err(error), claimed: Err(StoreError::Unavailable { what, source: None }) }
+                CompleteAndClaimResult {
+                    ended: Err(error),
+                    claimed: Err(StoreError::Unavailable { what, source: None }),
+                }
             }
             // One of the two can never be done; the other need not suffer for it.
             Err(_) => {
                 let ended = self.complete(ends).await;
-                Turn { ended, claimed: self.claim(kind, max, owner, lease).await }
+                CompleteAndClaimResult { ended, claimed: self.claim(kind, max, owner, lease).await }
             }
         }
     }
@@ -70,20 +76,20 @@ impl Live {
 
 impl Session<'_> {
     /// Ends work; each stands alone. They are written in the order of their ids, side by side: many rows on few pages.
-    fn complete_all(&mut self, ends: &[End]) -> Result<Vec<Fate>, StoreError> {
+    fn complete_all(&mut self, ends: &[PreparedCompletion]) -> Result<Vec<CompletionOutcome>, StoreError> {
         let mut order: Vec<usize> = (0..ends.len()).collect();
         order.sort_by_key(|index| ends[*index].hold().work);
-        let mut fates = vec![Fate::Lost; ends.len()];
+        let mut fates = vec![CompletionOutcome::Lost; ends.len()];
         for index in order {
             if self.complete(&ends[index])? {
-                fates[index] = Fate::Done;
+                fates[index] = CompletionOutcome::Done;
             }
         }
         Ok(fates)
     }
 
     /// Ends work; false when the hold is stale, and then nothing is changed.
-    pub(super) fn complete(&mut self, end: &End) -> Result<bool, StoreError> {
+    pub(super) fn complete(&mut self, end: &PreparedCompletion) -> Result<bool, StoreError> {
         let work = end.hold().work;
         // Who tells nothing need not know what was told before.
         let found = match end.told() {
@@ -98,7 +104,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    pub(super) fn hand_back(&mut self, yielding: &Yielding) -> Result<(), StoreError> {
+    pub(super) fn hand_back(&mut self, yielding: &Release) -> Result<(), StoreError> {
         let hold = yielding.hold;
         let live = self.held_by(hold)?.ok_or(StoreError::LostLease { work: hold.work })?;
         if yielding.unless_cancelled && self.guard(hold)?.cancel {
@@ -248,7 +254,7 @@ impl Session<'_> {
     }
 
     /// The work, if the holder may still write, and the number of the last entry that tells of it.
-    fn held_and_told(&self, hold: Hold) -> Result<Option<(Live, i64)>, StoreError> {
+    fn held_and_told(&self, hold: WorkLease) -> Result<Option<(Live, i64)>, StoreError> {
         Ok(self
             .connection
             .prepare_cached(
@@ -261,7 +267,7 @@ impl Session<'_> {
     }
 
     /// The work, if the holder may still write.
-    fn held_by(&self, hold: Hold) -> Result<Option<Live>, StoreError> {
+    fn held_by(&self, hold: WorkLease) -> Result<Option<Live>, StoreError> {
         Ok(self
             .connection
             .prepare_cached(
@@ -375,9 +381,9 @@ mod tests {
             })
             .await
             .unwrap();
-        let end = End::of(&Completion::new(hold, Ending::Completed, json!({})));
+        let end = PreparedCompletion::of(&Completion::new(hold, Ending::Completed, json!({})));
         let turn = sqlite.turn(&[end], kind, 9, me, LEASE).await;
-        assert_eq!(turn.ended.unwrap(), [Fate::Done]);
+        assert_eq!(turn.ended.unwrap(), [CompletionOutcome::Done]);
         assert!(matches!(turn.claimed, Err(StoreError::Broken { .. })), "{:?}", turn.claimed);
     }
 }

@@ -12,7 +12,7 @@ use super::writer::Session;
 use super::{Sqlite, time};
 use crate::StoreError;
 use crate::document::text_value;
-use crate::entries::{self, ENTRIES_MAX, Line, Recorded};
+use crate::entries::{self, ENTRIES_MAX, EntryText, StoredEntry};
 
 /// Beyond this a row takes no further entry: whoever reads one has to read all of it.
 const ROW_BYTES_MAX: usize = 16 * 1024;
@@ -47,7 +47,7 @@ impl Sqlite {
 
 impl Session<'_> {
     /// Tells something of work that is there, live or ended.
-    pub(super) fn record(&mut self, recorded: &Recorded) -> Result<(), StoreError> {
+    pub(super) fn record(&mut self, recorded: &StoredEntry) -> Result<(), StoreError> {
         let known = self
             .connection
             .prepare_cached(
@@ -61,12 +61,12 @@ impl Session<'_> {
     }
 
     /// Puts an entry behind the others; one of a step, in a log that is full, is only counted.
-    pub(super) fn append(&mut self, recorded: &Recorded) -> Result<(), StoreError> {
+    pub(super) fn append(&mut self, recorded: &StoredEntry) -> Result<(), StoreError> {
         let last = self
             .connection
             .prepare_cached("select coalesce(max(number), 0) from entries where work = ?1")?
             .query_row([recorded.work], |row| row.get(0))?;
-        self.append_behind(last, recorded.work, &[Line::recorded(recorded)])
+        self.append_behind(last, recorded.work, &[EntryText::recorded(recorded)])
     }
 
     /// Puts entries of one piece of work behind the last one, which has the number `last`.
@@ -74,7 +74,7 @@ impl Session<'_> {
         &mut self,
         mut last: i64,
         work: Uuid,
-        lines: &[Line],
+        lines: &[EntryText],
     ) -> Result<(), StoreError> {
         if lines.is_empty() {
             return Ok(());
@@ -119,7 +119,7 @@ impl Session<'_> {
             message: result.and_then(|it| it.message),
             ..Entry::new(time(self.now)?, EntryEvent::Finished, "service:store", attempt)
         };
-        self.append(&Recorded::of(work, entry))
+        self.append(&StoredEntry::of(work, entry))
     }
 }
 
@@ -129,12 +129,12 @@ impl Session<'_> {
 struct Row<'a>(Vec<&'a str>);
 
 impl<'a> Row<'a> {
-    fn has_room_for(&self, line: &Line) -> bool {
+    fn has_room_for(&self, line: &EntryText) -> bool {
         self.0.is_empty()
             || self.0.iter().map(|it| it.len()).sum::<usize>() + line.text.len() <= ROW_BYTES_MAX
     }
 
-    fn push(&mut self, line: &'a Line) {
+    fn push(&mut self, line: &'a EntryText) {
         self.0.push(&line.text);
     }
 

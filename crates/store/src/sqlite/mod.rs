@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 
 use crate::StoreError;
 use crate::instant::{micros, time};
-use crate::wake::{Bells, Topic, Wakeups};
+use crate::wake::{Notifications, Notifier, Topic};
 
 pub(crate) use transfer::Import;
 
@@ -45,7 +45,7 @@ struct Shared {
     path: PathBuf,
     writer: Writer,
     readers: Readers,
-    bells: Bells,
+    bells: Notifier,
     /// Raised only by an import; positions of another one are void.
     generation: AtomicI64,
     clock: api::clock::SharedClock,
@@ -128,7 +128,7 @@ impl Sqlite {
         format!("sqlite:{}", self.shared.path.display())
     }
 
-    pub(crate) fn wakeups(&self, topic: Topic) -> Wakeups {
+    pub(crate) fn wakeups(&self, topic: Topic) -> Notifications {
         self.shared.bells.waiter(topic)
     }
 

@@ -17,8 +17,8 @@ use super::log_file;
 use super::writer::Writer;
 use super::{Lock, Readers, Shared, Sqlite};
 use crate::migrate::{self, Migration, Plan};
-use crate::open::{Location, Migrate, OpenError, Options, Schema, Writing};
-use crate::wake::Bells;
+use crate::open::{Location, Migrate, OpenError, Options, Schema, WriteMode};
+use crate::wake::Notifier;
 
 /// Up to this size a file is looked through when it is opened; a larger one would make starting slow, and
 /// `store check` looks through it whenever asked.
@@ -60,7 +60,7 @@ impl Sqlite {
             return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
         };
         let (options, place) = (options.clone(), path.clone());
-        if options.writing == Writing::Inline {
+        if options.writing == WriteMode::Inline {
             return open(&place, &options);
         }
         tokio::task::spawn_blocking(move || open(&place, &options)).await.map_err(|error| {
@@ -84,7 +84,7 @@ impl Sqlite {
         }
         let generation = generation(path, &connection)?.into();
         let readers = readers(path, 2)?;
-        let bells = Bells::default();
+        let bells = Notifier::default();
         // Nothing can be written through it: SQLite itself refuses on a read-only connection.
         let writer = Writer::inline(connection, options, bells.clone());
         let shared = Shared {
@@ -133,13 +133,13 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
         apply_all(path, &connection, from, options)?;
     }
     let generation = generation(path, &connection)?.into();
-    let bells = Bells::default();
+    let bells = Notifier::default();
     let (writer, readers) = match options.writing {
-        Writing::Inline => (
+        WriteMode::Inline => (
             Writer::inline(connection, options, bells.clone()),
             Readers { free: Mutex::default(), permits: Semaphore::new(0) },
         ),
-        Writing::Grouped => {
+        WriteMode::Grouped => {
             let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
             let readers = readers(path, cores * 2)?;
             let folder = match &mut lock {

@@ -21,8 +21,8 @@ use crate::StoreError;
 use crate::document::text_value;
 use crate::wake::Topic;
 use crate::work::{
-    ASIDE_PER_TOUCH, CLASS_FRESH, Claimed, EXPIRE_PER_TOUCH, Hold, NewWork, Renewed, Signals, first_class,
-    holds_lane,
+    ASIDE_PER_TOUCH, CLASS_FRESH, ClaimedWork, EXPIRE_PER_TOUCH, NewWork, RenewedLease, Signals, WorkLease,
+    first_class, holds_lane,
 };
 
 impl Sqlite {
@@ -32,7 +32,7 @@ impl Sqlite {
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         if max == 0 {
             return Ok(Vec::new());
         }
@@ -45,7 +45,7 @@ impl Sqlite {
         owner: Uuid,
         lanes: Vec<Uuid>,
         lease: Duration,
-    ) -> Result<Vec<Renewed>, StoreError> {
+    ) -> Result<Vec<RenewedLease>, StoreError> {
         self.write(move |session| {
             let mut renewed = Vec::with_capacity(lanes.len());
             for lane in lanes {
@@ -55,7 +55,7 @@ impl Sqlite {
                         "update lanes set lease_until = ?3 where lane = ?1 and owner = ?2 returning fence, preempt, cancel",
                     )?
                     .query_row(params![lane, owner, session.now + micros(lease)], |row| {
-                        Ok(Renewed { lane, fence: row.get(0)?, signals: Signals { preempt: row.get(1)?, cancel: row.get(2)? } })
+                        Ok(RenewedLease { lane, fence: row.get(0)?, signals: Signals { preempt: row.get(1)?, cancel: row.get(2)? } })
                     })
                     .optional()?;
                 renewed.extend(found);
@@ -71,7 +71,7 @@ impl Sqlite {
         max: usize,
         owner: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         let now = self.now();
         let lost = self
             .read(move |connection| {
@@ -209,7 +209,7 @@ impl Session<'_> {
         max: usize,
         owner: Uuid,
         lease: i64,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         let lanes: Vec<(Uuid, i64)> = self
             .connection
             .prepare_cached(
@@ -242,9 +242,9 @@ impl Session<'_> {
                      where lane = ?1",
                 )?
                 .execute(params![lane, owner, self.now + lease, first.id, kind.as_str(), fence])?;
-            let hold = Hold { work: first.id, lane, owner, fence };
+            let hold = WorkLease { work: first.id, lane, owner, fence };
             let begun = self.start(hold, kind, held, first.state, Signals::default())?;
-            claimed.push(Claimed { first: first.fresh, ..begun });
+            claimed.push(ClaimedWork { first: first.fresh, ..begun });
         }
         for key in &touched {
             self.unpark(key)?;
@@ -296,12 +296,12 @@ impl Session<'_> {
     /// at once costs SQLite twice as much as one that changes.
     fn start(
         &mut self,
-        hold: Hold,
+        hold: WorkLease,
         kind: WorkKind,
         held: Option<String>,
         state: State,
         signals: Signals,
-    ) -> Result<Claimed, StoreError> {
+    ) -> Result<ClaimedWork, StoreError> {
         let attempt = state.attempt + 1;
         self.connection
             .prepare_cached(
@@ -311,7 +311,7 @@ impl Session<'_> {
             )?
             .execute(params![hold.work, hold.fence, hold.owner, held, self.now, attempt])?;
         self.feed(kind.as_str(), hold.work, 0, false)?;
-        Ok(Claimed {
+        Ok(ClaimedWork {
             hold,
             kind,
             attempt,
@@ -400,12 +400,12 @@ impl Session<'_> {
     }
 
     /// Whether the holder may still write; what it is asked to do.
-    pub(super) fn guard(&mut self, hold: Hold) -> Result<Signals, StoreError> {
+    pub(super) fn guard(&mut self, hold: WorkLease) -> Result<Signals, StoreError> {
         Ok(self.guarded(hold)?.0)
     }
 
     /// The same, and the kind of the work.
-    fn guarded(&mut self, hold: Hold) -> Result<(Signals, String), StoreError> {
+    fn guarded(&mut self, hold: WorkLease) -> Result<(Signals, String), StoreError> {
         self.connection
             .prepare_cached(
                 "select l.preempt, l.cancel, w.kind from work w join lanes l on l.lane = w.lane
@@ -418,7 +418,12 @@ impl Session<'_> {
             .ok_or(StoreError::LostLease { work: hold.work })
     }
 
-    pub(super) fn checkpoint(&mut self, hold: Hold, step: &str, data: &Value) -> Result<Signals, StoreError> {
+    pub(super) fn checkpoint(
+        &mut self,
+        hold: WorkLease,
+        step: &str,
+        data: &Value,
+    ) -> Result<Signals, StoreError> {
         let (signals, kind) = self.guarded(hold)?;
         // A manifest that has taken effect keeps its place; an operation's place is the best already.
         self.connection
@@ -436,7 +441,7 @@ impl Session<'_> {
         max: usize,
         owner: Uuid,
         lease: i64,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedWork>, StoreError> {
         let lost: Vec<(Uuid, Uuid)> = self
             .connection
             .prepare_cached(
@@ -460,8 +465,8 @@ impl Session<'_> {
                 .connection
                 .prepare_cached("select held, attempt, step, checkpoint, run_after from work where id = ?1")?
                 .query_row([work], |row| Ok((row.get(0)?, read_state(row, 1)?)))?;
-            let moved = self.start(Hold { work, lane, owner, fence }, kind, held, state, signals)?;
-            taken.push(Claimed { taken_over: true, ..moved });
+            let moved = self.start(WorkLease { work, lane, owner, fence }, kind, held, state, signals)?;
+            taken.push(ClaimedWork { taken_over: true, ..moved });
         }
         Ok(taken)
     }

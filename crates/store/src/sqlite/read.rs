@@ -14,13 +14,13 @@ use uuid::Uuid;
 use super::budgets::keys;
 use super::{Sqlite, time};
 use crate::document::behind;
-use crate::document::{Raw, text_value};
-use crate::engine::{AuditListing, AuditPlace, AuditRow};
+use crate::document::{RawBody, text_value};
+use crate::engine::{AuditPosition, AuditQuery, AuditRow};
 use crate::feed::{Change, FeedError, FeedPage, Position, Subject};
-use crate::keyring::Sealed;
+use crate::keyring::SealedSecret;
 use crate::records::HealthSample;
 use crate::work::{Budget, LaneView, QUEUE_LOOK, QueueView, Signals, WorkView};
-use crate::{Etag, Listing, StoreError, Stored};
+use crate::{DocumentQuery, Etag, StoreError, StoredDocument};
 
 /// Where the sealer stands. Records are numbered in the order of `seq`, so all that it has to seal comes behind: an index
 /// of what has no seal would cost every change of a document a page.
@@ -45,7 +45,7 @@ const AUDIT: &str =
   coalesce(refused, 0)";
 
 impl Sqlite {
-    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<Stored<Raw>>, StoreError> {
+    pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
         self.look_up(move |connection| {
             let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
             one(connection, &sql, [uuid], document)
@@ -53,7 +53,10 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<Stored<Raw>>, StoreError> {
+    pub(crate) async fn get_many(
+        &self,
+        uuids: Vec<Uuid>,
+    ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
         self.read(move |connection| {
             let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
             each(connection, &sql, &uuids, document)
@@ -66,7 +69,7 @@ impl Sqlite {
         &self,
         uuids: Vec<Uuid>,
         clusters: Vec<Uuid>,
-    ) -> Result<(Vec<Stored<Raw>>, Vec<HealthSample>), StoreError> {
+    ) -> Result<(Vec<StoredDocument<RawBody>>, Vec<HealthSample>), StoreError> {
         self.read(move |connection| {
             let sql = format!("select {DOCUMENT} from documents where uuid = ?1 and deleted_at is null");
             let documents = each(connection, &sql, &uuids, document)?;
@@ -87,7 +90,7 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored<Raw>>, StoreError> {
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
         let id = id.to_owned();
         self.look_up(move |connection| {
             let sql = format!("select {DOCUMENT} from documents where id = ?1 and deleted_at is null");
@@ -105,7 +108,10 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn list(&self, listing: Listing) -> Result<Vec<Stored<Raw>>, StoreError> {
+    pub(crate) async fn list(
+        &self,
+        listing: DocumentQuery,
+    ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
         self.read(move |connection| {
             // Without a scope a beginning is looked up by the path's own index; the plus keeps the kind's out of it.
             let kind = if listing.parent.is_none() && listing.prefix.is_some() { "+kind" } else { "kind" };
@@ -142,7 +148,7 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Sealed>, StoreError> {
+    pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<SealedSecret>, StoreError> {
         let name = name.to_owned();
         self.read(move |connection| {
             let sql = "select owner, name, key_id, sealed from secrets where owner = ?1 and name = ?2";
@@ -156,7 +162,7 @@ impl Sqlite {
         not_of: Option<String>,
         after: Option<(Uuid, String)>,
         limit: usize,
-    ) -> Result<Vec<Sealed>, StoreError> {
+    ) -> Result<Vec<SealedSecret>, StoreError> {
         self.read(move |connection| {
             let (owner, name) = after.unwrap_or((Uuid::nil(), String::new()));
             let sql = "select owner, name, key_id, sealed from secrets
@@ -405,7 +411,7 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn audit_list(&self, listing: AuditListing) -> Result<Vec<AuditRow>, StoreError> {
+    pub(crate) async fn audit_list(&self, listing: AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |connection| {
             let sql = format!(
                 "select {AUDIT} from audit
@@ -550,15 +556,15 @@ pub(super) fn many<T>(
     Ok(found)
 }
 
-fn document(row: &Row<'_>) -> Result<Stored<Raw>, StoreError> {
-    Ok(Stored {
+fn document(row: &Row<'_>) -> Result<StoredDocument<RawBody>, StoreError> {
+    Ok(StoredDocument {
         uuid: row.get(0)?,
         id: row.get(1)?,
         kind: row.get(2)?,
         parent: row.get(3)?,
         etag: Etag(row.get(4)?),
         generation: row.get(5)?,
-        body: Raw::Text(
+        body: RawBody::Text(
             row.get_ref(6)?.as_str().map_err(|_| StoreError::broken("a document's body is no text"))?.into(),
         ),
         created: time(row.get(7)?)?,
@@ -566,8 +572,8 @@ fn document(row: &Row<'_>) -> Result<Stored<Raw>, StoreError> {
     })
 }
 
-fn sealed(row: &Row<'_>) -> Result<Sealed, StoreError> {
-    Ok(Sealed { owner: row.get(0)?, name: row.get(1)?, key_id: row.get(2)?, bytes: row.get(3)? })
+fn sealed(row: &Row<'_>) -> Result<SealedSecret, StoreError> {
+    Ok(SealedSecret { owner: row.get(0)?, name: row.get(1)?, key_id: row.get(2)?, bytes: row.get(3)? })
 }
 
 pub(super) fn word<T: std::str::FromStr<Err = api::work::UnknownWord>>(text: &str) -> Result<T, StoreError> {
@@ -642,7 +648,7 @@ fn audit(row: &Row<'_>) -> Result<AuditRow, StoreError> {
         seal: row.get(11)?,
     };
     Ok(AuditRow {
-        place: AuditPlace { tx: 0, seq: row.get(0)? },
+        place: AuditPosition { tx: 0, seq: row.get(0)? },
         record,
         mac: row.get(12)?,
         sealed_at: row.get(13)?,

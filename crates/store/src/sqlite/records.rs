@@ -13,15 +13,15 @@ use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
 use crate::audit::NewAuditRecord;
 use crate::document::behind;
-use crate::engine::{AuditPlace, Sealing, Stale};
-use crate::keyring::Sealed;
+use crate::engine::{AuditPosition, AuditSeal, RetentionTarget};
+use crate::keyring::SealedSecret;
 use crate::records::{HealthSample, Retention};
-use crate::work::Walk;
+use crate::work::SweepProgress;
 use crate::{Etag, Position, StoreError};
 
 impl Session<'_> {
     /// Stores a secret: in place of an earlier one, or (without `replace`) only if there is none.
-    pub(super) fn put_secret(&mut self, sealed: &Sealed, replace: bool) -> Result<(), StoreError> {
+    pub(super) fn put_secret(&mut self, sealed: &SealedSecret, replace: bool) -> Result<(), StoreError> {
         let current: Option<String> = self
             .connection
             .prepare_cached("select value from meta where key = 'key_id'")?
@@ -229,7 +229,7 @@ impl Sqlite {
         &self,
         name: &str,
         fence: i64,
-        sealings: Vec<Sealing>,
+        sealings: Vec<AuditSeal>,
         meta: Vec<(String, String)>,
     ) -> Result<(), StoreError> {
         let name = name.to_owned();
@@ -263,8 +263,8 @@ impl Sqlite {
 
     pub(crate) async fn refuse_audit(
         &self,
-        places: Vec<AuditPlace>,
-    ) -> Result<HashSet<AuditPlace>, StoreError> {
+        places: Vec<AuditPosition>,
+    ) -> Result<HashSet<AuditPosition>, StoreError> {
         self.write(move |session| {
             let sql = "update audit set refused = 1 where seq = ?1 and number is null and refused is null";
             let mut refuse = session.connection.prepare_cached(sql)?;
@@ -281,7 +281,7 @@ impl Sqlite {
 
     pub(crate) async fn trim(
         &self,
-        stale: Stale,
+        stale: RetentionTarget,
         age: Duration,
         max: usize,
         meta: Vec<(String, String)>,
@@ -289,10 +289,10 @@ impl Sqlite {
         self.write(move |session| {
             let before = session.now.saturating_sub(micros(age));
             let removed = match stale {
-                Stale::Feed => session.trim_feed(before, max)?,
-                Stale::Tombstones => session.trim_tombstones(before, max)?,
-                Stale::Audit { from, up_to } => session.trim_audit(from, up_to)?,
-                Stale::Leases => session.trim_leases(before, max)?,
+                RetentionTarget::Feed => session.trim_feed(before, max)?,
+                RetentionTarget::Tombstones => session.trim_tombstones(before, max)?,
+                RetentionTarget::Audit { from, up_to } => session.trim_audit(from, up_to)?,
+                RetentionTarget::Leases => session.trim_leases(before, max)?,
             };
             if removed > 0 {
                 session.set_meta(&meta)?;
@@ -308,7 +308,7 @@ impl Sqlite {
         after: Option<Uuid>,
         look: usize,
         max: usize,
-    ) -> Result<Walk, StoreError> {
+    ) -> Result<SweepProgress, StoreError> {
         let now = self.now();
         let rows: Vec<(Uuid, WorkKind, i64, i64)> = self
             .read(move |connection| {
@@ -337,13 +337,17 @@ impl Sqlite {
             _ => None,
         };
         if old.is_empty() {
-            return Ok(Walk { changed: 0, next });
+            return Ok(SweepProgress { changed: 0, next });
         }
         let changed = self.write(move |session| session.trim_history(&old)).await?;
-        Ok(Walk { changed, next })
+        Ok(SweepProgress { changed, next })
     }
 
-    pub(crate) async fn trim_health(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn trim_health(
+        &self,
+        after: Option<Uuid>,
+        max: usize,
+    ) -> Result<SweepProgress, StoreError> {
         let rows: Vec<(Uuid, bool)> = self
             .read(move |connection| {
                 let sql = "select h.cluster, exists (select 1 from documents d where d.uuid = h.cluster and d.deleted_at is null)
@@ -355,7 +359,7 @@ impl Sqlite {
         let next = if rows.len() == max { rows.last().map(|row| row.0) } else { None };
         let gone: Vec<Uuid> = rows.into_iter().filter(|row| !row.1).map(|row| row.0).collect();
         if gone.is_empty() {
-            return Ok(Walk { changed: 0, next });
+            return Ok(SweepProgress { changed: 0, next });
         }
         let changed = self.write(move |session| {
             // It was read in another snapshot: its document may have come meanwhile.
@@ -364,7 +368,7 @@ impl Sqlite {
             let mut delete = session.connection.prepare_cached(sql)?;
             gone.iter().try_fold(0, |changed, cluster| Ok(changed + delete.execute([cluster])?))
         });
-        Ok(Walk { changed: changed.await?, next })
+        Ok(SweepProgress { changed: changed.await?, next })
     }
 
     pub(crate) async fn ensure_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
@@ -393,7 +397,7 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn reseal(&self, old: Sealed, new: Sealed) -> Result<bool, StoreError> {
+    pub(crate) async fn reseal(&self, old: SealedSecret, new: SealedSecret) -> Result<bool, StoreError> {
         self.write(move |session| {
             let changed = session
                 .connection

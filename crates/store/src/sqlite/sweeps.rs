@@ -7,10 +7,10 @@ use super::Sqlite;
 use super::queue::First;
 use super::writer::Session;
 use crate::StoreError;
-use crate::work::{CLASS_FRESH, Walk};
+use crate::work::{CLASS_FRESH, SweepProgress};
 
 impl Sqlite {
-    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         let now = self.now();
         let (rows, late) = self
             .read(move |connection| {
@@ -29,13 +29,13 @@ impl Sqlite {
             .await?;
         let next = if rows.len() == max { rows.last().map(|row| row.0) } else { None };
         if late.is_empty() {
-            return Ok(Walk { changed: 0, next });
+            return Ok(SweepProgress { changed: 0, next });
         }
         let changed = self.write(move |session| session.expire(&late)).await?;
-        Ok(Walk { changed, next })
+        Ok(SweepProgress { changed, next })
     }
 
-    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<Walk, StoreError> {
+    pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         self.write(move |session| session.repair(after.unwrap_or(Uuid::nil()), max)).await
     }
 }
@@ -74,7 +74,7 @@ impl Session<'_> {
         Ok(changed)
     }
 
-    fn repair(&mut self, after: Uuid, max: usize) -> Result<Walk, StoreError> {
+    fn repair(&mut self, after: Uuid, max: usize) -> Result<SweepProgress, StoreError> {
         let mut changed = 0;
         // Not an error: room that nobody took, because the work that it was freed for went another way.
         let roomy: Vec<String> = self
@@ -124,6 +124,6 @@ impl Session<'_> {
             }
         }
         let next = if lanes.len() == max { lanes.last().copied() } else { None };
-        Ok(Walk { changed, next })
+        Ok(SweepProgress { changed, next })
     }
 }

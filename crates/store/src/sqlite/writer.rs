@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 
 use super::fold::Folder;
 use crate::StoreError;
-use crate::open::{Disturbance, Moment, Options};
-use crate::wake::{Bells, Topics};
+use crate::open::{FaultInjector, FaultPoint, Options};
+use crate::wake::{Notifier, Topics};
 
 /// So many jobs may wait; beyond that callers wait to hand theirs in.
 const WAITING_MAX: usize = 1024;
@@ -75,7 +75,7 @@ struct Desk {
     connection: Connection,
     folder: Option<Folder>,
     clock: SharedClock,
-    bells: Bells,
+    bells: Notifier,
     /// Whether something was written since the thread last looked.
     written: bool,
     disk_full: Arc<AtomicBool>,
@@ -86,8 +86,8 @@ struct Desk {
 pub(super) struct Inline {
     connection: Mutex<Connection>,
     clock: SharedClock,
-    bells: Bells,
-    disturbance: Option<Disturbance>,
+    bells: Notifier,
+    disturbance: Option<FaultInjector>,
 }
 
 impl std::fmt::Debug for Grouped {
@@ -108,7 +108,7 @@ impl Writer {
         connection: Connection,
         folder: Option<Folder>,
         clock: SharedClock,
-        bells: Bells,
+        bells: Notifier,
     ) -> std::io::Result<Writer> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let disk_full = Arc::new(AtomicBool::new(false));
@@ -135,7 +135,7 @@ impl Writer {
     }
 
     /// Writes on the caller's thread.
-    pub(super) fn inline(connection: Connection, options: &Options, bells: Bells) -> Writer {
+    pub(super) fn inline(connection: Connection, options: &Options, bells: Notifier) -> Writer {
         let (clock, disturbance) = (options.clock.clone(), options.disturbance.clone());
         Writer::Inline(Arc::new(Inline { connection: Mutex::new(connection), clock, bells, disturbance }))
     }
@@ -150,9 +150,9 @@ impl Writer {
             Writer::Grouped(grouped) => grouped.write(work).await,
             Writer::Inline(inline) => {
                 let Some(disturbance) = &inline.disturbance else { return inline.write(work) };
-                disturbance.at(Moment::Before).await?;
+                disturbance.at(FaultPoint::BeforeWrite).await?;
                 let written = inline.write(work);
-                disturbance.at(Moment::After).await?;
+                disturbance.at(FaultPoint::AfterWrite).await?;
                 written
             }
         }
@@ -166,7 +166,7 @@ impl Writer {
         match self {
             Writer::Grouped(_) => None,
             Writer::Inline(inline) => {
-                let disturbed = inline.disturbance.as_ref().map_or(Ok(()), Disturbance::at_read);
+                let disturbed = inline.disturbance.as_ref().map_or(Ok(()), FaultInjector::at_read);
                 Some(disturbed.and_then(|()| work(&inline.lock())))
             }
         }
@@ -313,7 +313,7 @@ impl Inline {
 fn transact<T>(
     connection: &Connection,
     now: i64,
-    bells: &Bells,
+    bells: &Notifier,
     work: impl FnOnce(&mut Session<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let mut session = Session { connection, now, topics: Topics::default() };

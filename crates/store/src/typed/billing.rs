@@ -4,18 +4,18 @@ use api::doc::{Billing, Document as _};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{By, Collection, Wish};
+use super::{AuditContext, Collection, DesiredState};
 use crate::StoreError;
 use crate::store::Store;
 use crate::transaction::Transaction;
-use crate::work::Hold;
+use crate::work::WorkLease;
 
 /// Billing records, to be read and written.
 #[derive(Debug, Clone)]
 pub struct BillingRecords<'a> {
     store: &'a Store,
     collection: Collection<'a, Billing>,
-    hold: Option<Hold>,
+    hold: Option<WorkLease>,
 }
 
 impl<'a> std::ops::Deref for BillingRecords<'a> {
@@ -33,7 +33,7 @@ impl<'a> BillingRecords<'a> {
 
     /// The same for whoever works on the cluster: written only while the work is held.
     #[must_use]
-    pub fn under(self, hold: Hold) -> BillingRecords<'a> {
+    pub fn under(self, hold: WorkLease) -> BillingRecords<'a> {
         BillingRecords { hold: Some(hold), ..self }
     }
 
@@ -42,7 +42,7 @@ impl<'a> BillingRecords<'a> {
     }
 
     /// Makes sure that the cluster is billed; the time of an earlier call stands.
-    pub async fn ensure_open(&self, record: &Billing, by: &By) -> Result<(), StoreError> {
+    pub async fn ensure_open(&self, record: &Billing, by: &AuditContext) -> Result<(), StoreError> {
         match self.store.commit(self.begin().create(Uuid::now_v7(), record, by)?).await {
             Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
             Err(other) => Err(other),
@@ -50,12 +50,17 @@ impl<'a> BillingRecords<'a> {
     }
 
     /// Makes sure that the cluster is billed no longer; the time of an earlier call stands.
-    pub async fn ensure_closed(&self, record: &Billing, at: Timestamp, by: &By) -> Result<(), StoreError> {
+    pub async fn ensure_closed(
+        &self,
+        record: &Billing,
+        at: Timestamp,
+        by: &AuditContext,
+    ) -> Result<(), StoreError> {
         let Some(read) = self.find(&record.path()).await? else { return Ok(()) };
         if read.document.deletion_time.is_some() {
             return Ok(());
         }
         let closed = Billing { deletion_time: Some(at), ..read.document.clone() };
-        self.store.commit(self.begin().update(&read, &closed, Wish::Same, by)?).await.map(drop)
+        self.store.commit(self.begin().update(&read, &closed, DesiredState::Unchanged, by)?).await.map(drop)
     }
 }

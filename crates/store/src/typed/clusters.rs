@@ -8,7 +8,7 @@ use api::secret::Secret;
 use api::work::WorkKind;
 use uuid::Uuid;
 
-use super::{By, Collection, Versioned, Wish};
+use super::{AuditContext, Collection, DesiredState, VersionedDocument};
 use crate::store::Store;
 use crate::transaction::{Transaction, Write};
 use crate::work::NewWork;
@@ -44,11 +44,11 @@ impl<'a> Clusters<'a> {
     /// was read: one that was deleted meanwhile has perhaps been looked through for clusters, and nobody would remove this one.
     pub async fn begin_create_in(
         &self,
-        subscription: &Versioned<Subscription>,
+        subscription: &VersionedDocument<Subscription>,
         cluster: &Cluster,
         operation: &Operation,
         secrets: &Secrets,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<Etag, StoreError> {
         self.make(Transaction::new().expect(subscription), cluster, operation, secrets, by).await
     }
@@ -59,7 +59,7 @@ impl<'a> Clusters<'a> {
         cluster: &Cluster,
         operation: &Operation,
         secrets: &Secrets,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<Etag, StoreError> {
         self.make(Transaction::new(), cluster, operation, secrets, by).await
     }
@@ -70,7 +70,7 @@ impl<'a> Clusters<'a> {
         cluster: &Cluster,
         operation: &Operation,
         secrets: &Secrets,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<Etag, StoreError> {
         let transaction = transaction.create(operation.cluster, cluster, by)?;
         let transaction = self.seal(transaction, operation.cluster, secrets)?;
@@ -82,13 +82,13 @@ impl<'a> Clusters<'a> {
     /// others stay.
     pub async fn begin(
         &self,
-        read: &Versioned<Cluster>,
+        read: &VersionedDocument<Cluster>,
         wanted: &Cluster,
         operation: &Operation,
         secrets: &Secrets,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<Etag, StoreError> {
-        let transaction = Transaction::new().update(read, wanted, Wish::Changed, by)?;
+        let transaction = Transaction::new().update(read, wanted, DesiredState::Changed, by)?;
         let transaction = self.seal(transaction, read.uuid, secrets)?;
         let committed = self.store.commit(begin(transaction, operation, by)?).await?;
         Ok(committed.etag(read.uuid).unwrap_or(read.etag))
@@ -111,7 +111,7 @@ impl<'a> Clusters<'a> {
         &self,
         cluster: &Cluster,
         kubeconfig: &Secret<Vec<u8>>,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
         match self.find(&cluster.path()).await? {
             None => {
@@ -128,7 +128,7 @@ impl<'a> Clusters<'a> {
                 let wanted = Cluster { created_at: read.document.created_at, ..cluster.clone() };
                 let entry = by.entry("cluster.import", &cluster.path(), None, None);
                 let transaction = Transaction::new()
-                    .update(&read, &wanted, Wish::Changed, by)?
+                    .update(&read, &wanted, DesiredState::Changed, by)?
                     .put_secret(sealed)
                     .audit(entry);
                 let committed = self.store.commit(transaction).await?;
@@ -139,7 +139,11 @@ impl<'a> Clusters<'a> {
 
     /// Forgets an imported cluster, with its kubeconfig and what was still to be done on it; touches nothing else.
     /// Refused while work runs on it, or rests that has begun: nobody could take back what that did.
-    pub async fn forget(&self, read: &Versioned<Cluster>, by: &By) -> Result<(), StoreError> {
+    pub async fn forget(
+        &self,
+        read: &VersionedDocument<Cluster>,
+        by: &AuditContext,
+    ) -> Result<(), StoreError> {
         let result = WorkResult::new(ResultCode::CLUSTER_GONE, "the cluster was forgotten");
         let transaction = Transaction::new()
             .with(Write::ExpectIdle { lane: read.uuid })
@@ -154,7 +158,11 @@ impl<'a> Clusters<'a> {
     }
 }
 
-fn begin(transaction: Transaction, operation: &Operation, by: &By) -> Result<Transaction, StoreError> {
+fn begin(
+    transaction: Transaction,
+    operation: &Operation,
+    by: &AuditContext,
+) -> Result<Transaction, StoreError> {
     let work = NewWork::new(operation.id, operation.cluster, WorkKind::Operation);
     Ok(transaction.create(operation.id, operation, by)?.enqueue(work))
 }

@@ -11,11 +11,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{By, Documents, PageToken, Selection, Versioned, Wish, change};
+use super::{AuditContext, DesiredState, Documents, ListOptions, PageToken, VersionedDocument, change};
 use crate::document::Body;
 use crate::store::Store;
 use crate::transaction::{Transaction, Write};
-use crate::work::{Hold, NewWork, WorkView};
+use crate::work::{NewWork, WorkLease, WorkView};
 use crate::{HealthSample, StoreError};
 
 /// So many manifests are made, brought back or withdrawn in one transaction.
@@ -27,14 +27,14 @@ const TRIES: usize = 5;
 #[derive(Debug, Clone)]
 pub struct ManifestView {
     /// What was asked.
-    pub manifest: Versioned<Manifest>,
+    pub manifest: VersionedDocument<Manifest>,
     /// How it fares; none once retention has removed it.
     pub work: Option<WorkView>,
 }
 
 /// What whoever works a manifest has to know. A document that this release does not understand is as one that is not there.
 #[derive(Debug, Clone, Default)]
-pub struct Brief {
+pub struct WorkSummary {
     /// What was asked.
     pub manifest: Option<Manifest>,
     /// The cluster that it is for.
@@ -60,16 +60,16 @@ impl<'a> std::ops::Deref for Manifests<'a> {
 
 /// What became of a request to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// It was pending and is cancelled.
-    AtOnce,
+    Cancelled,
     /// It runs, or has begun and rests; whoever runs it or takes it up is asked to stop and to undo what was done.
-    Asked,
+    Requested,
 }
 
 /// What became of a manifest that should be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ensured {
+pub enum EnsureOutcome {
     /// It was not there, and is now.
     Created,
     /// It was there: pending, running or ended. Also one that was deleted lately.
@@ -84,7 +84,7 @@ impl<'a> Manifests<'a> {
     }
 
     /// What has to be known of manifests that were claimed, read together; one for each, in order.
-    pub async fn briefs(&self, holds: &[Hold]) -> Result<Vec<Brief>, StoreError> {
+    pub async fn briefs(&self, holds: &[WorkLease]) -> Result<Vec<WorkSummary>, StoreError> {
         let lanes: Vec<Uuid> = holds.iter().map(|hold| hold.lane).collect();
         let uuids = holds.iter().map(|hold| hold.work).chain(lanes.iter().copied()).collect();
         let (documents, health) = self.store.engine.get_with_health(uuids, lanes).await?;
@@ -97,7 +97,7 @@ impl<'a> Manifests<'a> {
                 clusters.extend(stored.body.read::<Cluster>().ok().map(|it| (stored.uuid, it)));
             }
         }
-        let brief = |hold: &Hold| Brief {
+        let brief = |hold: &WorkLease| WorkSummary {
             manifest: manifests.remove(&hold.work),
             cluster: clusters.remove(&hold.lane),
             health: health.remove(&hold.lane),
@@ -106,7 +106,11 @@ impl<'a> Manifests<'a> {
     }
 
     /// Creates manifests with their work, all or none. A manifest whose id is there already is refused.
-    pub async fn create(&self, manifests: &[(Manifest, Vec<String>)], by: &By) -> Result<(), StoreError> {
+    pub async fn create(
+        &self,
+        manifests: &[(Manifest, Vec<String>)],
+        by: &AuditContext,
+    ) -> Result<(), StoreError> {
         let mut transaction = Transaction::new();
         for (manifest, budgets) in manifests {
             transaction = created(transaction, manifest, budgets, by)?;
@@ -122,8 +126,8 @@ impl<'a> Manifests<'a> {
     pub async fn ensure(
         &self,
         manifests: &[(Manifest, Vec<String>)],
-        by: &By,
-    ) -> Result<Vec<Ensured>, StoreError> {
+        by: &AuditContext,
+    ) -> Result<Vec<EnsureOutcome>, StoreError> {
         let mut ensured = Vec::with_capacity(manifests.len());
         for block in manifests.chunks(BLOCK) {
             ensured.extend(self.ensure_block(block, by).await?);
@@ -134,8 +138,8 @@ impl<'a> Manifests<'a> {
     async fn ensure_block(
         &self,
         block: &[(Manifest, Vec<String>)],
-        by: &By,
-    ) -> Result<Vec<Ensured>, StoreError> {
+        by: &AuditContext,
+    ) -> Result<Vec<EnsureOutcome>, StoreError> {
         for _ in 0..TRIES {
             match self.ensure_at_once(block, by).await {
                 Err(error) if is_overtaken(&error) => {}
@@ -153,7 +157,7 @@ impl<'a> Manifests<'a> {
             }
             ensured.extend(match outcome {
                 // Neither there nor to be made: its path is free, but a deleted one still has its identity.
-                Err(StoreError::Exists { .. }) => vec![Ensured::Existed],
+                Err(StoreError::Exists { .. }) => vec![EnsureOutcome::Existed],
                 outcome => outcome?,
             });
         }
@@ -164,8 +168,8 @@ impl<'a> Manifests<'a> {
     async fn ensure_at_once(
         &self,
         block: &[(Manifest, Vec<String>)],
-        by: &By,
-    ) -> Result<Vec<Ensured>, StoreError> {
+        by: &AuditContext,
+    ) -> Result<Vec<EnsureOutcome>, StoreError> {
         let ids: Vec<Uuid> = block.iter().map(|(manifest, _)| manifest.id).collect();
         let documents = self.store.many_raw(ids.clone()).await?;
         let mut documents: HashMap<Uuid, _> = documents.into_iter().map(|it| (it.uuid, it)).collect();
@@ -176,16 +180,17 @@ impl<'a> Manifests<'a> {
         for (manifest, budgets) in block {
             let (document, work) = (documents.remove(&manifest.id), works.get(&manifest.id));
             let became = match (document, work) {
-                _ if !seen.insert(manifest.id) => Ensured::Existed,
+                _ if !seen.insert(manifest.id) => EnsureOutcome::Existed,
                 (None, None) => {
                     transaction = created(transaction, manifest, budgets, by)?;
-                    Ensured::Created
+                    EnsureOutcome::Created
                 }
                 (Some(document), Some(work)) if is_superseded(work) => {
-                    transaction = revived(transaction, &Versioned::read(document)?, manifest, budgets, by)?;
-                    Ensured::Revived
+                    transaction =
+                        revived(transaction, &VersionedDocument::read(document)?, manifest, budgets, by)?;
+                    EnsureOutcome::Revived
                 }
-                _ => Ensured::Existed,
+                _ => EnsureOutcome::Existed,
             };
             ensured.push(became);
         }
@@ -202,7 +207,7 @@ impl<'a> Manifests<'a> {
         &self,
         ids: &[Uuid],
         result: impl Into<WorkResult>,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<Vec<Uuid>, StoreError> {
         let result = result.into();
         let mut withdrawn = Vec::new();
@@ -216,7 +221,7 @@ impl<'a> Manifests<'a> {
         &self,
         block: &[Uuid],
         result: &WorkResult,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<Vec<Uuid>, StoreError> {
         let mut ids = block.to_vec();
         loop {
@@ -236,7 +241,7 @@ impl<'a> Manifests<'a> {
         &self,
         block: &[Uuid],
         result: &WorkResult,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<Vec<Uuid>, StoreError> {
         let mut pending = self.store.works(block.to_vec()).await?;
         pending.retain(|work| work.kind == WorkKind::Manifest && work.state == WorkState::Pending);
@@ -261,9 +266,13 @@ impl<'a> Manifests<'a> {
     }
 
     /// Manifests whose ids begin so, of whatever cluster; at most `limit`.
-    pub async fn beginning(&self, id: &str, limit: usize) -> Result<Vec<Versioned<Manifest>>, StoreError> {
+    pub async fn beginning(
+        &self,
+        id: &str,
+        limit: usize,
+    ) -> Result<Vec<VersionedDocument<Manifest>>, StoreError> {
         let prefix = Some(format!("/maintenancemanifests/{}", id.to_lowercase()));
-        Ok(self.list(Selection { prefix, limit, ..Selection::default() }).await?.items)
+        Ok(self.list(ListOptions { prefix, limit, ..ListOptions::default() }).await?.items)
     }
 
     /// A manifest and its work.
@@ -279,7 +288,8 @@ impl<'a> Manifests<'a> {
         from: Option<PageToken>,
         limit: usize,
     ) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
-        self.page(Selection { scope: Some(cluster.to_string()), from, limit, ..Selection::default() }).await
+        self.page(ListOptions { scope: Some(cluster.to_string()), from, limit, ..ListOptions::default() })
+            .await
     }
 
     /// A page of all manifests with their work, in the order of their ids.
@@ -289,10 +299,13 @@ impl<'a> Manifests<'a> {
         limit: usize,
     ) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
         let prefix = Some("/maintenancemanifests/".to_owned());
-        self.page(Selection { prefix, from, limit, ..Selection::default() }).await
+        self.page(ListOptions { prefix, from, limit, ..ListOptions::default() }).await
     }
 
-    async fn page(&self, selection: Selection) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
+    async fn page(
+        &self,
+        selection: ListOptions,
+    ) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
         let page = self.list(selection).await?;
         let works = self.store.works(page.items.iter().map(|it| it.uuid).collect()).await?;
         let mut works: HashMap<Uuid, WorkView> = works.into_iter().map(|work| (work.id, work)).collect();
@@ -305,7 +318,11 @@ impl<'a> Manifests<'a> {
 
     /// Cancels a manifest that is pending, or asks for the end of one that runs. One that has begun and rests is asked too:
     /// whoever takes it up next undoes what was done.
-    pub async fn cancel(&self, read: &Versioned<Manifest>, by: &By) -> Result<Cancelled, StoreError> {
+    pub async fn cancel(
+        &self,
+        read: &VersionedDocument<Manifest>,
+        by: &AuditContext,
+    ) -> Result<CancelOutcome, StoreError> {
         let audit = by.entry("manifest.cancel", &read.document.path(), None, None);
         let result = WorkResult::cancelled(by.actor.clone(), reason(by));
         // It may begin, or be given back, between two looks; three turns are more than any such dance.
@@ -319,7 +336,7 @@ impl<'a> Manifests<'a> {
             };
             let withdraw = Transaction::new().withdraw(read.uuid, result.clone()).record(read.uuid, ended);
             match self.store.commit(withdraw.audit(audit.clone())).await {
-                Ok(_) => return Ok(Cancelled::AtOnce),
+                Ok(_) => return Ok(CancelOutcome::Cancelled),
                 Err(StoreError::WrongState { state, wanted, .. })
                     if state == "InProgress" || wanted == "fresh" => {}
                 Err(other) => return Err(other),
@@ -327,7 +344,7 @@ impl<'a> Manifests<'a> {
             let asked = told(EntryEvent::CancelRequested, attempt, by);
             let ask = Transaction::new().request_cancel(read.uuid).record(read.uuid, asked);
             match self.store.commit(ask.audit(audit.clone())).await {
-                Ok(_) => return Ok(Cancelled::Asked),
+                Ok(_) => return Ok(CancelOutcome::Requested),
                 Err(other @ StoreError::WrongState { .. }) => refusal = other,
                 Err(other) => return Err(other),
             }
@@ -336,7 +353,11 @@ impl<'a> Manifests<'a> {
     }
 
     /// Makes a pending manifest the next of its cluster. One that is too late to begin is refused as timed out.
-    pub async fn expedite(&self, read: &Versioned<Manifest>, by: &By) -> Result<(), StoreError> {
+    pub async fn expedite(
+        &self,
+        read: &VersionedDocument<Manifest>,
+        by: &AuditContext,
+    ) -> Result<(), StoreError> {
         let audit = by.entry("manifest.expedite", &read.document.path(), None, Some(&Value::from(0)));
         let attempt = self.store.work(read.uuid).await?.map_or(0, |work| work.attempt);
         let entry = told(EntryEvent::Expedited, attempt, by);
@@ -346,7 +367,11 @@ impl<'a> Manifests<'a> {
 
     /// Removes a manifest with its work and all that was told of it. Refused while it runs, and once it has begun until it is at
     /// its end: nobody could take back what it did.
-    pub async fn delete(&self, read: &Versioned<Manifest>, by: &By) -> Result<(), StoreError> {
+    pub async fn delete(
+        &self,
+        read: &VersionedDocument<Manifest>,
+        by: &AuditContext,
+    ) -> Result<(), StoreError> {
         let discard = Write::Discard { work: read.uuid };
         self.store.commit(Transaction::new().with(discard).remove(read, by)).await.map(drop)
     }
@@ -356,7 +381,7 @@ fn created(
     transaction: Transaction,
     manifest: &Manifest,
     budgets: &[String],
-    by: &By,
+    by: &AuditContext,
 ) -> Result<Transaction, StoreError> {
     let entry = Entry { to: Some(WorkState::Pending), ..told(EntryEvent::Created, 0, by) };
     Ok(transaction
@@ -367,17 +392,17 @@ fn created(
 
 fn revived(
     transaction: Transaction,
-    read: &Versioned<Manifest>,
+    read: &VersionedDocument<Manifest>,
     wanted: &Manifest,
     budgets: &[String],
-    by: &By,
+    by: &AuditContext,
 ) -> Result<Transaction, StoreError> {
     let entry = Entry {
         from: Some(WorkState::Cancelled),
         to: Some(WorkState::Pending),
         ..told(EntryEvent::Revived, 0, by)
     };
-    let changed = change(read, wanted, Wish::Changed)?;
+    let changed = change(read, wanted, DesiredState::Changed)?;
     let (before, update) = match changed {
         Some((update, before)) => (before, Some(update)),
         None => (read.raw.value()?, None),
@@ -405,7 +430,7 @@ fn work_of(manifest: &Manifest, budgets: &[String]) -> NewWork {
 }
 
 /// An entry of what somebody did; its time is the store's.
-fn told(event: EntryEvent, attempt: i32, by: &By) -> Entry {
+fn told(event: EntryEvent, attempt: i32, by: &AuditContext) -> Entry {
     Entry {
         message: reason(by).map(str::to_owned),
         correlation_id: by.correlation_id,
@@ -413,7 +438,7 @@ fn told(event: EntryEvent, attempt: i32, by: &By) -> Entry {
     }
 }
 
-fn reason(by: &By) -> Option<&str> {
+fn reason(by: &AuditContext) -> Option<&str> {
     Some(by.reason.as_str()).filter(|reason| !reason.is_empty())
 }
 

@@ -1,6 +1,6 @@
 //! Documents with their types: what services use. Nothing here knows which engine is below.
 //!
-//! Every change says who makes it and why ([`By`]); the audit entry, with digests of the document before and after,
+//! Every change says who makes it and why ([`AuditContext`]); the audit entry, with digests of the document before and after,
 //! is written in the transaction of the change.
 
 mod billing;
@@ -20,19 +20,19 @@ use uuid::Uuid;
 
 pub use billing::BillingRecords;
 pub use clusters::{Clusters, KUBECONFIG, Secrets};
-pub use manifests::{Brief, Cancelled, Ensured, ManifestView, Manifests};
-pub use operations::{ClusterEnd, OperationView, Operations};
+pub use manifests::{CancelOutcome, EnsureOutcome, ManifestView, Manifests, WorkSummary};
+pub use operations::{ClusterOutcome, OperationView, Operations};
 pub use subscriptions::Subscriptions;
 
-use crate::document::{Body, Raw};
+use crate::document::{Body, RawBody};
 use crate::merge::overlay;
 use crate::store::{Reader, Store};
 use crate::transaction::{DocumentUpdate, NewDocument, Transaction, Write};
-use crate::{Etag, Listing, StoreError, Stored};
+use crate::{DocumentQuery, Etag, StoreError, StoredDocument};
 
 /// Who makes a change, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct By {
+pub struct AuditContext {
     /// A person, a certificate's subject, or a service by its name.
     pub actor: String,
     /// In the actor's words; may be empty.
@@ -41,10 +41,10 @@ pub struct By {
     pub correlation_id: Option<Uuid>,
 }
 
-impl By {
+impl AuditContext {
     /// A service, acting by itself.
-    pub fn service(name: &str) -> By {
-        By { actor: format!("service:{name}"), reason: String::new(), correlation_id: None }
+    pub fn service(name: &str) -> AuditContext {
+        AuditContext { actor: format!("service:{name}"), reason: String::new(), correlation_id: None }
     }
 
     /// The audit entry of a change, from what the thing was to what it is.
@@ -74,7 +74,7 @@ impl By {
 
 /// A document as it was read, with all that is needed to write it back.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Versioned<T> {
+pub struct VersionedDocument<T> {
     /// Its identity.
     pub uuid: Uuid,
     /// Its version; a write compares it.
@@ -88,11 +88,11 @@ pub struct Versioned<T> {
     /// The document.
     pub document: T,
     /// The body as it was stored, with fields that we do not know.
-    raw: Raw,
+    raw: RawBody,
 }
 
-impl<T: Document> Versioned<T> {
-    pub(crate) fn read(stored: Stored<Raw>) -> Result<Versioned<T>, StoreError> {
+impl<T: Document> VersionedDocument<T> {
+    pub(crate) fn read(stored: StoredDocument<RawBody>) -> Result<VersionedDocument<T>, StoreError> {
         if stored.kind != T::KIND {
             return Err(StoreError::Gone { uuid: stored.uuid });
         }
@@ -100,7 +100,7 @@ impl<T: Document> Versioned<T> {
             what: format!("{} {} is not as this release understands it", T::KIND, stored.uuid),
             source: Some(Box::new(error)),
         })?;
-        Ok(Versioned {
+        Ok(VersionedDocument {
             uuid: stored.uuid,
             etag: stored.etag,
             generation: stored.generation,
@@ -126,16 +126,21 @@ fn as_json<T: Document>(document: &T) -> Result<Value, StoreError> {
 
 /// Whether a change is of what is wanted, or only of what was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum DesiredState {
     /// What is wanted has changed; the generation is raised.
     Changed,
     /// Only what is known of it has changed.
-    Same,
+    Unchanged,
 }
 
 impl Transaction {
     /// Creates a document, and says so in the audit log.
-    pub fn create<T: Document>(self, uuid: Uuid, document: &T, by: &By) -> Result<Transaction, StoreError> {
+    pub fn create<T: Document>(
+        self,
+        uuid: Uuid,
+        document: &T,
+        by: &AuditContext,
+    ) -> Result<Transaction, StoreError> {
         let (id, body) = (document.path(), Body::of(&as_json(document)?));
         let entry = by.noted(&format!("{}.create", T::KIND), &id, None, Some(&body));
         let new = NewDocument {
@@ -152,10 +157,10 @@ impl Transaction {
     /// Changes a document as it was read, and says so in the audit log. A change that changes nothing is left out.
     pub fn update<T: Document>(
         self,
-        read: &Versioned<T>,
+        read: &VersionedDocument<T>,
         wanted: &T,
-        wish: Wish,
-        by: &By,
+        wish: DesiredState,
+        by: &AuditContext,
     ) -> Result<Transaction, StoreError> {
         let Some((update, before)) = change(read, wanted, wish)? else { return Ok(self) };
         let (before, after) = (Body::of(&before), &update.body);
@@ -165,21 +170,25 @@ impl Transaction {
     }
 
     /// Only if that document is still as it was read: what the rest of the transaction rests on.
-    pub fn expect<T: Document>(self, read: &Versioned<T>) -> Transaction {
+    pub fn expect<T: Document>(self, read: &VersionedDocument<T>) -> Transaction {
         self.with(Write::Expect { uuid: read.uuid, etag: read.etag })
     }
 
     /// Changes what is known of a document, never what is wanted of it: a status, written by the service that watches
     /// over it. Nobody decided it, so the audit log says nothing; the feed does.
-    pub fn observe<T: Document>(self, read: &Versioned<T>, seen: &T) -> Result<Transaction, StoreError> {
-        Ok(match change(read, seen, Wish::Same)? {
+    pub fn observe<T: Document>(
+        self,
+        read: &VersionedDocument<T>,
+        seen: &T,
+    ) -> Result<Transaction, StoreError> {
+        Ok(match change(read, seen, DesiredState::Unchanged)? {
             Some((update, _)) => self.with(Write::Update(update)),
             None => self,
         })
     }
 
     /// Deletes a document as it was read, and says so in the audit log.
-    pub fn remove<T: Document>(self, read: &Versioned<T>, by: &By) -> Transaction {
+    pub fn remove<T: Document>(self, read: &VersionedDocument<T>, by: &AuditContext) -> Transaction {
         // It was read as a document, so it is JSON.
         let before = read.raw.value().ok();
         let entry = by.entry(&format!("{}.delete", T::KIND), &read.document.path(), before.as_deref(), None);
@@ -189,9 +198,9 @@ impl Transaction {
 
 /// What makes a document be `wanted`, and what was stored; nothing when it is.
 fn change<'a, T: Document>(
-    read: &'a Versioned<T>,
+    read: &'a VersionedDocument<T>,
     wanted: &T,
-    wish: Wish,
+    wish: DesiredState,
 ) -> Result<Option<(DocumentUpdate, Cow<'a, Value>)>, StoreError> {
     let stored = read.raw.value()?;
     let body = read.laid_over(&stored, wanted)?;
@@ -210,7 +219,7 @@ fn change<'a, T: Document>(
         uuid: read.uuid,
         etag: read.etag,
         body: Body::of(&body),
-        desired: wish == Wish::Changed,
+        desired: wish == DesiredState::Changed,
         unique_keys: (keys != read.document.unique_keys()).then_some(keys),
     };
     Ok(Some((update, stored)))
@@ -220,7 +229,7 @@ fn change<'a, T: Document>(
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     /// The documents.
-    pub items: Vec<Versioned<T>>,
+    pub items: Vec<VersionedDocument<T>>,
     /// Give it to the next call; none at the end.
     pub next: Option<PageToken>,
 }
@@ -258,7 +267,7 @@ impl std::str::FromStr for PageToken {
 
 /// Which part of a list is wanted.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct ListOptions {
     /// Only those under this scope.
     pub scope: Option<String>,
     /// Only those whose path begins with this, in the order of their paths.
@@ -278,21 +287,21 @@ pub struct Documents<'a, T> {
 
 impl<T: Document> Documents<'_, T> {
     /// The living document with that identity.
-    pub async fn get(&self, uuid: Uuid) -> Result<Option<Versioned<T>>, StoreError> {
+    pub async fn get(&self, uuid: Uuid) -> Result<Option<VersionedDocument<T>>, StoreError> {
         let stored = self.reader.get_raw(uuid).await?.filter(|stored| stored.kind == T::KIND);
-        stored.map(Versioned::read).transpose()
+        stored.map(VersionedDocument::read).transpose()
     }
 
     /// The living document of that path, in any spelling.
-    pub async fn find(&self, path: &str) -> Result<Option<Versioned<T>>, StoreError> {
+    pub async fn find(&self, path: &str) -> Result<Option<VersionedDocument<T>>, StoreError> {
         let stored = self.reader.find_raw(path).await?.filter(|stored| stored.kind == T::KIND);
-        stored.map(Versioned::read).transpose()
+        stored.map(VersionedDocument::read).transpose()
     }
 
     /// A page of them.
-    pub async fn list(&self, selection: Selection) -> Result<Page<T>, StoreError> {
+    pub async fn list(&self, selection: ListOptions) -> Result<Page<T>, StoreError> {
         let limit = selection.limit.clamp(1, crate::PAGE_MAX);
-        let listing = Listing {
+        let listing = DocumentQuery {
             kind: T::KIND.to_owned(),
             parent: selection.scope,
             prefix: selection.prefix,
@@ -302,15 +311,16 @@ impl<T: Document> Documents<'_, T> {
         let stored = self.reader.list_raw(listing).await?;
         let next = stored.last().filter(|_| stored.len() == limit);
         let next = next.map(|last| PageToken { scope: last.parent.clone(), path: last.id.clone() });
-        let items = stored.into_iter().map(Versioned::read).collect::<Result<_, _>>()?;
+        let items = stored.into_iter().map(VersionedDocument::read).collect::<Result<_, _>>()?;
         Ok(Page { items, next })
     }
 
     /// Reads all of them, page by page, and hands each to `handle`.
-    pub async fn for_each(&self, mut handle: impl FnMut(Versioned<T>)) -> Result<(), StoreError> {
+    pub async fn for_each(&self, mut handle: impl FnMut(VersionedDocument<T>)) -> Result<(), StoreError> {
         let mut from = None;
         loop {
-            let page = self.list(Selection { from, limit: crate::PAGE_MAX, ..Selection::default() }).await?;
+            let page =
+                self.list(ListOptions { from, limit: crate::PAGE_MAX, ..ListOptions::default() }).await?;
             page.items.into_iter().for_each(&mut handle);
             from = page.next;
             if from.is_none() {
@@ -337,16 +347,21 @@ impl<'a, T> std::ops::Deref for Collection<'a, T> {
 
 impl<T: Document> Collection<'_, T> {
     /// Creates a document under a fresh identity.
-    pub async fn create(&self, document: &T, by: &By) -> Result<(Uuid, Etag), StoreError> {
+    pub async fn create(&self, document: &T, by: &AuditContext) -> Result<(Uuid, Etag), StoreError> {
         let uuid = Uuid::now_v7();
         self.store.commit(Transaction::new().create(uuid, document, by)?).await?;
         Ok((uuid, Etag::FIRST))
     }
 
     /// Changes a document as it was read; its new version.
-    pub async fn update(&self, read: &Versioned<T>, wanted: &T, by: &By) -> Result<Etag, StoreError> {
+    pub async fn update(
+        &self,
+        read: &VersionedDocument<T>,
+        wanted: &T,
+        by: &AuditContext,
+    ) -> Result<Etag, StoreError> {
         let committed =
-            self.store.commit(Transaction::new().update(read, wanted, Wish::Changed, by)?).await?;
+            self.store.commit(Transaction::new().update(read, wanted, DesiredState::Changed, by)?).await?;
         Ok(committed.etag(read.uuid).unwrap_or(read.etag))
     }
 
@@ -356,7 +371,7 @@ impl<T: Document> Collection<'_, T> {
         &self,
         wanted: &T,
         if_match: Option<Etag>,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
         // Twice at most: between our look and our write somebody may have created or deleted it.
         for last in [false, true] {
@@ -380,7 +395,7 @@ impl<T: Document> Collection<'_, T> {
     }
 
     /// Deletes a document as it was read.
-    pub async fn delete(&self, read: &Versioned<T>, by: &By) -> Result<(), StoreError> {
+    pub async fn delete(&self, read: &VersionedDocument<T>, by: &AuditContext) -> Result<(), StoreError> {
         self.store.commit(Transaction::new().remove(read, by)).await.map(drop)
     }
 }

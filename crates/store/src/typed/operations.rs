@@ -6,7 +6,7 @@ use api::work::WorkState;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{By, Documents, Versioned, Wish};
+use super::{AuditContext, DesiredState, Documents, VersionedDocument};
 use crate::StoreError;
 use crate::store::Store;
 use crate::transaction::Transaction;
@@ -16,7 +16,7 @@ use crate::work::{Completion, WorkView};
 #[derive(Debug, Clone)]
 pub struct OperationView {
     /// What was asked.
-    pub operation: Versioned<Operation>,
+    pub operation: VersionedDocument<Operation>,
     /// How it fares; none once retention has removed it.
     pub work: Option<WorkView>,
 }
@@ -38,11 +38,11 @@ impl<'a> std::ops::Deref for Operations<'a> {
 
 /// What becomes of the cluster when its operation ends.
 #[derive(Debug, Clone)]
-pub enum ClusterEnd<'a> {
+pub enum ClusterOutcome<'a> {
     /// It is as the operation left it.
-    Becomes(&'a Versioned<Cluster>, &'a Cluster),
+    Updated(&'a VersionedDocument<Cluster>, &'a Cluster),
     /// It is gone, and with it what was still to be done on it.
-    Gone(&'a Versioned<Cluster>),
+    Deleted(&'a VersionedDocument<Cluster>),
 }
 
 impl<'a> Operations<'a> {
@@ -58,7 +58,7 @@ impl<'a> Operations<'a> {
 
     /// Asks for an operation's end before it is done: one that runs is told, one that waits is made due, and whoever claims it
     /// next finds the wish in its log. Nothing happens to one that has ended.
-    pub async fn ask_end(&self, id: Uuid, at: Timestamp, by: &By) -> Result<(), StoreError> {
+    pub async fn ask_end(&self, id: Uuid, at: Timestamp, by: &AuditContext) -> Result<(), StoreError> {
         let Some(work) = self.store.work(id).await?.filter(|work| !work.state.is_terminal()) else {
             return Ok(());
         };
@@ -78,17 +78,20 @@ impl<'a> Operations<'a> {
     /// Ends an operation: its document, its cluster and its work change together, under the holder's fence.
     pub async fn finish(
         &self,
-        read: &Versioned<Operation>,
+        read: &VersionedDocument<Operation>,
         ended: &Operation,
-        cluster: ClusterEnd<'_>,
+        cluster: ClusterOutcome<'_>,
         completion: Completion,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<(), StoreError> {
         let result = WorkResult { message: Some("the cluster is gone".to_owned()), ..WorkResult::default() };
-        let transaction = Transaction::new().update(read, ended, Wish::Same, by)?.complete(completion);
+        let transaction =
+            Transaction::new().update(read, ended, DesiredState::Unchanged, by)?.complete(completion);
         let transaction = match cluster {
-            ClusterEnd::Becomes(read, wanted) => transaction.update(read, wanted, Wish::Same, by)?,
-            ClusterEnd::Gone(read) => transaction.remove(read, by).withdraw_lane(read.uuid, result),
+            ClusterOutcome::Updated(read, wanted) => {
+                transaction.update(read, wanted, DesiredState::Unchanged, by)?
+            }
+            ClusterOutcome::Deleted(read) => transaction.remove(read, by).withdraw_lane(read.uuid, result),
         };
         self.store.commit(transaction).await.map(drop)
     }

@@ -5,7 +5,7 @@ use api::doc::{Document as _, Subscription, SubscriptionState};
 use api::work::WorkKind;
 use uuid::Uuid;
 
-use super::{By, Collection, Wish};
+use super::{AuditContext, Collection, DesiredState};
 use crate::store::Store;
 use crate::transaction::Transaction;
 use crate::work::NewWork;
@@ -38,7 +38,7 @@ impl<'a> Subscriptions<'a> {
         &self,
         wanted: &Subscription,
         if_match: Option<Etag>,
-        by: &By,
+        by: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
         // Twice at most: between our look and our write somebody may have created or changed it.
         for last in [false, true] {
@@ -48,7 +48,7 @@ impl<'a> Subscriptions<'a> {
                         return Err(StoreError::Changed { uuid: read.uuid, expected, found: read.etag });
                     }
                     let was_removed = is_removed(&read.document);
-                    let transaction = Transaction::new().update(&read, wanted, Wish::Changed, by)?;
+                    let transaction = Transaction::new().update(&read, wanted, DesiredState::Changed, by)?;
                     let transaction =
                         if was_removed { transaction } else { remove(transaction, wanted, read.uuid) };
                     let committed = self.store.commit(transaction).await;
@@ -67,7 +67,7 @@ impl<'a> Subscriptions<'a> {
     }
 
     /// The same for one that is not known yet; refused when it is.
-    pub async fn create(&self, wanted: &Subscription, by: &By) -> Result<(Uuid, Etag), StoreError> {
+    pub async fn create(&self, wanted: &Subscription, by: &AuditContext) -> Result<(Uuid, Etag), StoreError> {
         let uuid = Uuid::now_v7();
         let transaction = Transaction::new().create(uuid, wanted, by)?;
         self.store.commit(remove(transaction, wanted, uuid)).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::json;
 use store::housekeeping::{self, Metrics};
-use store::{AuditListing, AuditRow, By, ChainHead, Retention, Store};
+use store::{AuditContext, AuditQuery, AuditRow, ChainHead, Retention, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use crate::fixture::{Note, cases, eventually, written};
 use crate::raw::Raw;
 
 pub(crate) async fn listed(store: &Store) -> Vec<AuditRow> {
-    store.audit_list(AuditListing { limit: 1000, ..AuditListing::default() }).await.unwrap()
+    store.audit_list(AuditQuery { limit: 1000, ..AuditQuery::default() }).await.unwrap()
 }
 
 /// Seals until all is sealed, and lets the next sealer begin at once. On PostgreSQL a neighbour's open transaction may
@@ -38,7 +38,11 @@ pub(crate) async fn faults(store: &Store) -> Vec<String> {
 pub(crate) async fn sealed_log(store: &Store, count: usize) -> ChainHead {
     for number in 0..count {
         let correlation_id = (number % 2 == 0).then(Uuid::new_v4);
-        let who = By { actor: format!("actor {number}"), reason: format!("reason {number}"), correlation_id };
+        let who = AuditContext {
+            actor: format!("actor {number}"),
+            reason: format!("reason {number}"),
+            correlation_id,
+        };
         let (before, after) = (json!({ "before": number }), json!({ "after": number }));
         let before = (number % 3 > 0).then_some(&before);
         let after = (number % 3 < 2).then_some(&after);
@@ -247,7 +251,7 @@ on_both_engines! {
         raw.execute("delete from secrets").await;
         assert_eq!(faults(store).await, gone("key"));
         // Nobody makes another one, neither the sealer nor whoever opens the store next.
-        store.audit_writer().put(vec![By::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
+        store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
         let refusal = eventually("the sealer stops", async || store.seal_audit(Uuid::new_v4()).await.err()).await;
         assert!(refusal.to_string().contains("the audit log cannot be sealed: the chain's key is gone"), "{refusal}");
         if bed.is_shared() {
@@ -384,22 +388,22 @@ on_both_engines! {
         sealed_log(store, RECORDS).await;
         let (mut seen, mut before) = (Vec::new(), None);
         loop {
-            let page = store.audit_list(AuditListing { before, limit: 5, ..AuditListing::default() }).await.unwrap();
+            let page = store.audit_list(AuditQuery { before, limit: 5, ..AuditQuery::default() }).await.unwrap();
             let Some(last) = page.last() else { break };
             before = Some(last.place);
             seen.extend(page.iter().map(|row| row.record.entry.target.clone()));
         }
         let expect: Vec<String> = (0..RECORDS).rev().map(|number| format!("/thing/{number}")).collect();
         assert_eq!(seen, expect);
-        let filtered = async |listing: AuditListing| {
-            let rows = store.audit_list(AuditListing { limit: 100, ..listing }).await.unwrap();
+        let filtered = async |listing: AuditQuery| {
+            let rows = store.audit_list(AuditQuery { limit: 100, ..listing }).await.unwrap();
             rows.into_iter().map(|row| row.record.entry.target).collect::<Vec<_>>()
         };
         let some = |text: &str| Some(text.to_owned());
-        assert_eq!(filtered(AuditListing { actor: some("actor 1"), ..AuditListing::default() }).await, ["/thing/1"]);
-        assert_eq!(filtered(AuditListing { target: some("/thing/1"), ..AuditListing::default() }).await, ["/thing/11", "/thing/10", "/thing/1"]);
-        assert_eq!(filtered(AuditListing { action: some("thing.change1"), target: some("/thing/10"), ..AuditListing::default() }).await, ["/thing/10"]);
-        assert!(filtered(AuditListing { target: some("/thing/%"), ..AuditListing::default() }).await.is_empty());
+        assert_eq!(filtered(AuditQuery { actor: some("actor 1"), ..AuditQuery::default() }).await, ["/thing/1"]);
+        assert_eq!(filtered(AuditQuery { target: some("/thing/1"), ..AuditQuery::default() }).await, ["/thing/11", "/thing/10", "/thing/1"]);
+        assert_eq!(filtered(AuditQuery { action: some("thing.change1"), target: some("/thing/10"), ..AuditQuery::default() }).await, ["/thing/10"]);
+        assert!(filtered(AuditQuery { target: some("/thing/%"), ..AuditQuery::default() }).await.is_empty());
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use store::{By, Retention, Store};
+use store::{AuditContext, Retention, Store};
 use uuid::Uuid;
 
 use crate::audit::{faults, listed, seal_all, sealed_log};
@@ -75,7 +75,7 @@ on_both_engines! {
     async fn an_entry_that_is_made_to_look_old_before_it_is_sealed_is_kept_as_long_as_others(bed: &Bed) {
         let (store, raw) = (&bed.store, Raw::of(bed).await);
         for _ in 0..4 {
-            store.audit_writer().put(vec![By::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
+            store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
         }
         raw.execute("update audit set at = 0").await;
         seal_all(store).await;
@@ -167,7 +167,7 @@ on_both_engines! {
     async fn an_entry_of_ours_that_somebody_marks_as_refused_is_reported(bed: &Bed) {
         let (store, raw) = (&bed.store, Raw::of(bed).await);
         sealed_log(store, 2).await;
-        store.audit_writer().put(vec![By::service("x").entry("thing.change", "/ours", None, None)]).await.unwrap();
+        store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/ours", None, None)]).await.unwrap();
         let refused = match raw { Raw::Sqlite(_) => "1", Raw::Postgres { .. } => "true" };
         raw.execute(&format!("update audit set refused = {refused} where target = '/ours'")).await;
         let found = faults(store).await;

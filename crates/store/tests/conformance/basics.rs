@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::work::{Ending, WorkKind, WorkState};
 use serde_json::json;
-use store::{Completion, Fate, NewWork, StoreError, Transaction, Yielding};
+use store::{Completion, CompletionOutcome, NewWork, Release, StoreError, Transaction};
 use uuid::Uuid;
 
 on_both_engines! {
@@ -20,7 +20,7 @@ on_both_engines! {
         let signals = store.checkpoint(hold, "first", json!({ "n": 1 })).await.unwrap();
         assert!(!signals.preempt && !signals.cancel);
         let fates = store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
-        assert_eq!(fates, [Fate::Done]);
+        assert_eq!(fates, [CompletionOutcome::Done]);
         let seen = store.work(work.id).await.unwrap().unwrap();
         assert_eq!((seen.state, seen.step.as_deref()), (WorkState::Completed, Some("first")));
         assert_eq!(store.lane(lane).await.unwrap().unwrap().owner, None);
@@ -38,7 +38,7 @@ on_both_engines! {
         assert_eq!(hold.work, manifest.id);
         store.enqueue(vec![operation.clone()]).await.unwrap();
         assert!(store.checkpoint(hold, "safe", json!(null)).await.unwrap().preempt);
-        store.hand_back(Yielding::new(hold, Duration::ZERO, false)).await.unwrap();
+        store.hand_back(Release::new(hold, Duration::ZERO, false)).await.unwrap();
         assert!(store.claim(WorkKind::Manifest, 9, me).await.unwrap().is_empty());
         let hold = store.claim(WorkKind::Operation, 9, me).await.unwrap()[0].hold;
         assert_eq!(hold.work, operation.id);
@@ -58,7 +58,7 @@ on_both_engines! {
         assert_eq!((taken.len(), taken[0].attempt, taken[0].taken_over), (1, 2, true));
         assert!(matches!(store.checkpoint(old, "late", json!(1)).await, Err(StoreError::LostLease { .. })));
         let late = Completion::new(old, Ending::Completed, json!({}));
-        assert_eq!(store.complete(std::slice::from_ref(&late)).await.unwrap(), [Fate::Lost]);
+        assert_eq!(store.complete(std::slice::from_ref(&late)).await.unwrap(), [CompletionOutcome::Lost]);
         assert!(matches!(store.commit(Transaction::new().complete(late)).await, Err(StoreError::LostLease { .. })));
         assert!(store.renew(me, vec![lane]).await.unwrap().is_empty());
         assert_eq!(store.renew(other, vec![lane]).await.unwrap().len(), 1);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::work::{WorkKind, WorkState};
 use serde_json::json;
-use store::{Budget, Claimed, Hold, NewWork, Store, StoreError, Transaction, Yielding};
+use store::{Budget, ClaimedWork, NewWork, Release, Store, StoreError, Transaction, WorkLease};
 use uuid::Uuid;
 
 use crate::hands::{
@@ -26,7 +26,7 @@ async fn used(store: &Store, key: &str) -> u32 {
     budget(store, key).await.used
 }
 
-async fn finish_all(store: &Store, claimed: &[Claimed]) {
+async fn finish_all(store: &Store, claimed: &[ClaimedWork]) {
     for claimed in claimed {
         finish(store, claimed.hold).await;
     }
@@ -250,9 +250,9 @@ on_both_engines! {
 }
 
 /// Gives work back that has begun, to rest for long.
-fn half_done(hold: Hold, unless_cancelled: bool) -> Yielding {
+fn half_done(hold: WorkLease, unless_cancelled: bool) -> Release {
     let rest = if unless_cancelled { Duration::from_secs(3600) } else { Duration::ZERO };
-    Yielding { begun: true, unless_cancelled, ..Yielding::new(hold, rest, false) }
+    Release { begun: true, unless_cancelled, ..Release::new(hold, rest, false) }
 }
 
 on_both_engines! {
@@ -290,7 +290,7 @@ on_both_engines! {
         let work = manifests(1, &["fleet"]);
         store.enqueue(work.clone()).await.unwrap();
         let begun = next(store, MANIFEST).await.unwrap().hold;
-        let back = Yielding { rest: Duration::ZERO, ..half_done(begun, true) };
+        let back = Release { rest: Duration::ZERO, ..half_done(begun, true) };
         store.set_budget("fleet", Some(0), None).await.unwrap();
         store.hand_back(back).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none());

@@ -8,7 +8,7 @@ use api::clock::{Clock as _, ManualClock, SkewedClock, SystemClock};
 use api::work::{WorkKind, WorkState};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use store::{Fate, LEASE, Location, Options, Store, StoreError};
+use store::{CompletionOutcome, LEASE, Location, Options, Store, StoreError};
 use uuid::Uuid;
 
 use crate::bed::{Bed, block_on, options};
@@ -179,7 +179,7 @@ fn a_clock_that_is_set_back_breaks_nothing_on_sqlite() {
             "leases count from the renewal"
         );
         assert!(taken[0].hold.fence > first.hold.fence);
-        assert_eq!(store.complete(&[done(first.hold)]).await.unwrap(), [Fate::Lost]);
+        assert_eq!(store.complete(&[done(first.hold)]).await.unwrap(), [CompletionOutcome::Lost]);
         finish(store, taken[0].hold).await;
         assert!(next(store, MANIFEST).await.is_none(), "the second was asked for tomorrow's now");
         store.enqueue(vec![manifest(lane)]).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::work::{WorkKind, WorkState};
 use serde_json::json;
-use store::{Fate, Hold, LEASE, Store, StoreError, Transaction, Yielding};
+use store::{CompletionOutcome, LEASE, Release, Store, StoreError, Transaction, WorkLease};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -33,13 +33,13 @@ const POINTS: &[Point] = &[
     },
 ];
 
-async fn is_refused(store: &Store, dead: Hold) {
+async fn is_refused(store: &Store, dead: WorkLease) {
     assert!(matches!(store.checkpoint(dead, "late", json!(0)).await, Err(StoreError::LostLease { .. })));
-    assert_eq!(store.complete(&[done(dead)]).await.unwrap(), [Fate::Lost]);
+    assert_eq!(store.complete(&[done(dead)]).await.unwrap(), [CompletionOutcome::Lost]);
     let late = [
         Transaction::new().guard(dead),
         Transaction::new().complete(done(dead)),
-        Transaction::new().hand_back(Yielding::new(dead, Duration::ZERO, true)),
+        Transaction::new().hand_back(Release::new(dead, Duration::ZERO, true)),
         Transaction::new().checkpoint(dead, "late", json!(0)).enqueue(manifest(dead.lane)),
     ];
     for late in late {
@@ -263,10 +263,10 @@ on_both_engines! {
         for stale in holds {
             is_refused(store, stale).await;
             // Neither does the right fence help the wrong owner, nor the right owner with the wrong fence.
-            let mixed = Hold { owner: present.owner, ..stale };
-            assert_eq!(store.complete(&[done(mixed)]).await.unwrap(), [Fate::Lost]);
-            let mixed = Hold { fence: present.fence, ..stale };
-            assert_eq!(store.complete(&[done(mixed)]).await.unwrap(), [Fate::Lost]);
+            let mixed = WorkLease { owner: present.owner, ..stale };
+            assert_eq!(store.complete(&[done(mixed)]).await.unwrap(), [CompletionOutcome::Lost]);
+            let mixed = WorkLease { fence: present.fence, ..stale };
+            assert_eq!(store.complete(&[done(mixed)]).await.unwrap(), [CompletionOutcome::Lost]);
         }
         assert_eq!(store.renew_for(present.owner, vec![lane], LEASE).await.unwrap().len(), 1);
         assert_eq!(store.work(present.work).await.unwrap().unwrap().step, None);

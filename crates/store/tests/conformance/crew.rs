@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::SystemClock;
-use store::{Hold, Keyring, Location, Options, Store};
+use store::{Keyring, Location, Options, Store, WorkLease};
 use testkit::process::{ChildProcess, example_path};
 use testkit::{postgres, prerequisites};
 use uuid::Uuid;
@@ -84,7 +84,7 @@ pub(crate) struct Drill {
 /// What a worker says that it holds.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
-    pub(crate) hold: Hold,
+    pub(crate) hold: WorkLease,
     pub(crate) attempt: i32,
     pub(crate) step: Option<String>,
 }
@@ -106,7 +106,7 @@ impl Drill {
         match answer.split(' ').collect::<Vec<_>>().as_slice() {
             ["none"] => None,
             ["held", work, lane, owner, fence, attempt, step] => Some(Held {
-                hold: Hold {
+                hold: WorkLease {
                     work: work.parse().unwrap(),
                     lane: lane.parse().unwrap(),
                     owner: owner.parse().unwrap(),

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{
-    AuditListing, BODY_BYTES_MAX, Etag, KEY_BYTES_MAX, Listing, NewWork, StoreError, Transaction, Versioned,
-    Wish,
+    AuditQuery, BODY_BYTES_MAX, DesiredState, DocumentQuery, Etag, KEY_BYTES_MAX, NewWork, StoreError,
+    Transaction, VersionedDocument,
 };
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -24,7 +24,7 @@ use crate::raw::Raw;
 on_both_engines! {
     async fn reads_that_are_given_up_take_nothing_with_them(bed: &Bed) {
         let read = written(&bed.store, &Note::fresh()).await;
-        let listing = Listing { kind: Note::KIND.to_owned(), limit: 10, ..Listing::default() };
+        let listing = DocumentQuery { kind: Note::KIND.to_owned(), limit: 10, ..DocumentQuery::default() };
         for _ in 0..200 {
             // Polled once, and dropped while its answer is on the way.
             let _ = tokio::time::timeout(std::time::Duration::ZERO, bed.store.list(listing.clone())).await;
@@ -47,7 +47,7 @@ on_both_engines! {
         for (heir, create_first) in [(Uuid::from_u128(1), true), (Uuid::from_u128(2), false), (Uuid::max(), true)] {
             let freed = Note { key: None, ..owner.document.clone() };
             let create = |it: Transaction| it.create(heir, &Note::fresh().holding("x"), &by()).unwrap();
-            let free = |it: Transaction| it.update(&owner, &freed, Wish::Same, &by()).unwrap();
+            let free = |it: Transaction| it.update(&owner, &freed, DesiredState::Unchanged, &by()).unwrap();
             let moved = match create_first {
                 true => free(create(Transaction::new())),
                 false => create(free(Transaction::new())),
@@ -60,10 +60,10 @@ on_both_engines! {
 
         // Two of them exchange theirs; and a change that is refused leaves all as it was.
         let other = written(store, &Note::fresh().holding("y")).await;
-        let swap = |one: &Versioned<Note>, two: &Versioned<Note>| {
+        let swap = |one: &VersionedDocument<Note>, two: &VersionedDocument<Note>| {
             let (to_one, to_two) = (one.document.holding("y"), two.document.holding("x"));
-            let begun = Transaction::new().update(one, &to_one, Wish::Same, &by()).unwrap();
-            begun.update(two, &to_two, Wish::Same, &by()).unwrap()
+            let begun = Transaction::new().update(one, &to_one, DesiredState::Unchanged, &by()).unwrap();
+            begun.update(two, &to_two, DesiredState::Unchanged, &by()).unwrap()
         };
         store.commit(swap(&owner, &other)).await.unwrap();
         assert!(matches!(store.commit(swap(&owner, &other)).await, Err(StoreError::Changed { .. })));
@@ -176,7 +176,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// What a write must answer, given what the writer had read and what is there.
-fn expected(read: &Versioned<Note>, living: Option<&(Uuid, Etag)>) -> Result<(), String> {
+fn expected(read: &VersionedDocument<Note>, living: Option<&(Uuid, Etag)>) -> Result<(), String> {
     match living {
         Some((uuid, etag)) if *uuid == read.uuid && *etag == read.etag => Ok(()),
         Some((uuid, etag)) if *uuid == read.uuid => Err(format!(
@@ -194,7 +194,7 @@ on_both_engines! {
             let prefix = Uuid::new_v4();
             let notes = [Note::at(&format!("{prefix}/a")), Note::at(&format!("{prefix}/b"))];
             let mut model: [Option<(Uuid, Etag)>; 2] = [None, None];
-            let mut reads: HashMap<(usize, usize), Versioned<Note>> = HashMap::new();
+            let mut reads: HashMap<(usize, usize), VersionedDocument<Note>> = HashMap::new();
             for (turn, step) in steps.iter().enumerate() {
                 let told = |outcome: Result<(), StoreError>| outcome.map_err(|error| error.to_string());
                 let path = match *step {
@@ -412,8 +412,8 @@ on_both_engines! {
         assert!(matches!(nil, Err(StoreError::Invalid { .. })));
 
         assert!(feed_from(store, start).await.unwrap().is_empty());
-        assert!(store.audit_list(AuditListing { limit: 10, ..AuditListing::default() }).await.unwrap().is_empty());
-        let all = |kind: &str| Listing { kind: kind.to_owned(), limit: 10, ..Listing::default() };
+        assert!(store.audit_list(AuditQuery { limit: 10, ..AuditQuery::default() }).await.unwrap().is_empty());
+        let all = |kind: &str| DocumentQuery { kind: kind.to_owned(), limit: 10, ..DocumentQuery::default() };
         assert!(store.list(all("anything")).await.unwrap().is_empty());
         assert!(store.list(all("note")).await.unwrap().is_empty());
 
@@ -453,9 +453,9 @@ on_both_engines! {
             assert!(store.secret(Uuid::new_v4(), text).await.unwrap().is_none(), "{text:?}");
             assert!(store.position(text).await.unwrap().is_none(), "{text:?}");
             let some = || Some(text.to_owned());
-            let listing = Listing { kind: "note".to_owned(), parent: some(), prefix: some(), after: Some((text.to_owned(), text.to_owned())), limit: 5 };
+            let listing = DocumentQuery { kind: "note".to_owned(), parent: some(), prefix: some(), after: Some((text.to_owned(), text.to_owned())), limit: 5 };
             assert!(store.list(listing).await.unwrap().is_empty(), "{text:?}");
-            let listing = AuditListing { actor: some(), target: some(), action: some(), before: None, limit: 5 };
+            let listing = AuditQuery { actor: some(), target: some(), action: some(), before: None, limit: 5 };
             assert!(store.audit_list(listing).await.unwrap().is_empty(), "{text:?}");
         }
     }
@@ -473,7 +473,7 @@ on_both_engines! {
         let mut listed = Vec::new();
         let mut after = None;
         loop {
-            let listing = Listing { kind: "note".to_owned(), parent: Some("/shelf".to_owned()), prefix: None, after, limit: 3 };
+            let listing = DocumentQuery { kind: "note".to_owned(), parent: Some("/shelf".to_owned()), prefix: None, after, limit: 3 };
             let page = store.list(listing).await.unwrap();
             let Some(last) = page.last() else { break };
             after = Some((last.parent.clone(), last.id.clone()));
@@ -487,11 +487,11 @@ on_both_engines! {
     async fn only_a_change_of_what_is_wanted_raises_the_generation(bed: &Bed) {
         let store = &bed.store;
         let read = written(store, &Note::fresh()).await;
-        let seen = Transaction::new().update(&read, &read.document.saying("seen"), Wish::Same, &by()).unwrap();
+        let seen = Transaction::new().update(&read, &read.document.saying("seen"), DesiredState::Unchanged, &by()).unwrap();
         store.commit(seen).await.unwrap();
         let read = store.documents::<Note>().get(read.uuid).await.unwrap().unwrap();
         assert_eq!((read.generation, read.etag.to_string().as_str()), (1, "\"2\""));
-        let wanted = Transaction::new().update(&read, &read.document.saying("wanted"), Wish::Changed, &by()).unwrap();
+        let wanted = Transaction::new().update(&read, &read.document.saying("wanted"), DesiredState::Changed, &by()).unwrap();
         store.commit(wanted).await.unwrap();
         let read = store.documents::<Note>().find(&read.document.path()).await.unwrap().unwrap();
         assert_eq!((read.generation, read.etag.to_string().as_str()), (2, "\"3\""));

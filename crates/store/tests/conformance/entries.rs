@@ -7,7 +7,8 @@ use api::work::{Ending, WorkKind, WorkState};
 use jiff::Timestamp;
 use serde_json::json;
 use store::{
-    Completion, ENTRIES_MAX, ENTRY_BYTES_MAX, Fate, Hold, NewWork, Store, StoreError, Transaction, Yielding,
+    Completion, CompletionOutcome, ENTRIES_MAX, ENTRY_BYTES_MAX, NewWork, Release, Store, StoreError,
+    Transaction, WorkLease,
 };
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -112,9 +113,9 @@ on_both_engines! {
         // One end in a transaction, two in a batch of which one is not ours any more.
         let end = Completion { entries: vec![told(EntryEvent::StepFinished), finish.clone()], ..done(held[0].hold) };
         store.commit(Transaction::new().complete(end)).await.unwrap();
-        let batch = [held[1].hold, Hold { fence: held[2].hold.fence - 1, ..held[2].hold }]
+        let batch = [held[1].hold, WorkLease { fence: held[2].hold.fence - 1, ..held[2].hold }]
             .map(|hold| Completion { entries: vec![told(EntryEvent::Claimed), finish.clone()], ..done(hold) });
-        assert_eq!(store.complete(&batch).await.unwrap(), [Fate::Done, Fate::Lost]);
+        assert_eq!(store.complete(&batch).await.unwrap(), [CompletionOutcome::Done, CompletionOutcome::Lost]);
         assert_eq!(events(store, held[0].hold.work).await, [EntryEvent::StepFinished, EntryEvent::Finished]);
         assert_eq!(events(store, held[1].hold.work).await, [EntryEvent::Claimed, EntryEvent::Finished]);
         assert_eq!(events(store, held[2].hold.work).await, []);
@@ -132,13 +133,13 @@ on_both_engines! {
         let work = manifest(lane);
         store.enqueue(vec![work.clone()]).await.unwrap();
         let hold = next(store, MANIFEST).await.unwrap().hold;
-        let stale = Hold { fence: hold.fence - 1, ..hold };
+        let stale = WorkLease { fence: hold.fence - 1, ..hold };
         let entry = || told(EntryEvent::StepFinished);
         let lost = [
             Transaction::new().checkpoint(stale, "s", json!(1)).record(work.id, entry()),
             Transaction::new().guard(stale).record(work.id, entry()),
             Transaction::new().complete(Completion { entries: vec![entry()], ..done(stale) }),
-            Transaction::new().hand_back(Yielding { entries: vec![entry()], ..Yielding::new(stale, Duration::ZERO, true) }),
+            Transaction::new().hand_back(Release { entries: vec![entry()], ..Release::new(stale, Duration::ZERO, true) }),
         ];
         for transaction in lost {
             let outcome = store.commit(transaction).await;
@@ -166,10 +167,10 @@ on_both_engines! {
         store.enqueue(vec![one.clone(), two.clone()]).await.unwrap();
         let first = next(store, MANIFEST).await.unwrap();
         assert_eq!((first.hold.work, first.first, first.taken_over), (one.id, true, false));
-        let parked = Yielding {
+        let parked = Release {
             checkpoint: Some(("wait".to_owned(), json!({ "waiting": "Unreachable" }))),
             entries: vec![told(EntryEvent::Yielded)],
-            ..Yielding::new(first.hold, Duration::from_secs(3600), false)
+            ..Release::new(first.hold, Duration::from_secs(3600), false)
         };
         store.hand_back(parked.clone()).await.unwrap();
         assert!(matches!(store.hand_back(parked).await, Err(StoreError::LostLease { .. })), "given back twice");
@@ -181,12 +182,12 @@ on_both_engines! {
         assert_eq!(second.hold.work, two.id);
         // One that was begun keeps its place, and what it had checkpointed unless it leaves something else.
         store.checkpoint(second.hold, "begun", json!({ "done": 1 })).await.unwrap();
-        store.hand_back(Yielding::new(second.hold, Duration::ZERO, true)).await.unwrap();
+        store.hand_back(Release::new(second.hold, Duration::ZERO, true)).await.unwrap();
         let again = next(store, MANIFEST).await.unwrap();
         assert_eq!((again.hold.work, again.first, again.attempt), (two.id, false, 2));
         assert_eq!((again.step.as_deref(), again.checkpoint), (Some("begun"), Some(json!({ "done": 1 }))));
         assert!(again.claimed_at >= second.claimed_at);
-        let back = Yielding { checkpoint: Some(("more".to_owned(), json!({ "done": 2 }))), ..Yielding::new(again.hold, Duration::ZERO, true) };
+        let back = Release { checkpoint: Some(("more".to_owned(), json!({ "done": 2 }))), ..Release::new(again.hold, Duration::ZERO, true) };
         store.hand_back(back).await.unwrap();
         assert_eq!(next(store, MANIFEST).await.unwrap().checkpoint, Some(json!({ "done": 2 })));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::work::{WorkKind, WorkState};
 use serde_json::json;
-use store::{Claimed, Fate, NewWork, Store, Yielding};
+use store::{ClaimedWork, CompletionOutcome, NewWork, Release, Store};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -62,7 +62,7 @@ impl Witness {
     }
 
     /// The store gave out this work to a claim that was sent at `asked`.
-    fn begins(&self, claimed: &Claimed, asked: u64) {
+    fn begins(&self, claimed: &ClaimedWork, asked: u64) {
         let mut seen = self.seen();
         let (lane, work) = (claimed.hold.lane, claimed.hold.work);
         let before = seen.running.insert(lane, work);
@@ -74,7 +74,7 @@ impl Witness {
     }
 
     /// A checkpoint that was sent at `asked` was answered with or without the wish to make way.
-    fn checkpointed(&self, claimed: &Claimed, asked: u64, preempt: bool) {
+    fn checkpointed(&self, claimed: &ClaimedWork, asked: u64, preempt: bool) {
         if claimed.kind == WorkKind::Manifest {
             let mut seen = self.seen();
             assert!(
@@ -86,7 +86,7 @@ impl Witness {
     }
 
     /// It is about to be given back: from now on others may have the lane.
-    fn leaves(&self, claimed: &Claimed) {
+    fn leaves(&self, claimed: &ClaimedWork) {
         assert_eq!(self.seen().running.remove(&claimed.hold.lane), Some(claimed.hold.work));
     }
 
@@ -96,7 +96,7 @@ impl Witness {
     }
 
     /// It is about to be ended.
-    fn ends(&self, claimed: &Claimed) {
+    fn ends(&self, claimed: &ClaimedWork) {
         self.leaves(claimed);
         let mut seen = self.seen();
         *seen.ended.entry(claimed.hold.work).or_default() += 1;
@@ -131,7 +131,7 @@ async fn claimer(store: Store, kind: WorkKind, witness: Arc<Witness>, over: Arc<
                 witness.checkpointed(&it, asked, signals.preempt);
                 if signals.preempt {
                     witness.leaves(&it);
-                    store.hand_back(Yielding::new(it.hold, Duration::ZERO, false)).await.unwrap();
+                    store.hand_back(Release::new(it.hold, Duration::ZERO, false)).await.unwrap();
                     continue 'work;
                 }
             }
@@ -139,7 +139,7 @@ async fn claimer(store: Store, kind: WorkKind, witness: Arc<Witness>, over: Arc<
         }
         ending.iter().for_each(|it| witness.ends(it));
         let fates = store.complete(&ending.iter().map(|it| done(it.hold)).collect::<Vec<_>>()).await.unwrap();
-        assert!(fates.iter().all(|fate| *fate == Fate::Done));
+        assert!(fates.iter().all(|fate| *fate == CompletionOutcome::Done));
     }
 }
 

@@ -9,8 +9,8 @@ use api::work::{Ending, WorkKind};
 use serde_json::json;
 use store::housekeeping::{self, Metrics};
 use store::{
-    AuditListing, Completion, Etag, FeedError, NewWork, Retention, Store, StoreError, Subject, Transaction,
-    Versioned, Wish, Yielding,
+    AuditQuery, Completion, DesiredState, Etag, FeedError, NewWork, Release, Retention, Store, StoreError,
+    Subject, Transaction, VersionedDocument,
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ type Told = (Uuid, Etag, bool);
 /// One of many writers: creates, changes and deletes its own notes, alone and several together, and fails often.
 async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice) -> HashSet<Told> {
     let mut committed = HashSet::new();
-    let mut mine: Vec<Versioned<Note>> = Vec::new();
+    let mut mine: Vec<VersionedDocument<Note>> = Vec::new();
     for round in 0..rounds {
         if dice.below(4) == 0 {
             // A writer that was held up between two writes, or not.
@@ -50,7 +50,7 @@ async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice
             (1, Some(place)) => {
                 let (read, ghost) = (&mine[place], Uuid::now_v7());
                 let failing = Transaction::new()
-                    .update(read, &read.document.saying("undone"), Wish::Same, &by())
+                    .update(read, &read.document.saying("undone"), DesiredState::Unchanged, &by())
                     .unwrap();
                 let failing = failing.delete(ghost, read.etag);
                 assert!(
@@ -66,7 +66,7 @@ async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice
                 // A change and a creation, together.
                 let (read, fresh) = (mine[place].clone(), Uuid::now_v7());
                 let both = Transaction::new()
-                    .update(&read, &read.document.saying(round.to_string()), Wish::Same, &by())
+                    .update(&read, &read.document.saying(round.to_string()), DesiredState::Unchanged, &by())
                     .unwrap();
                 let both = both.create(fresh, &Note::fresh(), &by()).unwrap();
                 let etags = store.commit(both).await.unwrap();
@@ -197,7 +197,7 @@ on_both_engines! {
         told("the claim is told").await;
         store.checkpoint(claimed[0].hold, "one", json!({})).await.unwrap();
         told("the checkpoint is told").await;
-        store.hand_back(Yielding::new(claimed[0].hold, Duration::ZERO, true)).await.unwrap();
+        store.hand_back(Release::new(claimed[0].hold, Duration::ZERO, true)).await.unwrap();
         told("the yield is told").await;
         let old = store.claim_for(WorkKind::Manifest, 1, me, Duration::ZERO).await.unwrap();
         told("the second claim is told").await;
@@ -313,7 +313,7 @@ fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_wr
         let raw = Raw::of(&bed).await;
         let notes = [written(&bed.store, &Note::fresh()).await, written(&bed.store, &Note::fresh()).await];
         let listed = async |store: &Store| {
-            let all = AuditListing { limit: 100, ..AuditListing::default() };
+            let all = AuditQuery { limit: 100, ..AuditQuery::default() };
             store.audit_list(all).await.unwrap().into_iter().map(|row| row.record).collect::<Vec<_>>()
         };
         let sealed = async |store: &Store| {

@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use proptest::strategy::{Strategy, ValueTree as _};
 use proptest::test_runner::TestRunner;
 use serde::{Deserialize, Serialize};
-use store::{By, Change, Etag, FeedError, Keyring, Location, Options, Position, Store, Subject, Versioned};
+use store::{
+    AuditContext, Change, Etag, FeedError, Keyring, Location, Options, Position, Store, Subject,
+    VersionedDocument,
+};
 use uuid::Uuid;
 
 use crate::bed;
@@ -73,8 +76,12 @@ impl Document for Note {
 }
 
 /// Who writes in these tests.
-pub(crate) fn by() -> By {
-    By { actor: "tester".to_owned(), reason: "a test".to_owned(), correlation_id: Some(Uuid::from_u128(7)) }
+pub(crate) fn by() -> AuditContext {
+    AuditContext {
+        actor: "tester".to_owned(),
+        reason: "a test".to_owned(),
+        correlation_id: Some(Uuid::from_u128(7)),
+    }
 }
 
 /// A cluster that is up, by its name.
@@ -149,7 +156,7 @@ pub(crate) fn billing(cluster: Uuid, from: i64) -> Billing {
 }
 
 /// Writes a note and reads it back.
-pub(crate) async fn written(store: &Store, note: &Note) -> Versioned<Note> {
+pub(crate) async fn written(store: &Store, note: &Note) -> VersionedDocument<Note> {
     let (uuid, _) = store.collection().create(note, &by()).await.unwrap();
     store.documents::<Note>().get(uuid).await.unwrap().unwrap()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::work::{Ending, WorkKind};
 use jiff::Timestamp;
 use serde_json::json;
-use store::{Claimed, Completion, Fate, Hold, NewWork, Store, Yielding};
+use store::{ClaimedWork, Completion, CompletionOutcome, NewWork, Release, Store, WorkLease};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -63,23 +63,23 @@ pub(crate) fn future(second: u64) -> Timestamp {
 }
 
 /// The end of work that went well.
-pub(crate) fn done(hold: Hold) -> Completion {
+pub(crate) fn done(hold: WorkLease) -> Completion {
     Completion::new(hold, Ending::Completed, json!({}))
 }
 
 /// Ends work that is held.
-pub(crate) async fn finish(store: &Store, hold: Hold) {
-    assert_eq!(store.complete(&[done(hold)]).await.unwrap(), [Fate::Done]);
+pub(crate) async fn finish(store: &Store, hold: WorkLease) {
+    assert_eq!(store.complete(&[done(hold)]).await.unwrap(), [CompletionOutcome::Done]);
 }
 
 /// Gives work back for so long; the attempt counts.
-pub(crate) async fn rest(store: &Store, hold: Hold, rest: Duration) {
-    store.hand_back(Yielding::new(hold, rest, true)).await.unwrap();
+pub(crate) async fn rest(store: &Store, hold: WorkLease, rest: Duration) {
+    store.hand_back(Release::new(hold, rest, true)).await.unwrap();
 }
 
 /// Claims as a process with `slots` free slots does: until they are taken or nothing more is due. A lane whose
 /// budget is full, or whose head was late, takes a place in a claim and gives nothing.
-pub(crate) async fn claim(store: &Store, kind: WorkKind, slots: usize) -> Vec<Claimed> {
+pub(crate) async fn claim(store: &Store, kind: WorkKind, slots: usize) -> Vec<ClaimedWork> {
     let owner = Uuid::new_v4();
     let mut claimed = Vec::new();
     while claimed.len() < slots && store.until_due(kind).await.unwrap() == Some(Duration::ZERO) {
@@ -89,7 +89,7 @@ pub(crate) async fn claim(store: &Store, kind: WorkKind, slots: usize) -> Vec<Cl
 }
 
 /// The next piece of work of that kind.
-pub(crate) async fn next(store: &Store, kind: WorkKind) -> Option<Claimed> {
+pub(crate) async fn next(store: &Store, kind: WorkKind) -> Option<ClaimedWork> {
     claim(store, kind, 1).await.pop()
 }
 

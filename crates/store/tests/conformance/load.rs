@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use store::{Etag, FeedError, Position, Store, StoreError, Transaction, Wish};
+use store::{DesiredState, Etag, FeedError, Position, Store, StoreError, Transaction};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -129,7 +129,7 @@ async fn write(store: Store, ledger: Arc<Mutex<Ledger>>, stop: CancellationToken
             }
             let Ok(Some(read)) = store.documents::<Note>().get(uuid).await else { break };
             note.text = format!("{turn} {}", &note.text[2..]);
-            let update = Transaction::new().update(&read, &note, Wish::Same, &by()).unwrap();
+            let update = Transaction::new().update(&read, &note, DesiredState::Unchanged, &by()).unwrap();
             alive = attempt(&store, &ledger, uuid, update).await;
         }
         if !alive {

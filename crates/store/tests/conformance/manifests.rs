@@ -8,7 +8,9 @@ use api::admin::EntryEvent;
 use api::doc::Manifest;
 use api::work::{WorkKind, WorkState};
 use serde_json::{Value, json};
-use store::{By, Ensured, Hold, NewWork, Store, StoreError, Versioned, WorkView};
+use store::{
+    AuditContext, EnsureOutcome, NewWork, Store, StoreError, VersionedDocument, WorkLease, WorkView,
+};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -28,11 +30,11 @@ fn superseded() -> Value {
     json!({ "code": "Superseded", "message": "Cancelled by Scheduler as did not match current schedule settings" })
 }
 
-fn scheduler() -> By {
-    By { reason: "planned".to_owned(), ..By::service("scheduler") }
+fn scheduler() -> AuditContext {
+    AuditContext { reason: "planned".to_owned(), ..AuditContext::service("scheduler") }
 }
 
-async fn read(store: &Store, id: Uuid) -> Versioned<Manifest> {
+async fn read(store: &Store, id: Uuid) -> VersionedDocument<Manifest> {
     store.manifests().get(id).await.unwrap().unwrap()
 }
 
@@ -40,7 +42,7 @@ async fn view(store: &Store, id: Uuid) -> WorkView {
     store.work(id).await.unwrap().unwrap()
 }
 
-async fn ensure(store: &Store, manifests: &[Manifest]) -> Vec<Ensured> {
+async fn ensure(store: &Store, manifests: &[Manifest]) -> Vec<EnsureOutcome> {
     let given: Vec<_> = manifests.iter().map(|it| (it.clone(), vec!["fleet".to_owned()])).collect();
     store.manifests().ensure(&given, &scheduler()).await.unwrap()
 }
@@ -53,9 +55,9 @@ on_both_engines! {
     async fn what_is_wanted_is_made_once_and_what_was_withdrawn_comes_back(bed: &Bed) {
         let (store, schedule) = (&bed.store, Uuid::new_v4());
         let slots: Vec<Manifest> = (0..4).map(|_| slot(schedule, Uuid::new_v4())).collect();
-        assert_eq!(ensure(store, &slots).await, [Ensured::Created; 4]);
-        assert_eq!(ensure(store, &slots).await, [Ensured::Existed; 4]);
-        assert_eq!(ensure(store, &[slots[0].clone(), slots[0].clone()]).await, [Ensured::Existed; 2]);
+        assert_eq!(ensure(store, &slots).await, [EnsureOutcome::Created; 4]);
+        assert_eq!(ensure(store, &slots).await, [EnsureOutcome::Existed; 4]);
+        assert_eq!(ensure(store, &[slots[0].clone(), slots[0].clone()]).await, [EnsureOutcome::Existed; 2]);
         let made = view(store, slots[0].id).await;
         assert_eq!((made.origin, made.budgets), (Some(schedule.to_string()), vec!["fleet".to_owned()]));
 
@@ -81,7 +83,7 @@ on_both_engines! {
             .map(|it| Manifest { run_after: future(50), priority: 7, parameters: [("x".to_owned(), json!(1))].into_iter().collect(), ..it.clone() })
             .collect();
         let became = ensure(store, &wanted).await;
-        assert_eq!(became, [Ensured::Revived, Ensured::Revived, Ensured::Existed, Ensured::Existed]);
+        assert_eq!(became, [EnsureOutcome::Revived, EnsureOutcome::Revived, EnsureOutcome::Existed, EnsureOutcome::Existed]);
         let back = view(store, slots[0].id).await;
         assert_eq!((back.state, back.attempt, back.started, back.result), (WorkState::Pending, 0, None, None));
         assert_eq!((back.run_after, back.priority, back.origin), (future(50), 7, Some(schedule.to_string())));
@@ -92,7 +94,7 @@ on_both_engines! {
         finish(store, hold).await;
         store.manifests().expedite(&read(store, slots[1].id).await, &by()).await.unwrap();
         assert_eq!(work_off(store, MANIFEST).await, [slots[1].id]);
-        assert_eq!(ensure(store, &wanted[1..2]).await, [Ensured::Existed], "what has run is done");
+        assert_eq!(ensure(store, &wanted[1..2]).await, [EnsureOutcome::Existed], "what has run is done");
         let told = store.entries(slots[1].id, None, 9).await.unwrap();
         let told: Vec<_> = told.iter().map(|it| (it.1.event, it.1.from, it.1.to)).collect();
         let (pending, cancelled) = (Some(WorkState::Pending), Some(WorkState::Cancelled));
@@ -127,9 +129,9 @@ on_both_engines! {
                     let block = [&rest[..size], &rest[..1]].concat();
                     let became = ensure(&store, &block).await;
                     assert_eq!(became.len(), block.len());
-                    let created = block.iter().zip(became).filter(|it| it.1 != Ensured::Existed);
+                    let created = block.iter().zip(became).filter(|it| it.1 != EnsureOutcome::Existed);
                     made.extend(created.map(|(it, became)| {
-                        assert_eq!(became, Ensured::Created, "seed {seed}");
+                        assert_eq!(became, EnsureOutcome::Created, "seed {seed}");
                         it.id
                     }));
                     rest = &rest[size..];
@@ -160,7 +162,7 @@ on_both_engines! {
         let other = if bed.is_shared() { bed.another().await } else { bed.store.clone() };
         let reversed: Vec<Manifest> = slots.iter().rev().cloned().collect();
         let (one, two) = tokio::join!(ensure(&bed.store, &slots), ensure(&other, &reversed));
-        let revived = |became: &[Ensured]| became.iter().filter(|it| **it == Ensured::Revived).count();
+        let revived = |became: &[EnsureOutcome]| became.iter().filter(|it| **it == EnsureOutcome::Revived).count();
         assert_eq!(revived(&one) + revived(&two), 100, "{one:?} {two:?}");
         for id in ids {
             assert_eq!(events(&bed.store, id).await, [EntryEvent::Created, EntryEvent::Finished, EntryEvent::Revived]);
@@ -203,7 +205,7 @@ on_both_engines! {
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let orders: Vec<Manifest> = (0..3).map(|n| Manifest { run_after: past(n), ..manifest(lane) }).collect();
         ensure(store, &orders).await;
-        let hold: Hold = next(store, MANIFEST).await.unwrap().hold;
+        let hold: WorkLease = next(store, MANIFEST).await.unwrap().hold;
         let refusal = store.manifests().delete(&read(store, orders[0].id).await, &by()).await;
         assert!(matches!(refusal, Err(StoreError::WrongState { work, .. }) if work == orders[0].id), "{refusal:?}");
         // Pending: its lane goes on with the next.
@@ -219,7 +221,7 @@ on_both_engines! {
         }
         assert_eq!(work_off(store, MANIFEST).await, [orders[2].id]);
         // It was deleted on purpose: it does not come back while that is remembered.
-        assert_eq!(ensure(store, &orders).await, [Ensured::Existed; 3]);
+        assert_eq!(ensure(store, &orders).await, [EnsureOutcome::Existed; 3]);
         assert!(store.work(orders[0].id).await.unwrap().is_none());
     }
 }

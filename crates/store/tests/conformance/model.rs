@@ -17,8 +17,8 @@ use proptest::sample::Index;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::json;
 use store::{
-    Claimed, Completion, Fate, Hold, Location, NewWork, Options, Signals, Store, StoreError, Transaction,
-    Writing, Yielding,
+    ClaimedWork, Completion, CompletionOutcome, Location, NewWork, Options, Release, Signals, Store,
+    StoreError, Transaction, WorkLease, WriteMode,
 };
 use uuid::Uuid;
 
@@ -126,7 +126,7 @@ impl Piece {
 /// What is held.
 #[derive(Debug, Clone, Copy)]
 struct Holding {
-    hold: Hold,
+    hold: WorkLease,
     until: Timestamp,
     signals: Signals,
 }
@@ -139,15 +139,16 @@ struct Model {
     fences: BTreeMap<Uuid, i64>,
     limits: BTreeMap<&'static str, u32>,
     /// Every hold that was ever given out, good or stale.
-    holds: Vec<Hold>,
+    holds: Vec<WorkLease>,
 }
 
 impl Model {
     async fn new() -> Model {
         let clock = ManualClock::at("2030-01-01T00:00:00Z".parse().unwrap());
         let options = options(Location::Sqlite(PathBuf::from(":memory:")));
-        let store =
-            Store::open(Options { clock: clock.clone(), writing: Writing::Inline, ..options }).await.unwrap();
+        let store = Store::open(Options { clock: clock.clone(), writing: WriteMode::Inline, ..options })
+            .await
+            .unwrap();
         let (work, holdings, fences, limits) = Default::default();
         Model { store, clock, work, holdings, fences, limits, holds: Vec::new() }
     }
@@ -204,11 +205,11 @@ impl Model {
     }
 
     /// The holding, if that hold is still the right to it.
-    fn held(&self, hold: Hold) -> Option<Holding> {
+    fn held(&self, hold: WorkLease) -> Option<Holding> {
         self.holdings.get(&hold.lane).filter(|it| it.hold == hold).copied()
     }
 
-    fn give(&mut self, claimed: &Claimed, owner: Uuid, signals: Signals) {
+    fn give(&mut self, claimed: &ClaimedWork, owner: Uuid, signals: Signals) {
         let hold = claimed.hold;
         let fence = self.fences.entry(hold.lane).or_default();
         *fence += 1;
@@ -284,9 +285,10 @@ impl Model {
     }
 
     /// A hold, mostly a good one.
-    fn pick_hold(&self, index: &Index) -> Option<Hold> {
-        let good: Vec<Hold> = self.holdings.values().map(|it| it.hold).collect();
-        let twice: Vec<Hold> = good.iter().chain(&good).chain(&good).chain(&self.holds).copied().collect();
+    fn pick_hold(&self, index: &Index) -> Option<WorkLease> {
+        let good: Vec<WorkLease> = self.holdings.values().map(|it| it.hold).collect();
+        let twice: Vec<WorkLease> =
+            good.iter().chain(&good).chain(&good).chain(&self.holds).copied().collect();
         (!twice.is_empty()).then(|| twice[index.index(twice.len())])
     }
 
@@ -354,7 +356,13 @@ impl Model {
                 let completion = Completion::new(hold, Ending::Failed, json!({}));
                 let fates = self.store.complete(&[completion.clone(), completion]).await.unwrap();
                 let is_held = self.held(hold).is_some();
-                assert_eq!(fates, [if is_held { Fate::Done } else { Fate::Lost }, Fate::Lost]);
+                assert_eq!(
+                    fates,
+                    [
+                        if is_held { CompletionOutcome::Done } else { CompletionOutcome::Lost },
+                        CompletionOutcome::Lost
+                    ]
+                );
                 if is_held {
                     self.holdings.remove(&hold.lane);
                     self.work.get_mut(&hold.work).unwrap().state = WorkState::Failed;
@@ -363,7 +371,7 @@ impl Model {
             Event::Yield { hold, rest, attempt_spent } => {
                 let Some(hold) = self.pick_hold(hold) else { return };
                 let rest = Duration::from_secs(u64::from(*rest));
-                let outcome = self.store.hand_back(Yielding::new(hold, rest, *attempt_spent)).await;
+                let outcome = self.store.hand_back(Release::new(hold, rest, *attempt_spent)).await;
                 if self.held(hold).is_none() {
                     assert!(matches!(outcome, Err(StoreError::LostLease { .. })), "{outcome:?}");
                     return;

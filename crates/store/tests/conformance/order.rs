@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use api::work::{Ending, WorkKind, WorkState};
 use serde_json::json;
-use store::{CLAIM_MAX, Completion, End, Fate, LEASE, NewWork, StoreError, Transaction, Yielding};
+use store::{
+    CLAIM_MAX, Completion, CompletionOutcome, LEASE, NewWork, PreparedCompletion, Release, StoreError,
+    Transaction,
+};
 use uuid::Uuid;
 
 use crate::hands::{
@@ -115,7 +118,7 @@ on_both_engines! {
         for (attempt_spent, attempt) in [(false, 1), (false, 1), (true, 1), (true, 2), (false, 3), (true, 3)] {
             let claimed = next(store, WorkKind::Manifest).await.unwrap();
             assert_eq!((claimed.attempt, claimed.taken_over), (attempt, false));
-            let yielding = Yielding::new(claimed.hold, Duration::ZERO, attempt_spent);
+            let yielding = Release::new(claimed.hold, Duration::ZERO, attempt_spent);
             store.hand_back(yielding.clone()).await.unwrap();
             assert!(matches!(store.hand_back(yielding).await, Err(StoreError::LostLease { .. })), "given back twice");
         }
@@ -233,8 +236,8 @@ on_both_engines! {
         let claimed = claim(store, WorkKind::Manifest, 2).await;
         let (one, two) = (claimed[0].hold, claimed[1].hold);
         let fates = store.complete(&[done(one), done(two), done(one)]).await.unwrap();
-        assert_eq!(fates, [Fate::Done, Fate::Done, Fate::Lost]);
-        assert_eq!(store.complete(&[done(two)]).await.unwrap(), [Fate::Lost]);
+        assert_eq!(fates, [CompletionOutcome::Done, CompletionOutcome::Done, CompletionOutcome::Lost]);
+        assert_eq!(store.complete(&[done(two)]).await.unwrap(), [CompletionOutcome::Lost]);
     }
 }
 
@@ -246,9 +249,9 @@ on_both_engines! {
         store.enqueue(vec![due(busy, 1), due(busy, 2), due(free, 3)]).await.unwrap();
         let first = store.claim(WorkKind::Manifest, 1, me).await.unwrap()[0].hold;
         assert_eq!(first.lane, busy);
-        let end = End::new(&done(first)).unwrap();
+        let end = PreparedCompletion::new(&done(first)).unwrap();
         let turn = store.turn(&[end.clone(), end], WorkKind::Manifest, 9, me, LEASE).await;
-        assert_eq!(turn.ended.unwrap(), [Fate::Done, Fate::Lost]);
+        assert_eq!(turn.ended.unwrap(), [CompletionOutcome::Done, CompletionOutcome::Lost]);
         let mut claimed = turn.claimed.unwrap();
         // The lane that the end frees may be among them, and is free in any case.
         claimed.extend(store.claim(WorkKind::Manifest, 9, me).await.unwrap());
@@ -268,8 +271,8 @@ on_both_engines! {
         let turn = store.turn(&[], WorkKind::Manifest, 1, me, LEASE).await;
         assert!(turn.ended.unwrap().is_empty());
         let held = turn.claimed.unwrap().remove(0).hold;
-        let turn = store.turn(&[End::new(&done(held)).unwrap()], WorkKind::Manifest, 0, me, LEASE).await;
-        assert_eq!((turn.ended.unwrap(), turn.claimed.unwrap().len()), (vec![Fate::Done], 0));
+        let turn = store.turn(&[PreparedCompletion::new(&done(held)).unwrap()], WorkKind::Manifest, 0, me, LEASE).await;
+        assert_eq!((turn.ended.unwrap(), turn.claimed.unwrap().len()), (vec![CompletionOutcome::Done], 0));
     }
 }
 
@@ -278,9 +281,9 @@ on_both_engines! {
         let store = &bed.store;
         store.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
         let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
-        let refused = End::new(&Completion::new(hold, Ending::Completed, json!({"message": "a\0b"})));
+        let refused = PreparedCompletion::new(&Completion::new(hold, Ending::Completed, json!({"message": "a\0b"})));
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
-        assert_eq!(store.complete(&[done(hold)]).await.unwrap(), [Fate::Done]);
+        assert_eq!(store.complete(&[done(hold)]).await.unwrap(), [CompletionOutcome::Done]);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use api::work::{WorkKind, WorkState};
 use futures_util::future::join_all;
-use store::{Fate, NewWork, Store, Transaction};
+use store::{CompletionOutcome, NewWork, Store, Transaction};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ on_both_engines! {
             let completing = join_all(held.iter().map(async |it| one.complete(&[done(it.hold)]).await));
             let enqueuing = join_all(successors.into_iter().map(|work| two.enqueue(vec![work])));
             let (completed, enqueued) = tokio::join!(completing, enqueuing);
-            assert!(completed.into_iter().all(|fates| fates.unwrap() == [Fate::Done]), "round {round}");
+            assert!(completed.into_iter().all(|fates| fates.unwrap() == [CompletionOutcome::Done]), "round {round}");
             enqueued.into_iter().for_each(|outcome| outcome.unwrap());
         }
         assert_eq!(repaired(&one).await, 0);
@@ -113,7 +113,7 @@ on_both_engines! {
                     let mut claimed = claim(&store, MANIFEST, 20).await;
                     claimed.reverse();
                     let ends: Vec<_> = claimed.iter().map(|it| done(it.hold)).collect();
-                    assert!(store.complete(&ends).await.unwrap().iter().all(|fate| *fate == Fate::Done));
+                    assert!(store.complete(&ends).await.unwrap().iter().all(|fate| *fate == CompletionOutcome::Done));
                 }
             });
         }

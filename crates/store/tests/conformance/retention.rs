@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use store::housekeeping::{self, Metrics};
 use store::{
-    AuditListing, Completion, FeedError, HealthSample, NewWork, Options, Retention, Store, StoreError,
-    Subject, Transaction, Versioned, Wish,
+    AuditQuery, Completion, DesiredState, FeedError, HealthSample, NewWork, Options, Retention, Store,
+    StoreError, Subject, Transaction, VersionedDocument,
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -114,7 +114,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
 
         // Manifests and their work leave after ninety days, the audit log after four hundred.
         let audited =
-            store.audit_list(AuditListing { limit: 100, ..AuditListing::default() }).await.unwrap().len();
+            store.audit_list(AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap().len();
         pass(90 * 24);
         keep_house(&store, &raw, keep).await;
         assert!(store.manifests().view(order.id).await.unwrap().is_none());
@@ -298,7 +298,7 @@ fn the_removal_of_a_document_is_told_behind_every_change_of_it() {
         })
         .await;
         let [first, middle, last] = [0, 1, 2].map(|at| orders[at].0.id);
-        let read: Versioned<api::doc::Manifest> = store.manifests().get(last).await.unwrap().unwrap();
+        let read: VersionedDocument<api::doc::Manifest> = store.manifests().get(last).await.unwrap().unwrap();
 
         // Somebody holds the middle one, so that the removal waits between the first and the last.
         other
@@ -316,7 +316,7 @@ fn the_removal_of_a_document_is_told_behind_every_change_of_it() {
         })
         .await;
         let changed = api::doc::Manifest { priority: 7, ..read.document.clone() };
-        let change = Transaction::new().update(&read, &changed, Wish::Same, &by()).unwrap();
+        let change = Transaction::new().update(&read, &changed, DesiredState::Unchanged, &by()).unwrap();
         let is_changed = match store.commit(change).await {
             Ok(_) => true,
             Err(StoreError::Gone { .. }) => false,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::secret::Secret;
 use store::{
-    AuditListing, Keyring, Listing, Location, OpenError, Options, Reader, Store, StoreError, Transaction,
+    AuditQuery, DocumentQuery, Keyring, Location, OpenError, Options, Reader, Store, StoreError, Transaction,
 };
 use testkit::postgres;
 use tokio::task::JoinSet;
@@ -107,9 +107,9 @@ on_both_engines! {
         assert_eq!(secret(&store.reader(), note.uuid, "s").await, PLAIN);
         let held = store.secret(note.uuid, "s").await.unwrap();
 
-        let listed = store.list(Listing { kind: "note".to_owned(), limit: 9, ..Listing::default() }).await.unwrap();
+        let listed = store.list(DocumentQuery { kind: "note".to_owned(), limit: 9, ..DocumentQuery::default() }).await.unwrap();
         let told = feed_from(store, start).await.unwrap();
-        let audited = store.audit_list(AuditListing { limit: 99, ..AuditListing::default() }).await.unwrap();
+        let audited = store.audit_list(AuditQuery { limit: 99, ..AuditQuery::default() }).await.unwrap();
         let rows = raw.rows("select * from secrets").await;
         for text in [shown, format!("{listed:?}"), format!("{told:?}"), format!("{audited:?}"), format!("{rows:?}"), format!("{held:?}")] {
             assert!(!text.contains("horse"), "{text}");
@@ -414,7 +414,7 @@ on_both_engines! {
     async fn the_audit_log_tells_of_a_change_of_key_and_who_made_it(bed: &Bed) {
         let keyed = Keyed::beside(bed).await;
         let rotation = keyed.store.rotate_key(None, &by()).await.unwrap();
-        let told = keyed.store.audit_list(AuditListing { limit: 9, ..AuditListing::default() }).await.unwrap();
+        let told = keyed.store.audit_list(AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
         let [told] = &told[..] else { panic!("{told:?}") };
         let entry = &told.record.entry;
         assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("tester", "store.rotate-key"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::work::{WorkKind, WorkState};
 use serde_json::json;
-use store::{NewWork, Store, Transaction, Yielding};
+use store::{NewWork, Release, Store, Transaction};
 use uuid::Uuid;
 
 use crate::hands::{
@@ -136,7 +136,7 @@ on_both_engines! {
         store.enqueue(work.clone()).await.unwrap();
         let hold = next(store, MANIFEST).await.unwrap().hold;
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
-        let back = Yielding { begun: true, unless_cancelled: true, ..Yielding::new(hold, Duration::ZERO, false) };
+        let back = Release { begun: true, unless_cancelled: true, ..Release::new(hold, Duration::ZERO, false) };
         store.hand_back(back).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none(), "nothing else starts on a half-changed cluster");
         store.commit(Transaction::new().request_cancel(work[0].id)).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::work::{Ending, WorkKind, WorkState};
 use serde_json::json;
-use store::{Completion, Signals, StoreError, Topic, Transaction, Yielding};
+use store::{Completion, Release, Signals, StoreError, Topic, Transaction};
 use uuid::Uuid;
 
 use crate::hands::{Asked as _, SOON, finish, future, manifest, next, operation, past, work_off};
@@ -33,7 +33,7 @@ on_both_engines! {
             assert_eq!(hold.work, id);
             let checkpoint = Some(("step".to_owned(), json!({})));
             let rest = Duration::from_secs(3600);
-            let back = Yielding { checkpoint, begun: has_begun, ..Yielding::new(hold, rest, false) };
+            let back = Release { checkpoint, begun: has_begun, ..Release::new(hold, rest, false) };
             store.hand_back(back).await.unwrap();
         }
         let withdraw = |work| store.commit(Transaction::new().withdraw(work, json!({})));
@@ -137,7 +137,7 @@ on_both_engines! {
         tokio::time::timeout(SOON, woken.next()).await.expect("a holder that makes way is woken");
         store.commit(Transaction::new().request_cancel(hold.work)).await.unwrap();
         asked(Signals { preempt: true, cancel: true }).await;
-        store.hand_back(Yielding::new(hold, Duration::ZERO, false)).await.unwrap();
+        store.hand_back(Release::new(hold, Duration::ZERO, false)).await.unwrap();
         assert_eq!(store.lane(lane).await.unwrap().unwrap().signals, Signals::default());
     }
 }
@@ -193,11 +193,11 @@ on_both_engines! {
         store.enqueue(vec![work.clone()]).await.unwrap();
         let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
         store.commit(Transaction::new().request_cancel(work.id)).await.unwrap();
-        let yielding = Yielding { unless_cancelled: true, ..Yielding::new(hold, Duration::ZERO, false) };
+        let yielding = Release { unless_cancelled: true, ..Release::new(hold, Duration::ZERO, false) };
         let refused = store.hand_back(yielding.clone()).await;
         assert!(matches!(refused, Err(StoreError::WrongState { wanted: "uncancelled", .. })), "{refused:?}");
         assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::InProgress);
-        store.hand_back(Yielding { unless_cancelled: false, ..yielding }).await.unwrap();
+        store.hand_back(Release { unless_cancelled: false, ..yielding }).await.unwrap();
         assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::Pending);
         finish(store, next(store, WorkKind::Manifest).await.unwrap().hold).await;
     }
@@ -210,12 +210,12 @@ on_both_engines! {
         store.enqueue(vec![work.clone()]).await.unwrap();
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
         assert!(claimed.first);
-        store.hand_back(Yielding::new(claimed.hold, Duration::ZERO, false)).await.unwrap();
+        store.hand_back(Release::new(claimed.hold, Duration::ZERO, false)).await.unwrap();
         assert_eq!(store.work(work.id).await.unwrap().unwrap().started, None);
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
         assert!(claimed.first, "nothing of it was begun");
         store.checkpoint(claimed.hold, "a", json!({})).await.unwrap();
-        store.hand_back(Yielding::new(claimed.hold, Duration::ZERO, false)).await.unwrap();
+        store.hand_back(Release::new(claimed.hold, Duration::ZERO, false)).await.unwrap();
         assert!(store.work(work.id).await.unwrap().unwrap().started.is_some());
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
         assert!(!claimed.first);

@@ -6,7 +6,7 @@ use api::doc::{Document as _, Subscription, SubscriptionState, Verb};
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::Timestamp;
 use serde_json::json;
-use store::{Completion, Hold, Secrets, Store, StoreError, Yielding};
+use store::{Completion, Release, Secrets, Store, StoreError, WorkLease};
 use uuid::Uuid;
 
 use crate::fixture::{billing, by, cluster, counter, operation};
@@ -22,7 +22,7 @@ fn subscription(state: SubscriptionState) -> Subscription {
 }
 
 /// The only piece of operational work there is, claimed.
-async fn claim(store: &Store) -> Hold {
+async fn claim(store: &Store) -> WorkLease {
     let mut claimed = store.claim(WorkKind::Operation, 10, Uuid::new_v4()).await.unwrap();
     assert_eq!(claimed.len(), 1);
     claimed.remove(0).hold
@@ -136,7 +136,7 @@ on_both_engines! {
         // One that rests until much later is due at once, and its log says why.
         let hold = claim(store).await;
         let rest = std::time::Duration::from_secs(3600);
-        store.hand_back(Yielding::new(hold, rest, false)).await.unwrap();
+        store.hand_back(Release::new(hold, rest, false)).await.unwrap();
         assert!(store.claim(WorkKind::Operation, 1, Uuid::new_v4()).await.unwrap().is_empty());
         store.operations().ask_end(asked.id, at, &by()).await.unwrap();
         assert_eq!(told().await, [("tester".to_owned(), Some("a test".to_owned()))]);
@@ -163,7 +163,7 @@ on_both_engines! {
         let lane = Uuid::now_v7();
         store.clusters().begin_create(&cluster("one"), &operation(lane, Verb::Create), &Secrets::new(), &by()).await.unwrap();
         let hold = claim(store).await;
-        let stale = Hold { fence: hold.fence - 1, ..hold };
+        let stale = WorkLease { fence: hold.fence - 1, ..hold };
         let (record, at) = (billing(lane, 10), Timestamp::from_second(30).unwrap());
         let open = async |hold| store.billing().under(hold).ensure_open(&record, &by()).await;
         let close = async |hold| store.billing().under(hold).ensure_closed(&record, at, &by()).await;

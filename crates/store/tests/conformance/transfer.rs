@@ -9,8 +9,8 @@ use api::secret::Secret;
 use api::work::{Ending, WorkKind, WorkState};
 use serde_json::{Value, json};
 use store::{
-    AuditListing, Completion, FeedError, HealthSample, Keyring, Listing, Location, NewWork, OpenError,
-    Options, Position, Reader, Store, StoreError, Transaction, Yielding,
+    AuditQuery, Completion, DocumentQuery, FeedError, HealthSample, Keyring, Location, NewWork, OpenError,
+    Options, Position, Reader, Release, Store, StoreError, Transaction,
 };
 use testkit::postgres;
 use tokio::task::JoinSet;
@@ -81,7 +81,7 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
     let hold = |work: Uuid| claimed.iter().find(|it| it.hold.work == work).unwrap().hold;
     let step = Transaction::new().checkpoint(hold(works[0]), "step one", json!({ "n": [1, null, "x"] }));
     store.commit(step.record(works[0], said(EntryEvent::StepFinished))).await.unwrap();
-    store.hand_back(Yielding::new(hold(works[1]), Duration::from_secs(3600), true)).await.unwrap();
+    store.hand_back(Release::new(hold(works[1]), Duration::from_secs(3600), true)).await.unwrap();
     let ending = Completion::new(hold(works[2]), Ending::Failed, json!({ "message": "no" }));
     let ending = Completion { entries: vec![said(EntryEvent::Finished)], ..ending };
     store.complete(&[ending]).await.unwrap();
@@ -182,7 +182,7 @@ async fn arrived(store: &Store, moved: &Moved) {
     assert_sound(store).await;
 }
 
-async fn import(store: &Store, text: &str) -> Result<store::Counts, OpenError> {
+async fn import(store: &Store, text: &str) -> Result<store::TransferCounts, OpenError> {
     store.import(&mut text.as_bytes()).await
 }
 
@@ -283,9 +283,9 @@ on_both_engines! {
             let refusal = import(store, &text).await.unwrap_err().to_string();
             assert!(refusal.starts_with(expect), "{refusal:?} does not begin with {expect:?}");
             assert!(!refusal.contains('\n'), "{refusal}");
-            let listing = Listing { kind: "note".to_owned(), limit: 10, ..Listing::default() };
+            let listing = DocumentQuery { kind: "note".to_owned(), limit: 10, ..DocumentQuery::default() };
             assert!(store.list(listing).await.unwrap().is_empty(), "{expect}: something was stored");
-            assert!(store.audit_list(AuditListing { limit: 10, ..AuditListing::default() }).await.unwrap().is_empty());
+            assert!(store.audit_list(AuditQuery { limit: 10, ..AuditQuery::default() }).await.unwrap().is_empty());
         };
         let with = |line: usize, text: &str| {
             let mut lines: Vec<&str> = lines.clone();

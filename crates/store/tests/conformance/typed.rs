@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{
-    AuditListing, AuditRow, By, Cancelled, ClusterEnd, Completion, Hold, PageToken, Selection, Store,
-    StoreError, Versioned,
+    AuditContext, AuditQuery, AuditRow, CancelOutcome, ClusterOutcome, Completion, ListOptions, PageToken,
+    Store, StoreError, VersionedDocument, WorkLease,
 };
 use uuid::Uuid;
 
@@ -19,10 +19,10 @@ use crate::fixture::{
 use crate::raw::Raw;
 
 async fn audited(store: &Store) -> Vec<AuditRow> {
-    store.audit_list(AuditListing { limit: 100, ..AuditListing::default() }).await.unwrap()
+    store.audit_list(AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap()
 }
 
-async fn note(store: &Store, uuid: Uuid) -> Versioned<Note> {
+async fn note(store: &Store, uuid: Uuid) -> VersionedDocument<Note> {
     store.documents().get(uuid).await.unwrap().unwrap()
 }
 
@@ -129,7 +129,7 @@ on_both_engines! {
         let read = store.clusters().get(first).await.unwrap().unwrap();
         store.clusters().delete(&read, &by()).await.unwrap();
         create(&using("four", "app-1", "group-1")).await.unwrap();
-        let all = store.clusters().list(Selection { limit: 10, ..Selection::default() }).await.unwrap();
+        let all = store.clusters().list(ListOptions { limit: 10, ..ListOptions::default() }).await.unwrap();
         assert_eq!(all.items.iter().map(|it| it.document.name.as_str()).collect::<Vec<_>>(), ["four", "three", "two"]);
         // A key is unique across kinds as well: it is the key that is unique, not the document.
         let held = written(store, &Note::fresh().holding("x")).await;
@@ -151,10 +151,10 @@ on_both_engines! {
             }
         }
         expect.sort();
-        let walk = async |selection: Selection| {
+        let walk = async |selection: ListOptions| {
             let (mut seen, mut from): (Vec<(String, String)>, Option<PageToken>) = (Vec::new(), None);
             loop {
-                let page = store.documents::<Note>().list(Selection { from, ..selection.clone() }).await.unwrap();
+                let page = store.documents::<Note>().list(ListOptions { from, ..selection.clone() }).await.unwrap();
                 assert!(page.items.len() <= selection.limit.max(1));
                 seen.extend(page.items.into_iter().map(|it| (it.document.shelf, it.document.id)));
                 // As it goes over the wire and comes back.
@@ -163,21 +163,21 @@ on_both_engines! {
             }
         };
         for limit in [1, 3, 7, 28, 1000] {
-            assert_eq!(walk(Selection { limit, ..Selection::default() }).await, expect, "by {limit}");
+            assert_eq!(walk(ListOptions { limit, ..ListOptions::default() }).await, expect, "by {limit}");
             let a: Vec<_> = expect.iter().filter(|it| it.0 == "/a").cloned().collect();
-            assert_eq!(walk(Selection { scope: Some("/a".to_owned()), limit, ..Selection::default() }).await, a);
-            let prefix = Selection { scope: Some("/a".to_owned()), prefix: Some("/notes/a-3".to_owned()), limit, ..Selection::default() };
+            assert_eq!(walk(ListOptions { scope: Some("/a".to_owned()), limit, ..ListOptions::default() }).await, a);
+            let prefix = ListOptions { scope: Some("/a".to_owned()), prefix: Some("/notes/a-3".to_owned()), limit, ..ListOptions::default() };
             assert_eq!(walk(prefix).await, [("/a".to_owned(), "/notes/a-3".to_owned())]);
             // A beginning of a path is found on whatever shelf it stands.
-            let everywhere = Selection { prefix: Some("/notes/a".to_owned()), limit, ..Selection::default() };
+            let everywhere = ListOptions { prefix: Some("/notes/a".to_owned()), limit, ..ListOptions::default() };
             let begins: Vec<_> = expect.iter().filter(|it| it.1.starts_with("/notes/a")).cloned().collect();
             assert_eq!(walk(everywhere).await.len(), begins.len(), "by {limit}");
-            let nowhere = Selection { prefix: Some("/notes/zz".to_owned()), limit, ..Selection::default() };
+            let nowhere = ListOptions { prefix: Some("/notes/zz".to_owned()), limit, ..ListOptions::default() };
             assert_eq!(walk(nowhere).await, []);
         }
         // A limit of nothing is one, and one beyond all measure is bounded.
-        assert_eq!(store.documents::<Note>().list(Selection { limit: 0, ..Selection::default() }).await.unwrap().items.len(), 1);
-        assert_eq!(store.documents::<Note>().list(Selection { limit: usize::MAX, ..Selection::default() }).await.unwrap().items.len(), 28);
+        assert_eq!(store.documents::<Note>().list(ListOptions { limit: 0, ..ListOptions::default() }).await.unwrap().items.len(), 1);
+        assert_eq!(store.documents::<Note>().list(ListOptions { limit: usize::MAX, ..ListOptions::default() }).await.unwrap().items.len(), 28);
 
         for hostile in ["", "x", "!!!", "W10", "WyJhIl0", "WyJhIiwiYiIsImMiXQ", "WzEsMl0", "eyJhIjoxfQ", "WyJhXHUwMDAwIiwiYiJd", "AAAA", "////", "WyJhIiwiYiJd=="] {
             let refusal = hostile.parse::<PageToken>().unwrap_err().to_string();
@@ -185,7 +185,7 @@ on_both_engines! {
         }
         // A token that is well made but of nowhere begins a list somewhere; it breaks nothing.
         let somewhere: PageToken = "WyInOyBkcm9wIHRhYmxlIGRvY3VtZW50czsgLS0iLCIlIl0".parse().unwrap();
-        store.documents::<Note>().list(Selection { from: Some(somewhere), limit: 5, ..Selection::default() }).await.unwrap();
+        store.documents::<Note>().list(ListOptions { from: Some(somewhere), limit: 5, ..ListOptions::default() }).await.unwrap();
     }
 }
 
@@ -214,14 +214,14 @@ on_both_engines! {
     }
 }
 
-async fn claim(store: &Store, kind: WorkKind, lane: Uuid) -> Hold {
+async fn claim(store: &Store, kind: WorkKind, lane: Uuid) -> WorkLease {
     let claimed = store.claim(kind, 50, Uuid::new_v4()).await.unwrap();
     claimed.into_iter().map(|it| it.hold).find(|it| it.lane == lane).unwrap()
 }
 
 on_both_engines! {
     async fn a_cluster_is_created_changed_and_removed_together_with_its_operations(bed: &Bed) {
-        let (store, me) = (&bed.store, By::service("backend"));
+        let (store, me) = (&bed.store, AuditContext::service("backend"));
         // Created: cluster, operation, work and audit, all or none.
         let create = operation(Uuid::now_v7(), Verb::Create);
         let wanted = Cluster { provisioning_state: ProvisioningState::Creating, operation: Some(create.id), ..cluster("c") };
@@ -239,10 +239,10 @@ on_both_engines! {
         let done = Cluster { provisioning_state: ProvisioningState::Succeeded, operation: None, ..wanted.clone() };
         let completion = Completion::new(hold, Ending::Completed, json!({ "message": "made" }));
         let finish = async |completion: Completion| {
-            store.operations().finish(&view.operation, &ended, ClusterEnd::Becomes(&read, &done), completion, &me).await
+            store.operations().finish(&view.operation, &ended, ClusterOutcome::Updated(&read, &done), completion, &me).await
         };
         // Whoever lost the lease changes neither the operation nor the cluster.
-        let stale = Completion { hold: Hold { fence: hold.fence - 1, ..hold }, ..completion.clone() };
+        let stale = Completion { hold: WorkLease { fence: hold.fence - 1, ..hold }, ..completion.clone() };
         assert!(matches!(finish(stale).await, Err(StoreError::LostLease { .. })));
         assert_eq!(store.clusters().get(create.cluster).await.unwrap().unwrap().document, wanted);
         finish(completion).await.unwrap();
@@ -264,7 +264,7 @@ on_both_engines! {
         assert_eq!(read.generation, 2);
         let operation = store.operations().get(update.id).await.unwrap().unwrap();
         let completion = Completion::new(hold, Ending::Completed, json!({}));
-        store.operations().finish(&operation, &operation.document, ClusterEnd::Gone(&read), completion, &me).await.unwrap();
+        store.operations().finish(&operation, &operation.document, ClusterOutcome::Deleted(&read), completion, &me).await.unwrap();
         assert!(store.clusters().get(create.cluster).await.unwrap().is_none());
         let view = store.manifests().view(pending.id).await.unwrap().unwrap();
         assert_eq!(view.work.unwrap().state, WorkState::Cancelled);
@@ -322,7 +322,7 @@ on_both_engines! {
         store.manifests().create(&[(begun.clone(), vec![])], &by()).await.unwrap();
         let hold = claim(store, WorkKind::Manifest, uuid).await;
         let rest = std::time::Duration::from_secs(3600);
-        store.hand_back(store::Yielding { begun: true, ..store::Yielding::new(hold, rest, false) }).await.unwrap();
+        store.hand_back(store::Release { begun: true, ..store::Release::new(hold, rest, false) }).await.unwrap();
         let fresh = manifest(uuid);
         store.manifests().create(&[(fresh.clone(), vec![])], &by()).await.unwrap();
         let read = store.clusters().get(uuid).await.unwrap().unwrap();
@@ -419,12 +419,12 @@ on_both_engines! {
         assert!(matches!(store.manifests().expedite(&read, &by()).await, Err(StoreError::WrongState { .. })));
 
         // Running work is asked, pending work is cancelled at once, ended work can no longer be.
-        assert_eq!(store.manifests().cancel(&read, &by()).await.unwrap(), Cancelled::Asked);
+        assert_eq!(store.manifests().cancel(&read, &by()).await.unwrap(), CancelOutcome::Requested);
         assert!(store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
         store.complete(&[Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
         assert!(matches!(store.manifests().cancel(&read, &by()).await, Err(StoreError::WrongState { .. })));
         let waiting = store.manifests().get(manifests[1].0.id).await.unwrap().unwrap();
-        assert_eq!(store.manifests().cancel(&waiting, &by()).await.unwrap(), Cancelled::AtOnce);
+        assert_eq!(store.manifests().cancel(&waiting, &by()).await.unwrap(), CancelOutcome::Cancelled);
         let view = store.manifests().view(waiting.uuid).await.unwrap().unwrap().work.unwrap();
         assert_eq!((view.state, view.result.unwrap().to_json()), (WorkState::Cancelled, json!({ "code": "Cancelled", "message": "cancelled", "by": "tester", "reason": "a test" })));
         let actions: Vec<String> = audited(store).await.into_iter().map(|it| it.record.entry.action).collect();

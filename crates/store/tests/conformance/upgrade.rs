@@ -11,7 +11,8 @@ use api::work::{Ending, WorkKind, WorkState};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use store::{
-    Completion, Ensured, Fate, FeedError, Migrate, NewWork, OpenError, Options, Store, Transaction, Yielding,
+    Completion, CompletionOutcome, EnsureOutcome, FeedError, Migrate, NewWork, OpenError, Options, Release,
+    Store, Transaction,
 };
 use uuid::Uuid;
 
@@ -58,7 +59,7 @@ async fn uses_everything(store: &Store) {
     store.renew(me, vec![lane]).await.unwrap();
     let entry = |event| Entry::new(jiff::Timestamp::UNIX_EPOCH, event, "me", 1);
     let back =
-        Yielding { entries: vec![entry(EntryEvent::Yielded)], ..Yielding::new(hold, Duration::ZERO, true) };
+        Release { entries: vec![entry(EntryEvent::Yielded)], ..Release::new(hold, Duration::ZERO, true) };
     store.hand_back(back).await.unwrap();
     let lost = store.claim_for(WorkKind::Manifest, 50, me, Duration::ZERO).await.unwrap();
     assert!(lost.iter().any(|it| it.hold.work == hold.work));
@@ -77,9 +78,9 @@ async fn uses_everything(store: &Store) {
     };
     let slots = [(slot.clone(), vec!["fleet".to_owned()])];
     let superseded = json!({ "code": "Superseded" });
-    assert_eq!(store.manifests().ensure(&slots, &by()).await.unwrap(), [Ensured::Created]);
+    assert_eq!(store.manifests().ensure(&slots, &by()).await.unwrap(), [EnsureOutcome::Created]);
     assert_eq!(store.manifests().withdraw(&[slot.id], superseded, &by()).await.unwrap(), [slot.id]);
-    assert_eq!(store.manifests().ensure(&slots, &by()).await.unwrap(), [Ensured::Revived]);
+    assert_eq!(store.manifests().ensure(&slots, &by()).await.unwrap(), [EnsureOutcome::Revived]);
     assert_eq!(store.pending_of(&origin, None, 9).await.unwrap().len(), 1);
     assert!(store.live(WorkKind::Manifest, None, 1000).await.unwrap().iter().any(|it| it.id == slot.id));
     assert!(store.queue(WorkKind::Manifest).await.unwrap().pending > 0);
@@ -222,11 +223,11 @@ async fn goes_on(store: &Store) {
     for hold in [taken[0].hold, waited[0].hold] {
         let end =
             Completion { entries: vec![told.clone()], ..Completion::new(hold, Ending::Completed, json!({})) };
-        assert_eq!(store.complete(&[end]).await.unwrap(), [Fate::Done]);
+        assert_eq!(store.complete(&[end]).await.unwrap(), [CompletionOutcome::Done]);
         assert_eq!(store.entries(hold.work, None, 9).await.unwrap().len(), 1);
     }
     let again = Manifest { id: uuid(4), ..manifest(uuid(104)) };
-    assert_eq!(store.manifests().ensure(&[(again, vec![])], &by()).await.unwrap(), [Ensured::Existed]);
+    assert_eq!(store.manifests().ensure(&[(again, vec![])], &by()).await.unwrap(), [EnsureOutcome::Existed]);
     uses_everything(store).await;
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::work::WorkKind;
-use store::{NewWork, SAFETY_POLL, Store, Topic, Transaction, Wakeups};
+use store::{NewWork, Notifications, SAFETY_POLL, Store, Topic, Transaction};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -12,7 +12,7 @@ use crate::fixture::{Note, eventually, written};
 use crate::raw::Raw;
 
 /// Takes what has rung so far.
-async fn hush(wakeups: &mut Wakeups) {
+async fn hush(wakeups: &mut Notifications) {
     while timeout(Duration::from_millis(20), wakeups.next()).await.is_ok() {}
 }
 
@@ -21,7 +21,7 @@ fn work(kind: WorkKind) -> NewWork {
 }
 
 /// Waits for a wake-up, and says how long it took.
-async fn woken(wakeups: &mut Wakeups) -> Duration {
+async fn woken(wakeups: &mut Notifications) -> Duration {
     let start = tokio::time::Instant::now();
     timeout(SAFETY_POLL * 4, wakeups.next()).await.expect("no wake-up came");
     start.elapsed()
@@ -124,7 +124,8 @@ fn a_listener_that_comes_back_rings_once_for_what_it_may_have_missed() {
     block_on(async {
         let Some(bed) = Bed::postgres().await else { return };
         let raw = Raw::of(&bed).await;
-        let mut bells: Vec<Wakeups> = Topic::ALL.into_iter().map(|topic| bed.store.wakeups(topic)).collect();
+        let mut bells: Vec<Notifications> =
+            Topic::ALL.into_iter().map(|topic| bed.store.wakeups(topic)).collect();
         eventually("the listener is cut off", async || (cut_listeners(&raw).await > 0).then_some(())).await;
         for bell in &mut bells {
             woken(bell).await;

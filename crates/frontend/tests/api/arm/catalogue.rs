@@ -62,7 +62,7 @@ async fn versions_are_offered_in_order_with_one_default() {
 #[tokio::test]
 async fn what_another_process_offers_is_heard_of() {
     let house = House::open().await;
-    let by = store::By::service("test");
+    let by = store::AuditContext::service("test");
     let wanted = api::doc::Version {
         version: "4.21.0".to_owned(),
         openshift_pullspec: "r".to_owned(),
@@ -78,8 +78,8 @@ async fn what_another_process_offers_is_heard_of() {
 #[tokio::test]
 async fn role_sets_are_offered_to_versions_that_know_them() {
     let house = House::open().await;
-    assert!(frontend::seed_defaults(&house.store, &store::By::service("test")).await.unwrap());
-    assert!(!frontend::seed_defaults(&house.store, &store::By::service("test")).await.unwrap());
+    assert!(frontend::seed_defaults(&house.store, &store::AuditContext::service("test")).await.unwrap());
+    assert!(!frontend::seed_defaults(&house.store, &store::AuditContext::service("test")).await.unwrap());
     house.until_offered("4.20.3").await;
     let role = json!({"operatorName": "o", "roleDefinitionName": "n", "roleDefinitionId": "i", "serviceAccounts": ["a"], "secretLocation": {"namespace": "n", "name": "s"}});
     let set = |minor: &str| json!({"properties": {"openShiftVersion": minor, "platformWorkloadIdentityRoles": [role.clone()]}});

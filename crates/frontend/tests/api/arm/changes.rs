@@ -168,7 +168,7 @@ async fn what_was_accepted_before_a_rule_came_is_accepted_again() {
     spec.domain = "1st.customer.example".to_owned();
     spec.network.pod_cidr = "100.64.0.0/16".to_owned();
     spec.network.service_cidr = "100.88.0.0/16".to_owned();
-    house.store.clusters().update(&read, &older, &store::By::service("test")).await.unwrap();
+    house.store.clusters().update(&read, &older, &store::AuditContext::service("test")).await.unwrap();
     let sent = with(body("one"), "/properties/clusterProfile/domain", json!("1st.customer.example"));
     let sent = with(sent, "/properties/networkProfile/podCidr", json!("100.64.0.0/16"));
     let sent = with(sent, "/properties/networkProfile/serviceCidr", json!("100.88.0.0/16"));

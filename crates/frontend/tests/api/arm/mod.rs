@@ -18,7 +18,7 @@ use std::time::Duration;
 use api::doc::{Cluster, Operation, ProvisioningState};
 use http::Method;
 use serde_json::{Value, json};
-use store::By;
+use store::AuditContext;
 
 use crate::fixture::{House, Reply};
 
@@ -103,7 +103,7 @@ impl House {
         let told = json!({"state": "Registered", "properties": {"tenantId": "t"}});
         let reply = self.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &told).await;
         assert!(reply.status.is_success(), "{}", reply.text);
-        frontend::seed_defaults(&self.store, &By::service("test")).await.unwrap();
+        frontend::seed_defaults(&self.store, &AuditContext::service("test")).await.unwrap();
         self.until_offered("4.20.3").await;
     }
 
@@ -144,7 +144,7 @@ impl House {
         state: ProvisioningState,
         failed: Option<ProvisioningState>,
     ) {
-        let by = By::service("test");
+        let by = AuditContext::service("test");
         let read = self.store.clusters().find(&rid(name)).await.unwrap().unwrap();
         let wanted = Cluster {
             provisioning_state: state,

@@ -2,7 +2,7 @@
 
 use api::doc::{Operation, ProvisioningState};
 use serde_json::json;
-use store::By;
+use store::AuditContext;
 
 use super::{NEW, SUBSCRIPTION, at, body, rid};
 use crate::fixture::House;
@@ -43,7 +43,12 @@ async fn an_operation_is_followed_to_its_end() {
         end_time: Some(read.document.start_time),
         ..read.document.clone()
     };
-    house.store.collection::<Operation>().update(&read, &ended, &By::service("test")).await.unwrap();
+    house
+        .store
+        .collection::<Operation>()
+        .update(&read, &ended, &AuditContext::service("test"))
+        .await
+        .unwrap();
     assert_eq!(house.get(&path(&url)).await.json()["status"], "Creating");
     house.get(&result).await.expect(202);
 
@@ -80,7 +85,7 @@ async fn a_delete_is_followed_beyond_the_end_of_its_cluster() {
     assert!(result.contains("/operationresults/") && result.ends_with("api-version=2025-07-25"));
     assert_eq!(house.get(&status).await.json()["status"], "Deleting");
     house.get(&result).await.expect(202);
-    let by = By::service("test");
+    let by = AuditContext::service("test");
     let cluster = house.store.clusters().find(&rid("one")).await.unwrap().unwrap();
     let id = cluster.document.operation.unwrap();
     let read = house.store.collection::<Operation>().get(id).await.unwrap().unwrap();
@@ -110,7 +115,12 @@ async fn a_failure_is_told_as_it_was_noted() {
     )
     .unwrap();
     let failed = Operation { error: Some(error), ..read.document.clone() };
-    house.store.collection::<Operation>().update(&read, &failed, &By::service("test")).await.unwrap();
+    house
+        .store
+        .collection::<Operation>()
+        .update(&read, &failed, &AuditContext::service("test"))
+        .await
+        .unwrap();
     house.settle("one", ProvisioningState::Failed, Some(ProvisioningState::Creating)).await;
     let status = house.get(&path(made.header("azure-asyncoperation"))).await.expect(200).json();
     assert_eq!(status["status"], "Failed");

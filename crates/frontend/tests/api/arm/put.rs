@@ -271,7 +271,7 @@ async fn selectors_see_how_a_cluster_of_ours_was_installed_and_need_its_subscrip
     house
         .store
         .collection::<api::doc::Subscription>()
-        .delete(&read, &store::By::service("test"))
+        .delete(&read, &store::AuditContext::service("test"))
         .await
         .unwrap();
     let refusal = house.get(&path).await.refusal();

@@ -59,10 +59,10 @@ async fn whoever_is_shown_credentials_is_in_the_audit_log_and_answers_without_a_
     for action in ["listCredentials", "listAdminCredentials"] {
         let path = format!("{}/{action}?api-version={NEW}", rid("one"));
         house.ask(http::Method::POST, &path, &headers, None).await.expect(200);
-        let listing = store::AuditListing {
+        let listing = store::AuditQuery {
             action: Some(format!("cluster.{action}")),
             limit: 10,
-            ..store::AuditListing::default()
+            ..store::AuditQuery::default()
         };
         let rows = house.store.audit_list(listing).await.unwrap();
         let entry = &rows.first().unwrap_or_else(|| panic!("{action} left no trace")).record.entry;

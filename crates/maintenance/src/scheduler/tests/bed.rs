@@ -10,7 +10,7 @@ use api::secret::Secret;
 use api::work::WorkState;
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Map, json};
-use store::{By, Keyring, Location, Options, Store, Versioned, WorkView};
+use store::{AuditContext, Keyring, Location, Options, Store, VersionedDocument, WorkView};
 use testkit::{postgres, prerequisites};
 use uuid::Uuid;
 
@@ -80,7 +80,7 @@ impl Bed {
         self.store.clusters().import(cluster, &Secret::new(b"{}".to_vec()), &by()).await.unwrap().0
     }
 
-    pub(super) async fn cluster(&self, uuid: Uuid) -> Versioned<Cluster> {
+    pub(super) async fn cluster(&self, uuid: Uuid) -> VersionedDocument<Cluster> {
         self.store.clusters().get(uuid).await.unwrap().unwrap()
     }
 
@@ -95,7 +95,7 @@ impl Bed {
         self.store.schedules().put(schedule, None, &by()).await.unwrap();
     }
 
-    pub(super) async fn schedule(&self, id: &str) -> Versioned<Schedule> {
+    pub(super) async fn schedule(&self, id: &str) -> VersionedDocument<Schedule> {
         self.store.schedules().find(&format!("/maintenanceschedules/{id}")).await.unwrap().unwrap()
     }
 
@@ -152,8 +152,8 @@ pub(super) async fn catch_up(scheduler: &mut Scheduler) {
     scheduler.follow().await.unwrap();
 }
 
-pub(super) fn by() -> By {
-    By { actor: "tester".to_owned(), reason: String::new(), correlation_id: None }
+pub(super) fn by() -> AuditContext {
+    AuditContext { actor: "tester".to_owned(), reason: String::new(), correlation_id: None }
 }
 
 pub(super) fn cluster(name: &str) -> Cluster {

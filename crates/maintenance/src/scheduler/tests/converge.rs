@@ -231,7 +231,7 @@ on_both_engines! {
         let step = bed.store.checkpoint(back.hold, "cordon", json!({})).await;
         step.unwrap();
         let rest = std::time::Duration::from_secs(600);
-        bed.store.hand_back(store::Yielding::new(back.hold, rest, true)).await.unwrap();
+        bed.store.hand_back(store::Release::new(back.hold, rest, true)).await.unwrap();
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         schedule.state = ScheduleState::Disabled;
         bed.put(&schedule).await;

@@ -13,7 +13,8 @@ use maintenance::trial::{self, Scripted};
 use serde_json::json;
 use steps::engine::StepError;
 use store::{
-    By, Cancelled, Completion, Keyring, Location, NewWork, Options, Store, Topic, Transaction, Writing,
+    AuditContext, CancelOutcome, Completion, Keyring, Location, NewWork, Options, Store, Topic, Transaction,
+    WriteMode,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -168,11 +169,11 @@ impl Fleet {
         let options =
             Options::new(Location::Sqlite(":memory:".into()), Keyring::ephemeral().unwrap(), shared);
         let disturbance = Some(faults.disturbance());
-        let options = Options { writing: Writing::Inline, disturbance, ..options };
+        let options = Options { writing: WriteMode::Inline, disturbance, ..options };
         let store = Store::open(options).await.unwrap();
         let world = World::new();
         world.store.set(store.clone()).unwrap();
-        let by = By::service("simulation");
+        let by = AuditContext::service("simulation");
         let mut clusters = Vec::new();
         let mut write = Transaction::new();
         for index in 0..2 + random.below(3) {
@@ -270,7 +271,7 @@ impl Fleet {
 
     /// Something happens.
     async fn befall(&mut self) {
-        let by = By::service("simulation");
+        let by = AuditContext::service("simulation");
         match self.random.below(13) {
             0..3 => self.crash(),
             3 => {
@@ -319,15 +320,15 @@ impl Fleet {
         }
     }
 
-    async fn cancel(&mut self, by: &By) {
+    async fn cancel(&mut self, by: &AuditContext) {
         let id = self.pick(&self.manifests).id;
         let Ok(Some(view)) = self.store.manifests().view(id).await else { return };
         match self.store.manifests().cancel(&view.manifest, by).await {
-            Ok(Cancelled::AtOnce) => {
+            Ok(CancelOutcome::Cancelled) => {
                 self.world.log(format!("{id} is cancelled"));
                 self.tally.cancels_at_once += 1;
             }
-            Ok(Cancelled::Asked) => {
+            Ok(CancelOutcome::Requested) => {
                 self.world.log(format!("{id} is to be cancelled"));
                 self.tally.cancels_asked += 1;
                 self.asked.push((id, self.clock.now()));

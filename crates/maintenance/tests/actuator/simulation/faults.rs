@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use api::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
 use steps::engine::trial::VirtualClock;
-use store::{Disturbance, Moment, StoreError};
+use store::{FaultInjector, FaultPoint, StoreError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -56,21 +56,21 @@ impl Faults {
         *self.outage.lock().unwrap() = Some(end);
     }
 
-    pub(super) fn disturbance(self: &Arc<Faults>) -> Disturbance {
+    pub(super) fn disturbance(self: &Arc<Faults>) -> FaultInjector {
         let faults = self.clone();
-        Disturbance::new(move |moment| faults.at(moment))
+        FaultInjector::new(move |moment| faults.at(moment))
     }
 
-    fn at(&self, moment: Moment) -> Result<(), StoreError> {
+    fn at(&self, moment: FaultPoint) -> Result<(), StoreError> {
         if !self.on.load(Ordering::SeqCst) {
             return Ok(());
         }
-        if moment != Moment::Read && self.random.happens(4) {
+        if moment != FaultPoint::Read && self.random.happens(4) {
             self.crash.notify_one();
         }
         let outage = self.outage.lock().unwrap().is_some_and(|end| Instant::now() < end);
         // During an outage nothing is read or written; at other times an answer may be lost.
-        if (outage && moment != Moment::After) || self.random.happens(5) {
+        if (outage && moment != FaultPoint::AfterWrite) || self.random.happens(5) {
             self.refused.fetch_add(1, Ordering::SeqCst);
             return Err(StoreError::Unavailable { what: "simulated".to_owned(), source: None });
         }

@@ -8,7 +8,7 @@ use api::work::WorkState;
 use maintenance::actuator::Errand;
 use serde_json::json;
 use steps::engine::Journal;
-use store::{Completion, Fate, StoreError, WorkView};
+use store::{Completion, CompletionOutcome, StoreError, WorkView};
 
 use super::driver::Fleet;
 use super::script;
@@ -132,7 +132,7 @@ async fn stale_fences(fleet: &Fleet) {
         }
         let end = Completion::new(hold, api::work::Ending::Completed, json!({}));
         match fleet.store.complete(&[end]).await {
-            Ok(fates) if fates == [Fate::Lost] => {}
+            Ok(fates) if fates == [CompletionOutcome::Lost] => {}
             other => fleet.world.wrong(format!("a stale hold ended its work: {other:?}")),
         }
     }

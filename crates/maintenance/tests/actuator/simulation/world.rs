@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use api::work::WorkState;
 use steps::engine::{Journal, StepContext};
-use store::{Hold, Store};
+use store::{Store, WorkLease};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -24,7 +24,7 @@ pub(super) struct World {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Who is at work in each lane: a token, the right to it, and whether it is a manifest.
-    at_work: BTreeMap<Uuid, BTreeMap<u64, (Hold, bool)>>,
+    at_work: BTreeMap<Uuid, BTreeMap<u64, (WorkLease, bool)>>,
     next: u64,
     /// How often each step was begun under each fence.
     pub(super) begun: BTreeMap<(Uuid, String), BTreeMap<i64, u32>>,
@@ -32,7 +32,7 @@ pub(super) struct Seen {
     failed: BTreeMap<(Uuid, String), u32>,
     /// The undos that came to their end.
     pub(super) undone: BTreeMap<(Uuid, String), u32>,
-    pub(super) holds: Vec<Hold>,
+    pub(super) holds: Vec<WorkLease>,
     pub(super) wrong: Vec<String>,
     pub(super) log: Vec<String>,
 }
@@ -92,8 +92,8 @@ impl World {
     }
 
     /// Somebody begins to work on a cluster.
-    pub(super) fn at_work(self: &Arc<World>, hold: Hold, manifest: bool) -> AtWork {
-        let Hold { work, lane, owner, fence } = hold;
+    pub(super) fn at_work(self: &Arc<World>, hold: WorkLease, manifest: bool) -> AtWork {
+        let WorkLease { work, lane, owner, fence } = hold;
         let mut seen = self.seen();
         let token = seen.next;
         seen.next += 1;
@@ -101,7 +101,7 @@ impl World {
         here.insert(token, (hold, manifest));
         let others: Vec<_> = here.values().filter(|it| it.0 != hold).copied().collect();
         let busy = seen.at_work.values().filter(|here| here.values().any(|it| it.1)).count();
-        let of_one = |here: &&BTreeMap<u64, (Hold, bool)>| here.values().any(|it| it.0.owner == owner);
+        let of_one = |here: &&BTreeMap<u64, (WorkLease, bool)>| here.values().any(|it| it.0.owner == owner);
         let at_once = seen.at_work.values().filter(of_one).count();
         drop(seen);
         if let Some(slots) = self.slots.lock().unwrap().get(&owner).filter(|slots| at_once > **slots) {

@@ -10,8 +10,8 @@ use api::work::WorkKind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::{
-    Claimed, Completion, Disturbance, Keyring, Location, Moment, NewWork, Options, Store, StoreError,
-    WorkView, Writing, Yielding,
+    ClaimedWork, Completion, FaultInjector, FaultPoint, Keyring, Location, NewWork, Options, Release, Store,
+    StoreError, WorkView, WriteMode,
 };
 use uuid::Uuid;
 
@@ -102,33 +102,37 @@ impl Bed {
         let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
         let mute = Arc::new(AtomicBool::new(false));
         let muted = mute.clone();
-        let disturbance =
-            Disturbance::new(move |moment| match moment == Moment::Read && muted.load(Ordering::SeqCst) {
+        let disturbance = FaultInjector::new(move |moment| {
+            match moment == FaultPoint::Read && muted.load(Ordering::SeqCst) {
                 true => Err(StoreError::Unavailable { what: "muted".to_owned(), source: None }),
                 false => Ok(()),
-            });
-        let options =
-            Options { writing: Writing::Inline, disturbance: can_be_mute.then_some(disturbance), ..options };
+            }
+        });
+        let options = Options {
+            writing: WriteMode::Inline,
+            disturbance: can_be_mute.then_some(disturbance),
+            ..options
+        };
         let store = Store::open(options).await.unwrap();
         let id = Uuid::now_v7();
         store.enqueue(vec![NewWork::new(id, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
         Bed { store, clock, world: Arc::default(), control: Control::new(), id, mute, _directory: directory }
     }
 
-    pub(super) async fn claim(&self) -> Claimed {
+    pub(super) async fn claim(&self) -> ClaimedWork {
         let mut claimed = self.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap();
         claimed.pop().expect("the work can be claimed")
     }
 
     /// Lets the lease run out and takes the work over.
-    pub(super) async fn take_over(&self) -> Claimed {
+    pub(super) async fn take_over(&self) -> ClaimedWork {
         tokio::time::sleep(store::LEASE + Duration::from_secs(1)).await;
         let mut taken = self.store.take_over(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap();
         taken.pop().expect("the work was lost")
     }
 
     /// Walks the plan for a holder, without writing how it ended.
-    pub(super) async fn walk(&self, claimed: &Claimed, plan: &Plan<World>) -> Ended {
+    pub(super) async fn walk(&self, claimed: &ClaimedWork, plan: &Plan<World>) -> Ended {
         let order = Order {
             store: &self.store,
             claimed,
@@ -144,7 +148,7 @@ impl Bed {
     }
 
     /// Says for a holder that the plan could not be made, and writes what came of that.
-    pub(super) async fn refused(&self, claimed: &Claimed, error: StepError) -> Ended {
+    pub(super) async fn refused(&self, claimed: &ClaimedWork, error: StepError) -> Ended {
         let journal = Journal::read(claimed.checkpoint.as_ref());
         let (control, clock) = (self.control.clone(), self.clock.clone());
         let refusal = Refusal::Error(error);
@@ -194,7 +198,7 @@ pub(super) fn finished(ended: Ended) -> Completion {
     }
 }
 
-pub(super) fn handed_back(ended: Ended) -> Yielding {
+pub(super) fn handed_back(ended: Ended) -> Release {
     match ended {
         Ended::HandedBack { yielding, .. } => yielding,
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use api::clock::ManualClock;
 use jiff::Timestamp;
-use store::{Keyring, Location, Options, Store, Writing};
+use store::{Keyring, Location, Options, Store, WriteMode};
 
 use super::bed::{World, mark, plan};
 use crate::engine::trial::Trial;
@@ -15,7 +15,7 @@ async fn a_plan_of_actions_and_waits_stands_every_mishap_at_every_step() {
     let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
     let location = Location::Sqlite(directory.path().join("store.db"));
     let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
-    let store = Store::open(Options { writing: Writing::Inline, ..options }).await.unwrap();
+    let store = Store::open(Options { writing: WriteMode::Inline, ..options }).await.unwrap();
     let trial: Trial<World> = Trial {
         store,
         clock,

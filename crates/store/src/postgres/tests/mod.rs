@@ -26,15 +26,15 @@ use testkit::postgres::TestDatabase;
 use uuid::Uuid;
 
 use super::Postgres;
-use crate::document::{Body, Raw};
-use crate::end::End;
-use crate::engine::{AuditListing, Sealing, Stale};
+use crate::document::{Body, RawBody};
+use crate::end::PreparedCompletion;
+use crate::engine::{AuditQuery, AuditSeal, RetentionTarget};
 use crate::feed::{FeedError, Subject};
 use crate::keyring::Keyring;
 use crate::open::Options;
 use crate::transaction::{DocumentUpdate, NewDocument, Transaction, Write};
-use crate::work::{Claimed, Completion, NewWork};
-use crate::{Etag, LEASE, Listing, StoreError};
+use crate::work::{ClaimedWork, Completion, NewWork};
+use crate::{DocumentQuery, Etag, LEASE, StoreError};
 
 /// A store in a database of its own.
 struct Bed {
@@ -74,7 +74,7 @@ impl Bed {
         id
     }
 
-    async fn commit(&self, transaction: Transaction) -> crate::Committed {
+    async fn commit(&self, transaction: Transaction) -> crate::CommitResult {
         self.store.commit(transaction).await.unwrap()
     }
 
@@ -82,7 +82,7 @@ impl Bed {
         self.store.commit(transaction).await.unwrap_err()
     }
 
-    async fn claim(&self, kind: WorkKind) -> Vec<Claimed> {
+    async fn claim(&self, kind: WorkKind) -> Vec<ClaimedWork> {
         self.store.claim(kind, 50, Uuid::new_v4(), LEASE).await.unwrap()
     }
 
@@ -137,12 +137,12 @@ fn update(uuid: Uuid, etag: Etag) -> Transaction {
     Transaction::new().with(Write::Update(update))
 }
 
-fn ended(claimed: &Claimed) -> Completion {
+fn ended(claimed: &ClaimedWork) -> Completion {
     Completion::new(claimed.hold, Ending::Completed, json!({"message": "done"}))
 }
 
-fn end(claimed: &Claimed) -> End {
-    End::of(&ended(claimed))
+fn end(claimed: &ClaimedWork) -> PreparedCompletion {
+    PreparedCompletion::of(&ended(claimed))
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
     let stored = bed.store.get(uuid).await.unwrap().unwrap();
     assert_eq!(
         (stored.etag, stored.generation, &stored.body),
-        (Etag(1), 1, &Raw::Value(json!({"name": "/s/a", "n": 1.5})))
+        (Etag(1), 1, &RawBody::Value(json!({"name": "/s/a", "n": 1.5})))
     );
     let committed = bed.commit(update(uuid, Etag(1))).await;
     assert_eq!(committed.etag(uuid), Some(Etag(2)));
@@ -176,17 +176,25 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
     for id in ["/s/b", "/s/c"] {
         bed.commit(create(document(id))).await;
     }
-    let listing =
-        Listing { kind: "cluster".to_owned(), parent: Some("/s".to_owned()), limit: 2, ..Listing::default() };
+    let listing = DocumentQuery {
+        kind: "cluster".to_owned(),
+        parent: Some("/s".to_owned()),
+        limit: 2,
+        ..DocumentQuery::default()
+    };
     let page = bed.store.list(listing.clone()).await.unwrap();
     assert_eq!(page.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["/s/a", "/s/b"]);
     let rest = bed
         .store
-        .list(Listing { after: Some(("/s".to_owned(), "/s/b".to_owned())), parent: None, ..listing.clone() })
+        .list(DocumentQuery {
+            after: Some(("/s".to_owned(), "/s/b".to_owned())),
+            parent: None,
+            ..listing.clone()
+        })
         .await
         .unwrap();
     assert_eq!(rest.len(), 1);
-    let narrow = bed.store.list(Listing { prefix: Some("/s/c".to_owned()), ..listing }).await.unwrap();
+    let narrow = bed.store.list(DocumentQuery { prefix: Some("/s/c".to_owned()), ..listing }).await.unwrap();
     assert_eq!(narrow[0].id, "/s/c");
 
     let heir = document("/s/a");
@@ -200,7 +208,7 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
 async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
     let bed = bed!();
     let owner = document("/s/a");
-    let sealed = |bytes: &[u8], key_id: &str| crate::Sealed {
+    let sealed = |bytes: &[u8], key_id: &str| crate::SealedSecret {
         owner: owner.uuid,
         name: "kubeconfig".to_owned(),
         key_id: key_id.to_owned(),
@@ -242,23 +250,29 @@ async fn the_feed_tells_every_change_once_and_forgets_with_age() {
     assert_eq!(told, [changed(1, false), changed(2, false), Subject::Work, Subject::Work, changed(3, true)]);
     assert_eq!(bed.store.feed_after(rest.next, 5).await.unwrap().next, rest.next);
 
-    assert_eq!(bed.store.trim(Stale::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 0);
+    assert_eq!(bed.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 0);
     bed.shift(Duration::from_secs(3600));
-    assert_eq!(bed.store.trim(Stale::Feed, Duration::from_secs(60), 2, vec![]).await.unwrap(), 2);
+    assert_eq!(bed.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 2, vec![]).await.unwrap(), 2);
     assert!(matches!(bed.store.feed_after(start, 5).await, Err(FeedError::Gone { .. })));
     assert_eq!(
-        bed.store.trim(Stale::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(),
+        bed.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(),
         2,
         "the newest stays"
     );
     assert!(bed.store.feed_after(rest.next, 5).await.unwrap().changes.is_empty());
     // The tombstone stays with its feed row.
-    assert_eq!(bed.store.trim(Stale::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(), 0);
+    assert_eq!(
+        bed.store.trim(RetentionTarget::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(),
+        0
+    );
     let operation = NewDocument { uuid: claimed.hold.work, ..document("/s/op") };
     bed.commit(create(operation.clone())).await;
     bed.all_visible().await;
-    assert_eq!(bed.store.trim(Stale::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 1);
-    assert_eq!(bed.store.trim(Stale::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(), 1);
+    assert_eq!(bed.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 1);
+    assert_eq!(
+        bed.store.trim(RetentionTarget::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(),
+        1
+    );
     let minute = crate::Retention { operations: Duration::from_secs(60), ..crate::Retention::default() };
     assert_eq!(bed.store.trim_history(crate::Retention::default(), 500).await.unwrap().changed, 0);
     assert_eq!(bed.store.trim_history(minute, 500).await.unwrap().changed, 1);
@@ -296,7 +310,7 @@ async fn audit_entries_are_sealed_by_the_one_who_holds_the_lease() {
     bed.all_visible().await;
     let unsealed = bed.store.audit_unsealed(2).await.unwrap();
     assert_eq!(unsealed.len(), 2);
-    let seal = |number: i64, row: &crate::engine::AuditRow| Sealing {
+    let seal = |number: i64, row: &crate::engine::AuditRow| AuditSeal {
         place: row.place,
         number,
         seal: format!("s{number}"),
@@ -311,14 +325,14 @@ async fn audit_entries_are_sealed_by_the_one_who_holds_the_lease() {
     let last = bed.store.audit_unsealed(10).await.unwrap();
     let late = bed.store.seal_audit("sealer", fence, vec![seal(3, &last[0])], meta).await.unwrap_err();
     assert!(matches!(late, StoreError::LostNamedLease { name } if name == "sealer"));
-    let listing = AuditListing { action: Some("cluster".to_owned()), limit: 2, ..AuditListing::default() };
+    let listing = AuditQuery { action: Some("cluster".to_owned()), limit: 2, ..AuditQuery::default() };
     let newest = bed.store.audit_list(listing.clone()).await.unwrap();
     assert_eq!(newest[0].record.id, last[0].record.id);
-    let rest = bed.store.audit_list(AuditListing { before: Some(newest[1].place), ..listing }).await.unwrap();
+    let rest = bed.store.audit_list(AuditQuery { before: Some(newest[1].place), ..listing }).await.unwrap();
     assert_eq!(rest[0].record.id, unsealed[0].record.id);
     assert_eq!(bed.store.audit_sealed(2, 10).await.unwrap()[0].record.seal.as_deref(), Some("s2"));
     bed.shift(Duration::from_secs(3600));
-    let stale = |from, up_to| Stale::Audit { from, up_to };
+    let stale = |from, up_to| RetentionTarget::Audit { from, up_to };
     assert_eq!(bed.store.trim(stale(1, 2), LEASE, 10, vec![]).await.unwrap(), 0, "the newest stays");
     assert_eq!(bed.store.trim(stale(0, 2), LEASE, 10, vec![]).await.unwrap(), 1);
 }
@@ -350,7 +364,7 @@ async fn a_store_moves_whole_into_an_empty_one() {
     let (from, to) = (bed!(), bed!());
     from.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k1".to_owned())]))).await;
     let cluster = NewDocument { unique_keys: vec!["k".to_owned()], ..document("/s/a") };
-    let sealed = crate::Sealed {
+    let sealed = crate::SealedSecret {
         owner: cluster.uuid,
         name: "n".to_owned(),
         key_id: "k1".to_owned(),
@@ -372,7 +386,7 @@ async fn a_store_moves_whole_into_an_empty_one() {
     from.all_visible().await;
     let record = from.store.audit_unsealed(1).await.unwrap().remove(0);
     let fence = from.store.take_lease("sealer", Uuid::new_v4(), LEASE).await.unwrap().unwrap();
-    let sealing = Sealing { place: record.place, number: 1, seal: "s1".to_owned(), sealed_at: 7 };
+    let sealing = AuditSeal { place: record.place, number: 1, seal: "s1".to_owned(), sealed_at: 7 };
     from.store.seal_audit("sealer", fence, vec![sealing], vec![]).await.unwrap();
     from.store
         .put_health(vec![crate::HealthSample {

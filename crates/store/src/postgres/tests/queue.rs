@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{Bed, bed, document, end, ended, entry};
 use crate::audit::NewAuditRecord;
 use crate::transaction::{Transaction, Write};
-use crate::work::{Fate, NewWork, Signals, Yielding};
+use crate::work::{CompletionOutcome, NewWork, Release, Signals};
 use crate::{LEASE, StoreError};
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn work_is_claimed_checkpointed_given_back_and_ended() {
     let renewed = bed.store.renew(claimed.hold.owner, vec![lane, Uuid::new_v4()], LEASE).await.unwrap();
     assert_eq!(renewed.len(), 1);
     assert!(renewed[0].signals.preempt);
-    bed.commit(Transaction::new().hand_back(Yielding::new(claimed.hold, Duration::ZERO, false))).await;
+    bed.commit(Transaction::new().hand_back(Release::new(claimed.hold, Duration::ZERO, false))).await;
     assert!(
         matches!(bed.refused(Transaction::new().guard(claimed.hold)).await, StoreError::LostLease { work: lost } if lost == work)
     );
@@ -57,7 +57,7 @@ async fn work_is_claimed_checkpointed_given_back_and_ended() {
     assert_eq!(bed.state(operation).await, WorkState::Completed);
     let second = bed.claim(WorkKind::Operation).await.remove(0);
     let fates = bed.store.complete(&[end(&first), end(&second), end(&second)]).await.unwrap();
-    assert_eq!(fates, [Fate::Lost, Fate::Done, Fate::Lost]);
+    assert_eq!(fates, [CompletionOutcome::Lost, CompletionOutcome::Done, CompletionOutcome::Lost]);
     let error = bed.refused(Transaction::new().complete(ended(&second))).await;
     assert!(matches!(error, StoreError::LostLease { work: lost } if lost == next));
 
@@ -146,7 +146,7 @@ async fn a_lost_holder_is_replaced_and_late_work_is_closed() {
         bed.refused(Transaction::new().checkpoint(claimed.hold, "two", json!(2))).await,
         StoreError::LostLease { .. }
     ));
-    assert_eq!(bed.store.complete(&[end(&claimed)]).await.unwrap(), [Fate::Lost]);
+    assert_eq!(bed.store.complete(&[end(&claimed)]).await.unwrap(), [CompletionOutcome::Lost]);
 
     // A claim closes what is in front of it; the sweep finds the rest.
     assert_eq!(bed.claim(WorkKind::Manifest).await[0].hold.work, good.id);
@@ -193,7 +193,7 @@ async fn budgets_park_lanes_and_let_them_go_on() {
     assert!(bed.claim(WorkKind::Manifest).await.len() <= 1);
     bed.sound().await;
     bed.store.set_budget("region/a".to_owned(), Some(0), None).await.unwrap();
-    bed.commit(Transaction::new().hand_back(Yielding::new(claimed[0].hold, Duration::ZERO, true))).await;
+    bed.commit(Transaction::new().hand_back(Release::new(claimed[0].hold, Duration::ZERO, true))).await;
     bed.sound().await;
     bed.store.set_budget("region/a".to_owned(), Some(9), None).await.unwrap();
     assert!(!bed.claim(WorkKind::Manifest).await.is_empty());
@@ -223,7 +223,7 @@ async fn a_claim_looks_at_few_rows_however_many_wait() {
         assert!(read <= 20 * 50, "a claim of 50 read {read} rows");
         assert_eq!(
             bed.store.complete(&claimed.iter().map(end).collect::<Vec<_>>()).await.unwrap(),
-            [Fate::Done; 50]
+            [CompletionOutcome::Done; 50]
         );
         let done = counters(&bed).await;
         let read: i64 = done.iter().zip(&after).map(|(after, before)| after - before).sum();
@@ -332,7 +332,7 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
                     match n % 4 {
                         0 => {
                             busy.lock().unwrap().remove(&lane);
-                            let back = Yielding::new(it.hold, Duration::ZERO, false);
+                            let back = Release::new(it.hold, Duration::ZERO, false);
                             let next = NewWork::new(
                                 Uuid::new_v4(),
                                 lanes[(n + round) % lanes.len()],
@@ -357,7 +357,7 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
                     assert!(done.lock().unwrap().insert(it.hold.work), "done twice");
                 }
                 let fates = store.complete(&batch.iter().map(end).collect::<Vec<_>>()).await.unwrap();
-                assert!(fates.iter().all(|it| *it == Fate::Done));
+                assert!(fates.iter().all(|it| *it == CompletionOutcome::Done));
             }
         });
     }
