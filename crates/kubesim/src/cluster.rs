@@ -18,7 +18,7 @@ use crate::logs::Logs;
 use crate::objects::{JournalError, Objects};
 use crate::registry::Registry;
 use crate::state::State;
-use crate::status::Failure;
+use crate::status::StatusError;
 
 /// The name of a cluster's journal in its directory.
 const JOURNAL_FILE: &str = "journal";
@@ -64,15 +64,15 @@ pub enum StartError {
     Server(#[from] ServerError),
     /// What every cluster has could not be written.
     #[error("the first objects could not be written: {0}")]
-    Furnish(String),
+    InitialObjects(String),
     /// The name is taken.
     #[error("there is a cluster {0} already")]
-    Taken(String),
+    NameTaken(String),
 }
 
 /// What everything in a cluster shares.
 #[derive(Debug)]
-pub struct Shared {
+pub struct ClusterInner {
     /// The name.
     pub name: String,
     /// The clock.
@@ -84,13 +84,13 @@ pub struct Shared {
     /// What containers print.
     pub logs: Logs,
     pub(crate) seed: u64,
-    pub(crate) ended: CancellationToken,
-    shut: AtomicBool,
+    pub(crate) stopped: CancellationToken,
+    unreachable: AtomicBool,
     state: RwLock<State>,
     address: std::net::SocketAddr,
 }
 
-impl Shared {
+impl ClusterInner {
     /// The state, to look at.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
@@ -107,8 +107,8 @@ impl Shared {
     }
 
     /// Whether nobody is let in over the network.
-    pub(crate) fn is_shut(&self) -> bool {
-        self.shut.load(Ordering::Relaxed)
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.unreachable.load(Ordering::Relaxed)
     }
 
     /// Host and port.
@@ -120,7 +120,7 @@ impl Shared {
 /// A running cluster. It ends when it is stopped or dropped.
 #[derive(Debug)]
 pub struct SimulatedCluster {
-    shared: Arc<Shared>,
+    shared: Arc<ClusterInner>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -138,19 +138,20 @@ impl SimulatedCluster {
         };
         let access = Access::open(directory)?;
         let server = Server::open(directory).await?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ClusterInner {
             name: name.to_owned(),
             clock: options.clock,
             access,
             faults: Faults::default(),
             logs: Logs::default(),
             seed: options.seed,
-            ended: CancellationToken::new(),
-            shut: AtomicBool::new(false),
+            stopped: CancellationToken::new(),
+            unreachable: AtomicBool::new(false),
             state: RwLock::new(State::new(objects)),
             address: server.address(),
         });
-        controllers::furnish(&shared).map_err(|failure: Failure| StartError::Furnish(failure.message))?;
+        controllers::bootstrap(&shared)
+            .map_err(|failure: StatusError| StartError::InitialObjects(failure.message))?;
         let mut tasks = JoinSet::new();
         tasks.spawn(server.serve(shared.clone()));
         tasks.spawn(controllers::supervise(shared.clone()));
@@ -183,13 +184,13 @@ impl SimulatedCluster {
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let shared = shared.clone();
             async move {
-                if shared.ended.is_cancelled() {
-                    return Err(http::Reset);
+                if shared.stopped.is_cancelled() {
+                    return Err(http::ConnectionReset);
                 }
-                let proof = Credentials { certificate: Some(User::admin()) };
-                let answered: Result<Response<http::Body>, http::Reset> =
-                    http::handle(shared, proof, request).await;
-                answered
+                let credentials = Credentials { certificate: Some(User::admin()) };
+                let response: Result<Response<http::Body>, http::ConnectionReset> =
+                    http::handle(shared, credentials, request).await;
+                response
             }
         });
         kube::Client::new(service, "default")
@@ -202,9 +203,9 @@ impl SimulatedCluster {
 
     /// Lets callers in over the network, or nobody any longer, as when the machines of a control plane do not run. Whoever is
     /// inside ([`SimulatedCluster::client`]) does not notice.
-    pub fn set_reachable(&self, open: bool) {
-        let was_shut = self.shared.shut.swap(!open, Ordering::Relaxed);
-        if !open && !was_shut {
+    pub fn set_reachable(&self, reachable: bool) {
+        let was_unreachable = self.shared.unreachable.swap(!reachable, Ordering::Relaxed);
+        if !reachable && !was_unreachable {
             self.shared.faults.drop_watches();
         }
     }
@@ -220,7 +221,7 @@ impl SimulatedCluster {
     }
 
     /// What everything in it shares.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<ClusterInner> {
         self.shared.clone()
     }
 
@@ -229,9 +230,9 @@ impl SimulatedCluster {
         self.shared.seed
     }
 
-    /// Ends the cluster: nobody is let in any longer, every connection is closed. What was answered is in the journal.
+    /// Ends the cluster: nobody is let in any longer, every connection is closed. What was response is in the journal.
     pub async fn stop(&self) {
-        self.shared.ended.cancel();
+        self.shared.stopped.cancel();
         let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         while tasks.join_next().await.is_some() {}
     }
@@ -239,7 +240,7 @@ impl SimulatedCluster {
 
 impl Drop for SimulatedCluster {
     fn drop(&mut self) {
-        self.shared.ended.cancel();
+        self.shared.stopped.cancel();
     }
 }
 
@@ -266,7 +267,7 @@ impl SimulatedClusters {
         options: ClusterOptions,
     ) -> Result<Arc<SimulatedCluster>, StartError> {
         if self.get(name).is_some() {
-            return Err(StartError::Taken(name.to_owned()));
+            return Err(StartError::NameTaken(name.to_owned()));
         }
         let cluster = Arc::new(SimulatedCluster::start(name, options).await?);
         self.clusters().insert(name.to_owned(), cluster.clone());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::status::Failure;
+use crate::status::StatusError;
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,16 +49,16 @@ impl Default for Faults {
 
 /// What happens to one request.
 #[derive(Debug)]
-pub(crate) struct Next {
+pub(crate) struct RequestFaults {
     pub(crate) latency: Option<Duration>,
-    pub(crate) then: Trouble,
+    pub(crate) action: FaultAction,
 }
 
 /// What happens instead of an answer.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    None,
-    Refuse(Failure),
+pub(crate) enum FaultAction {
+    Proceed,
+    Respond(StatusError),
     Reset,
 }
 
@@ -109,9 +109,9 @@ impl Faults {
     }
 
     /// What happens to the next request, which spends one of the counted faults.
-    pub(crate) fn next(&self, path: &str) -> Next {
+    pub(crate) fn take(&self, path: &str) -> RequestFaults {
         let mut rules = self.rules();
-        let mut next = Next { latency: None, then: Trouble::None };
+        let mut found = RequestFaults { latency: None, action: FaultAction::Proceed };
         for rule in rules.iter_mut() {
             if rule.path.as_ref().is_some_and(|wanted| !path.contains(wanted.as_str()))
                 || rule.left == Some(0)
@@ -120,11 +120,11 @@ impl Faults {
             }
             let spent = match rule.fault {
                 Fault::Latency(latency) => {
-                    next.latency = Some(next.latency.unwrap_or_default() + latency);
+                    found.latency = Some(found.latency.unwrap_or_default() + latency);
                     true
                 }
-                fault if matches!(next.then, Trouble::None) => {
-                    next.then = trouble(fault);
+                fault if matches!(found.action, FaultAction::Proceed) => {
+                    found.action = action(fault);
                     true
                 }
                 _ => false,
@@ -134,7 +134,7 @@ impl Faults {
             }
         }
         rules.retain(|rule| rule.left != Some(0));
-        next
+        found
     }
 
     fn rules(&self) -> MutexGuard<'_, Vec<Rule>> {
@@ -142,18 +142,18 @@ impl Faults {
     }
 }
 
-fn trouble(fault: Fault) -> Trouble {
+fn action(fault: Fault) -> FaultAction {
     match fault {
-        Fault::Latency(_) => Trouble::None,
+        Fault::Latency(_) => FaultAction::Proceed,
         Fault::TooManyRequests { retry_after_seconds } => {
             let message = "too many requests, please try again later.";
-            let mut failure = Failure::new(429, "TooManyRequests", message);
+            let mut failure = StatusError::new(429, "TooManyRequests", message);
             failure.details = json!({"retryAfterSeconds": retry_after_seconds});
             failure.retry_after = Some(retry_after_seconds);
-            Trouble::Refuse(failure)
+            FaultAction::Respond(failure)
         }
-        Fault::InternalError => Trouble::Refuse(Failure::internal("a fault was asked for")),
-        Fault::ConnectionReset | Fault::Unreachable => Trouble::Reset,
+        Fault::InternalError => FaultAction::Respond(StatusError::internal("a fault was asked for")),
+        Fault::ConnectionReset | Fault::Unreachable => FaultAction::Reset,
     }
 }
 
@@ -165,9 +165,9 @@ mod tests {
     fn a_counted_fault_is_spent_by_the_requests_it_meets() {
         let faults = Faults::default();
         faults.on_path(Fault::InternalError, "/pods", Some(1));
-        assert!(matches!(faults.next("/api/v1/nodes").then, Trouble::None));
-        assert!(matches!(faults.next("/api/v1/pods").then, Trouble::Refuse(_)));
-        assert!(matches!(faults.next("/api/v1/pods").then, Trouble::None));
+        assert!(matches!(faults.take("/api/v1/nodes").action, FaultAction::Proceed));
+        assert!(matches!(faults.take("/api/v1/pods").action, FaultAction::Respond(_)));
+        assert!(matches!(faults.take("/api/v1/pods").action, FaultAction::Proceed));
         assert!(faults.active().is_empty());
     }
 
@@ -177,8 +177,8 @@ mod tests {
         faults.always(Fault::Latency(Duration::from_millis(2)));
         faults.always(Fault::Latency(Duration::from_millis(3)));
         faults.next_times(Fault::ConnectionReset, 1);
-        let next = faults.next("/");
-        assert_eq!(next.latency, Some(Duration::from_millis(5)));
-        assert!(matches!(next.then, Trouble::Reset));
+        let found = faults.take("/");
+        assert_eq!(found.latency, Some(Duration::from_millis(5)));
+        assert!(matches!(found.action, FaultAction::Reset));
     }
 }

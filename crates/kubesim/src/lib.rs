@@ -22,4 +22,4 @@ pub mod state;
 pub mod status;
 pub mod verbs;
 
-pub use cluster::{ClusterOptions, Shared, SimulatedCluster, SimulatedClusters, StartError};
+pub use cluster::{ClusterInner, ClusterOptions, SimulatedCluster, SimulatedClusters, StartError};

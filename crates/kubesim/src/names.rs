@@ -21,7 +21,7 @@ pub enum NameRule {
 
 impl NameRule {
     /// What is wrong with `name`, or nothing.
-    pub fn refuses(self, name: &str) -> Vec<String> {
+    pub fn errors(self, name: &str) -> Vec<String> {
         match self {
             NameRule::Subdomain => subdomain(name),
             NameRule::Label => label(name),
@@ -97,9 +97,9 @@ pub fn qualified(key: &str) -> Vec<String> {
             if prefix.is_empty() {
                 errors.push("prefix part must be non-empty".to_owned());
             } else {
-                let said =
+                let prefix_errors =
                     subdomain(prefix).into_iter().map(|error| error.replace("253 characters", "253 bytes"));
-                errors.extend(said.map(|error| format!("prefix part {error}")));
+                errors.extend(prefix_errors.map(|error| format!("prefix part {error}")));
             }
             *name
         }
@@ -114,7 +114,7 @@ pub fn qualified(key: &str) -> Vec<String> {
     } else if name.len() > 63 {
         errors.push("name part must be no more than 63 bytes".to_owned());
     }
-    if !is_mixed_word(name) {
+    if !is_qualified_part(name) {
         errors.push(format!("name part {QUALIFIED}"));
     }
     errors
@@ -126,14 +126,14 @@ pub fn label_value(value: &str) -> Vec<String> {
     if value.len() > 63 {
         errors.push("must be no more than 63 bytes".to_owned());
     }
-    if !value.is_empty() && !is_mixed_word(value) {
+    if !value.is_empty() && !is_qualified_part(value) {
         errors.push(VALUE.to_owned());
     }
     errors
 }
 
-fn is_mixed_word(word: &str) -> bool {
-    let bytes = word.as_bytes();
+fn is_qualified_part(text: &str) -> bool {
+    let bytes = text.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))

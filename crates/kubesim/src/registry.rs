@@ -17,7 +17,7 @@ pub struct Registry {
 
 impl Registry {
     /// The registry that the definitions among `objects` make.
-    pub fn of(objects: &Objects) -> Registry {
+    pub fn from_objects(objects: &Objects) -> Registry {
         let mut custom = BTreeMap::new();
         for (_, definition) in objects.range(DEFINITIONS, "", "") {
             let definition = definition.value();
@@ -29,7 +29,7 @@ impl Registry {
             if !established {
                 continue;
             }
-            for kind in Kind::of_definition(&definition) {
+            for kind in Kind::from_definition(&definition) {
                 let key = (kind.group().to_owned(), kind.version().to_owned(), kind.plural().to_owned());
                 custom.insert(key, kind);
             }
@@ -46,12 +46,12 @@ impl Registry {
     }
 
     /// The kind of this name.
-    pub fn of_kind(&self, group: &str, kind: &str) -> Option<&Arc<Kind>> {
+    pub fn find_kind(&self, group: &str, kind: &str) -> Option<&Arc<Kind>> {
         self.all().find(|one| one.group() == group && one.kind() == kind)
     }
 
     /// Some version of the kind that is kept in this table.
-    pub fn of_table(&self, table: &str) -> Option<&Arc<Kind>> {
+    pub fn find_table(&self, table: &str) -> Option<&Arc<Kind>> {
         self.all().find(|kind| **kind.table() == *table)
     }
 

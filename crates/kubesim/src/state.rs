@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kinds::Kind;
-use crate::objects::{Change, Object, Objects, key_of};
+use crate::objects::{Change, Object, Objects, object_key};
 use crate::registry::{DEFINITIONS, Registry};
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// The state of one cluster.
 #[derive(Debug)]
@@ -23,24 +23,24 @@ pub struct State {
 impl State {
     /// The state that `objects` make.
     pub fn new(objects: Objects) -> State {
-        let kinds = Arc::new(Registry::of(&objects));
+        let kinds = Arc::new(Registry::from_objects(&objects));
         State { objects, kinds }
     }
 
     /// The object of this kind and name.
     pub fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<&Arc<Object>> {
-        self.objects.get(kind.table(), &key_of(namespace, name))
+        self.objects.get(kind.table(), &object_key(namespace, name))
     }
 
     /// The object, parsed, with `kind` and `apiVersion`.
     pub fn read(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value> {
         let mut value = self.get(kind, namespace, name)?.value();
-        kind.dress(&mut value);
+        kind.set_type_meta(&mut value);
         Some(value)
     }
 
     /// Writes the changes and keeps the kinds up to date.
-    pub fn commit(&mut self, changes: Vec<Change>) -> Outcome<Vec<Arc<Object>>> {
+    pub fn commit(&mut self, changes: Vec<Change>) -> ApiResult<Vec<Arc<Object>>> {
         let defines = changes.iter().any(|change| match change {
             Change::Put(table, _) | Change::Remove(table, _) => &**table == DEFINITIONS,
         });
@@ -49,18 +49,18 @@ impl State {
                 error = &error as &dyn std::error::Error,
                 "A change could not be written to the journal"
             );
-            Failure::internal(&error)
+            StatusError::internal(&error)
         })?;
         if defines {
-            self.kinds = Arc::new(Registry::of(&self.objects));
+            self.kinds = Arc::new(Registry::from_objects(&self.objects));
         }
         Ok(objects)
     }
 
     /// Writes one object.
-    pub fn put(&mut self, kind: &Kind, value: Value) -> Outcome<Arc<Object>> {
+    pub fn put(&mut self, kind: &Kind, value: Value) -> ApiResult<Arc<Object>> {
         let mut objects = self.commit(vec![Change::Put(kind.table().clone(), value)])?;
-        objects.pop().ok_or_else(|| Failure::internal("nothing was written"))
+        objects.pop().ok_or_else(|| StatusError::internal("nothing was written"))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::schema::FieldError;
 
 /// A refusal: an HTTP status code with the `Status` object that explains it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct StatusError {
     /// The HTTP status code.
     pub code: u16,
     /// The machine-readable reason, such as `NotFound`; empty where the real server gives none.
@@ -20,33 +20,33 @@ pub struct Failure {
     /// Seconds for a `Retry-After` header.
     pub retry_after: Option<u32>,
     /// A token to go on with, for a list whose snapshot is gone.
-    pub resume: Option<String>,
+    pub continue_token: Option<String>,
 }
 
 /// The outcome of whatever a request asks for.
-pub type Outcome<T> = Result<T, Failure>;
+pub type ApiResult<T> = Result<T, StatusError>;
 
-impl Failure {
+impl StatusError {
     /// A failure without details.
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Failure {
-        Failure {
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> StatusError {
+        StatusError {
             code,
             reason,
             message: message.into(),
             details: Value::Null,
             retry_after: None,
-            resume: None,
+            continue_token: None,
         }
     }
 
     /// 400, with what is wrong about the request.
-    pub fn bad_request(message: impl Into<String>) -> Failure {
-        Failure::new(400, "BadRequest", message)
+    pub fn bad_request(message: impl Into<String>) -> StatusError {
+        StatusError::new(400, "BadRequest", message)
     }
 
     /// 404 for an object.
-    pub fn not_found(kind: &Kind, name: &str) -> Failure {
-        Failure::new(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified())).about(
+    pub fn not_found(kind: &Kind, name: &str) -> StatusError {
+        StatusError::new(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified())).about(
             kind.group(),
             kind.plural(),
             name,
@@ -54,15 +54,16 @@ impl Failure {
     }
 
     /// 404 for a resource that is not served.
-    pub fn no_such_resource() -> Failure {
-        let mut failure = Failure::new(404, "NotFound", "the server could not find the requested resource");
+    pub fn no_such_resource() -> StatusError {
+        let mut failure =
+            StatusError::new(404, "NotFound", "the server could not find the requested resource");
         failure.details = json!({});
         failure
     }
 
     /// 405.
-    pub fn method_not_allowed() -> Failure {
-        let mut failure = Failure::new(
+    pub fn method_not_allowed() -> StatusError {
+        let mut failure = StatusError::new(
             405,
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
@@ -72,49 +73,47 @@ impl Failure {
     }
 
     /// 501 for what the real server can do and this one cannot.
-    pub fn not_implemented(what: &str) -> Failure {
-        Failure::new(501, "NotImplemented", format!("{what} is not implemented by this simulated API server"))
+    pub fn not_implemented(what: &str) -> StatusError {
+        StatusError::new(
+            501,
+            "NotImplemented",
+            format!("{what} is not implemented by this simulated API server"),
+        )
     }
 
     /// 409: the name is taken.
-    pub fn already_exists(kind: &Kind, name: &str) -> Failure {
-        Failure::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified())).about(
-            kind.group(),
-            kind.plural(),
-            name,
-        )
+    pub fn already_exists(kind: &Kind, name: &str) -> StatusError {
+        StatusError::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified()))
+            .about(kind.group(), kind.plural(), name)
     }
 
     /// 409: the object is not as the caller thinks.
-    pub fn conflict(kind: &Kind, name: &str, why: &str) -> Failure {
+    pub fn conflict(kind: &Kind, name: &str, why: &str) -> StatusError {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
-        Failure::new(409, "Conflict", message).about(kind.group(), kind.plural(), name)
+        StatusError::new(409, "Conflict", message).about(kind.group(), kind.plural(), name)
     }
 
     /// 409 on a subresource.
-    pub fn conflict_on(kind: &Kind, resource: &str, name: &str, why: &str) -> Failure {
+    pub fn conflict_on(kind: &Kind, resource: &str, name: &str, why: &str) -> StatusError {
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
-        Failure::new(409, "Conflict", message).about(kind.group(), resource, name)
+        StatusError::new(409, "Conflict", message).about(kind.group(), resource, name)
     }
 
     /// 409 because of a newer resourceVersion.
-    pub fn modified(kind: &Kind, name: &str) -> Failure {
+    pub fn modified(kind: &Kind, name: &str) -> StatusError {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
-        Failure::conflict(kind, name, why)
+        StatusError::conflict(kind, name, why)
     }
 
     /// 403 for one object.
-    pub fn forbidden(kind: &Kind, name: &str, why: &str) -> Failure {
-        Failure::new(403, "Forbidden", format!("{} \"{name}\" is forbidden: {why}", kind.qualified())).about(
-            kind.group(),
-            kind.plural(),
-            name,
-        )
+    pub fn forbidden(kind: &Kind, name: &str, why: &str) -> StatusError {
+        StatusError::new(403, "Forbidden", format!("{} \"{name}\" is forbidden: {why}", kind.qualified()))
+            .about(kind.group(), kind.plural(), name)
     }
 
     /// 422 with every reason.
-    pub fn invalid(group: &str, kind: &str, name: &str, causes: &[FieldError]) -> Failure {
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: &[FieldError]) -> StatusError {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let texts: Vec<String> = causes.iter().map(ToString::to_string).collect();
         let summary = match texts.as_slice() {
@@ -122,7 +121,7 @@ impl Failure {
             many => format!("[{}]", many.join(", ")),
         };
         let mut failure =
-            Failure::new(422, "Invalid", format!("{qualified} \"{name}\" is invalid: {summary}"))
+            StatusError::new(422, "Invalid", format!("{qualified} \"{name}\" is invalid: {summary}"))
                 .about(group, kind, name);
         failure.details["causes"] = causes
             .iter()
@@ -132,25 +131,26 @@ impl Failure {
     }
 
     /// 410: what was asked for is no longer remembered.
-    pub fn expired(message: impl Into<String>) -> Failure {
-        Failure::new(410, "Expired", message)
+    pub fn expired(message: impl Into<String>) -> StatusError {
+        StatusError::new(410, "Expired", message)
     }
 
     /// 500.
-    pub fn internal(message: impl std::fmt::Display) -> Failure {
-        let mut failure = Failure::new(500, "InternalError", format!("Internal error occurred: {message}"));
+    pub fn internal(message: impl std::fmt::Display) -> StatusError {
+        let mut failure =
+            StatusError::new(500, "InternalError", format!("Internal error occurred: {message}"));
         failure.details = json!({"causes": [{"message": message.to_string()}]});
         failure
     }
 
     /// 401.
-    pub fn unauthorized() -> Failure {
-        Failure::new(401, "Unauthorized", "Unauthorized")
+    pub fn unauthorized() -> StatusError {
+        StatusError::new(401, "Unauthorized", "Unauthorized")
     }
 
     /// Says which object it is about.
     #[must_use]
-    pub fn about(mut self, group: &str, kind: &str, name: &str) -> Failure {
+    pub fn about(mut self, group: &str, kind: &str, name: &str) -> StatusError {
         let mut details = serde_json::Map::new();
         for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
             if !value.is_empty() {
@@ -164,7 +164,7 @@ impl Failure {
     /// The `Status` object.
     pub fn status(&self) -> Value {
         let mut metadata = json!({});
-        if let Some(token) = &self.resume {
+        if let Some(token) = &self.continue_token {
             metadata["continue"] = json!(token);
         }
         let mut status = json!({

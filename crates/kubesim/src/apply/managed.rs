@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::set::Set;
+use super::set::FieldSet;
 
 /// More managers than this that only update are merged into one, as the real server does it.
 const UPDATERS_MAX: usize = 10;
-const ANCIENT: &str = "ancient-changes";
+const MERGED_UPDATERS: &str = "ancient-changes";
 
 /// Who manages fields: what tells one entry from another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Manager {
+pub(super) struct FieldManager {
     pub(super) name: String,
     pub(super) operation: Operation,
     /// Only for updates: an applier is the same one whatever version it applies.
@@ -30,24 +30,24 @@ pub(super) enum Operation {
 
 /// What a manager has.
 #[derive(Debug, Clone)]
-pub(super) struct Owned {
+pub(super) struct ManagerEntry {
     pub(super) api_version: String,
-    fields: Set,
+    fields: FieldSet,
     /// The fields as they were read, while they are the same.
     written: Option<Value>,
     pub(super) time: Option<String>,
 }
 
-impl Owned {
-    pub(super) fn new(api_version: &str, fields: Set, time: Option<String>) -> Owned {
-        Owned { api_version: api_version.to_owned(), fields, written: None, time }
+impl ManagerEntry {
+    pub(super) fn new(api_version: &str, fields: FieldSet, time: Option<String>) -> ManagerEntry {
+        ManagerEntry { api_version: api_version.to_owned(), fields, written: None, time }
     }
 
-    pub(super) fn fields(&self) -> &Set {
+    pub(super) fn fields(&self) -> &FieldSet {
         &self.fields
     }
 
-    pub(super) fn set_fields(&mut self, fields: Set) {
+    pub(super) fn set_fields(&mut self, fields: FieldSet) {
         self.fields = fields;
         self.written = None;
     }
@@ -55,14 +55,14 @@ impl Owned {
 
 /// All managers of an object.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Managed {
-    pub(super) managers: BTreeMap<Manager, Owned>,
+pub(super) struct ManagedFields {
+    pub(super) managers: BTreeMap<FieldManager, ManagerEntry>,
 }
 
-impl Manager {
-    pub(super) fn applier(name: &str, subresource: Option<&str>) -> Manager {
+impl FieldManager {
+    pub(super) fn applier(name: &str, subresource: Option<&str>) -> FieldManager {
         let name = if name.is_empty() { "unknown" } else { name };
-        Manager {
+        FieldManager {
             name: name.to_owned(),
             operation: Operation::Apply,
             api_version: None,
@@ -70,9 +70,9 @@ impl Manager {
         }
     }
 
-    pub(super) fn updater(name: &str, api_version: &str, subresource: Option<&str>) -> Manager {
-        let applier = Manager::applier(name, subresource);
-        Manager { operation: Operation::Update, api_version: Some(api_version.to_owned()), ..applier }
+    pub(super) fn updater(name: &str, api_version: &str, subresource: Option<&str>) -> FieldManager {
+        let applier = FieldManager::applier(name, subresource);
+        FieldManager { operation: Operation::Update, api_version: Some(api_version.to_owned()), ..applier }
     }
 
     /// As the real server names it in conflicts.
@@ -88,23 +88,23 @@ impl Manager {
     }
 }
 
-impl Managed {
+impl ManagedFields {
     /// Reads the entries of an object, or says what is wrong with them.
-    pub(super) fn of(object: &Value) -> Result<Managed, String> {
-        let mut managed = Managed::default();
+    pub(super) fn parse(object: &Value) -> Result<ManagedFields, String> {
+        let mut managed = ManagedFields::default();
         let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
         for (index, entry) in entries.into_iter().flatten().enumerate() {
-            let word = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
-            let operation = match word("operation") {
+            let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+            let operation = match text("operation") {
                 "Apply" => Operation::Apply,
                 "Update" => Operation::Update,
                 _ => return Err("operation must be `Apply` or `Update`".to_owned()),
             };
-            let api_version = word("apiVersion").to_owned();
+            let api_version = text("apiVersion").to_owned();
             if api_version.is_empty() {
                 return Err("apiVersion must not be empty".to_owned());
             }
-            match word("fieldsType") {
+            match text("fieldsType") {
                 "FieldsV1" => {}
                 "" => return Err(format!("missing fieldsType in managed fields entry {index}")),
                 other => {
@@ -113,19 +113,21 @@ impl Managed {
             }
             let written = entry.get("fieldsV1").filter(|fields| !fields.is_null());
             let fields = match written {
-                None => Set::default(),
+                None => FieldSet::default(),
                 Some(fields) => {
-                    Set::from_fields(fields).map_err(|text| format!("error decoding set: {text}"))?
+                    FieldSet::from_fields(fields).map_err(|text| format!("error decoding set: {text}"))?
                 }
             };
-            let manager = Manager {
-                name: word("manager").to_owned(),
+            let manager = FieldManager {
+                name: text("manager").to_owned(),
                 operation,
                 api_version: (operation == Operation::Update).then(|| api_version.clone()),
-                subresource: Some(word("subresource")).filter(|name| !name.is_empty()).map(str::to_owned),
+                subresource: Some(text("subresource")).filter(|name| !name.is_empty()).map(str::to_owned),
             };
-            let time = Some(word("time")).filter(|time| !time.is_empty()).map(str::to_owned);
-            managed.managers.insert(manager, Owned { api_version, fields, written: written.cloned(), time });
+            let time = Some(text("time")).filter(|time| !time.is_empty()).map(str::to_owned);
+            managed
+                .managers
+                .insert(manager, ManagerEntry { api_version, fields, written: written.cloned(), time });
         }
         Ok(managed)
     }
@@ -149,7 +151,7 @@ impl Managed {
 
     /// Merges the oldest updaters into one when there are too many.
     pub(super) fn cap(&mut self) {
-        let mut updaters: Vec<(i64, Manager)> = Vec::new();
+        let mut updaters: Vec<(i64, FieldManager)> = Vec::new();
         for (manager, owned) in
             self.managers.iter().filter(|(manager, _)| manager.operation == Operation::Update)
         {
@@ -158,7 +160,7 @@ impl Managed {
         }
         updaters.sort();
         let mut count = updaters.len();
-        let mut first: BTreeMap<String, Manager> = BTreeMap::new();
+        let mut first: BTreeMap<String, FieldManager> = BTreeMap::new();
         for (_, manager) in updaters {
             if count <= UPDATERS_MAX {
                 break;
@@ -168,7 +170,7 @@ impl Managed {
                 first.insert(version, manager);
                 continue;
             };
-            let bucket = Manager::updater(ANCIENT, &version, None);
+            let bucket = FieldManager::updater(MERGED_UPDATERS, &version, None);
             if !self.managers.contains_key(&bucket)
                 && let Some(owned) = self.managers.remove(&oldest)
             {
@@ -184,7 +186,7 @@ impl Managed {
     }
 }
 
-fn entry(manager: &Manager, owned: &Owned) -> Value {
+fn entry(manager: &FieldManager, owned: &ManagerEntry) -> Value {
     let mut entry = json!({
         "manager": manager.name,
         "operation": match manager.operation {
@@ -219,6 +221,6 @@ pub(super) fn is_reset(object: &Value) -> bool {
 }
 
 /// A time as the API writes it: whole seconds, UTC.
-pub(super) fn written(now: Timestamp) -> String {
+pub(super) fn format_time(now: Timestamp) -> String {
     Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }

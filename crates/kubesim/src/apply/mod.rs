@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
-use managed::{Managed, Manager, Owned};
+use managed::{FieldManager, ManagedFields, ManagerEntry};
 use serde_json::Value;
-use set::Set;
+use set::FieldSet;
 use times::keep_times;
-use typed::{Comparison, Typed};
+use typed::{Comparison, SchemaTypes};
 
 pub use error::{ApplyError, Conflict};
 
@@ -53,14 +53,14 @@ pub fn apply(
     if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
-    let fields = Fields { typed: Typed { schema }, subresource, now };
+    let fields = FieldTracker { typed: SchemaTypes { schema }, subresource, now };
     let mut plain = live.cloned().unwrap_or_else(|| fields.empty(config));
-    let managed = Managed::of(&plain)
+    let managed = ManagedFields::parse(&plain)
         .map_err(|text| ApplyError::Internal(format!("failed to decode managed fields: {text}")))?;
     remove_managed_fields(&mut plain);
     let outcome = fields.apply(&plain, config, managed.clone(), manager, force);
     let (merged, managed) = match outcome {
-        Err(Refusal::Conflicts(conflicts)) if manager == "kubectl" => {
+        Err(MergeError::Conflicts(conflicts)) if manager == "kubectl" => {
             // kubectl may take over what it applied itself, client side, and nobody has changed since.
             let left = fields.without_last_applied(&plain, conflicts);
             match left.is_empty() {
@@ -93,17 +93,20 @@ pub fn track_update(
     schema: Option<&Schema>,
     now: Timestamp,
 ) {
-    let fields = Fields { typed: Typed { schema }, subresource, now };
+    let fields = FieldTracker { typed: SchemaTypes { schema }, subresource, now };
     let empty = before.is_none().then(|| fields.empty(after));
     let existing = before.or(empty.as_ref()).unwrap_or(&Value::Null);
-    let of_existing = || Managed::of(existing).unwrap_or_default();
+    let existing_fields = || ManagedFields::parse(existing).unwrap_or_default();
     // Subresources cannot change who owns what by hand.
     let mut managed = if subresource.is_some() {
-        of_existing()
+        existing_fields()
     } else if managed::is_reset(after) {
-        Managed::default()
+        ManagedFields::default()
     } else {
-        Managed::of(after).ok().filter(|managed| !managed.managers.is_empty()).unwrap_or_else(of_existing)
+        ManagedFields::parse(after)
+            .ok()
+            .filter(|managed| !managed.managers.is_empty())
+            .unwrap_or_else(existing_fields)
     };
     // Those of the existing object may stay: nobody owns them, so it does not matter that they differ.
     remove_managed_fields(after);
@@ -120,27 +123,27 @@ pub fn track_update(
 }
 
 /// What stays the same during one request.
-struct Fields<'a> {
-    typed: Typed<'a>,
+struct FieldTracker<'a> {
+    typed: SchemaTypes<'a>,
     subresource: Option<&'a str>,
     now: Timestamp,
 }
 
-enum Refusal {
-    Conflicts(Vec<(Manager, Vec<String>)>),
+enum MergeError {
+    Conflicts(Vec<(FieldManager, Vec<String>)>),
     Internal(String),
 }
 
-impl From<Refusal> for ApplyError {
-    fn from(refusal: Refusal) -> ApplyError {
-        match refusal {
-            Refusal::Conflicts(conflicts) => conflict_error(conflicts),
-            Refusal::Internal(text) => ApplyError::Internal(text),
+impl From<MergeError> for ApplyError {
+    fn from(error: MergeError) -> ApplyError {
+        match error {
+            MergeError::Conflicts(conflicts) => conflict_error(conflicts),
+            MergeError::Internal(text) => ApplyError::Internal(text),
         }
     }
 }
 
-impl Fields<'_> {
+impl FieldTracker<'_> {
     /// An object of the kind in which nothing has been said yet, as Go's types have it.
     fn empty(&self, object: &Value) -> Value {
         let words = ["apiVersion", "kind"].into_iter();
@@ -156,12 +159,15 @@ impl Fields<'_> {
         &self,
         live: &Value,
         config: &Value,
-        mut managed: Managed,
+        mut managed: ManagedFields,
         manager: &str,
         force: bool,
-    ) -> Result<(Value, Managed), Refusal> {
+    ) -> Result<(Value, ManagedFields), MergeError> {
         let failed = |what: &str, object: &Value, text: String| {
-            Refusal::Internal(format!("failed to create typed {what} object ({}): {text}", named(object)))
+            MergeError::Internal(format!(
+                "failed to create typed {what} object ({}): {text}",
+                object_name(object)
+            ))
         };
         if managed.managers.is_empty() {
             let empty = self.empty(live);
@@ -173,19 +179,19 @@ impl Fields<'_> {
         let merged = self
             .typed
             .merge(live, config)
-            .map_err(|text| Refusal::Internal(format!("failed to merge config: {text}")))?;
-        let applier = Manager::applier(manager, self.subresource);
+            .map_err(|text| MergeError::Internal(format!("failed to merge config: {text}")))?;
+        let applier = FieldManager::applier(manager, self.subresource);
         let last = managed.managers.remove(&applier);
         let owned = self.typed.fields(config).without_trees(&self.reset_fields());
         let time = last.as_ref().and_then(|last| last.time.clone());
         let merged = match last {
             // Whoever applies all that he had before takes nothing out.
             Some(last) if !last.fields().is_within(&owned) => {
-                managed.managers.insert(applier.clone(), Owned::new(version, owned, time));
+                managed.managers.insert(applier.clone(), ManagerEntry::new(version, owned, time));
                 self.prune(&merged, &managed, last.fields())
             }
             _ => {
-                managed.managers.insert(applier.clone(), Owned::new(version, owned, time));
+                managed.managers.insert(applier.clone(), ManagerEntry::new(version, owned, time));
                 merged
             }
         };
@@ -195,12 +201,12 @@ impl Fields<'_> {
             return Ok((live.clone(), managed));
         }
         if let Some(owned) = managed.managers.get_mut(&applier) {
-            owned.time = Some(managed::written(self.now));
+            owned.time = Some(managed::format_time(self.now));
         }
         Ok((merged, managed))
     }
 
-    fn update(&self, before: &Value, after: &Value, managed: &mut Managed, manager: &str) {
+    fn update(&self, before: &Value, after: &Value, managed: &mut ManagedFields, manager: &str) {
         let Ok(comparison) = self.take_over(before, after, managed, None, true) else { return };
         let changed = comparison.modified.union(&comparison.added).without_trees(&self.reset_fields());
         let changed = changed.difference(stripped());
@@ -208,12 +214,14 @@ impl Fields<'_> {
             return;
         }
         let version = text(after, "apiVersion");
-        let updater = Manager::updater(manager, version, self.subresource);
+        let updater = FieldManager::updater(manager, version, self.subresource);
         let fields = match managed.managers.get(&updater) {
             Some(earlier) => earlier.fields().union(&changed),
             None => changed,
         };
-        managed.managers.insert(updater, Owned::new(version, fields, Some(managed::written(self.now))));
+        managed
+            .managers
+            .insert(updater, ManagerEntry::new(version, fields, Some(managed::format_time(self.now))));
     }
 
     /// Takes changed and removed fields from all managers but one, unless that would be a conflict.
@@ -221,10 +229,10 @@ impl Fields<'_> {
         &self,
         before: &Value,
         after: &Value,
-        managed: &mut Managed,
-        but: Option<&Manager>,
+        managed: &mut ManagedFields,
+        except: Option<&FieldManager>,
         force: bool,
-    ) -> Result<Comparison, Refusal> {
+    ) -> Result<Comparison, MergeError> {
         let reset = self.reset_fields();
         let found = self.typed.compare(before, after);
         let comparison = Comparison {
@@ -234,18 +242,18 @@ impl Fields<'_> {
         };
         let changed = comparison.modified.union(&comparison.added);
         let mut conflicts = BTreeMap::new();
-        for (manager, owned) in managed.managers.iter().filter(|(manager, _)| Some(*manager) != but) {
+        for (manager, owned) in managed.managers.iter().filter(|(manager, _)| Some(*manager) != except) {
             if owned.fields().intersects(&changed) {
                 conflicts.insert(manager.clone(), owned.fields().intersection(&changed));
             }
         }
         if !force && !conflicts.is_empty() {
-            let each = |(manager, shared): (Manager, Set)| {
+            let each = |(manager, shared): (FieldManager, FieldSet)| {
                 shared.paths().into_iter().map(move |path| (manager.clone(), path)).collect::<Vec<_>>()
             };
-            return Err(Refusal::Conflicts(conflicts.into_iter().flat_map(each).collect()));
+            return Err(MergeError::Conflicts(conflicts.into_iter().flat_map(each).collect()));
         }
-        for (manager, owned) in managed.managers.iter_mut().filter(|(manager, _)| Some(*manager) != but) {
+        for (manager, owned) in managed.managers.iter_mut().filter(|(manager, _)| Some(*manager) != except) {
             if let Some(shared) = conflicts.get(manager) {
                 owned.set_fields(owned.fields().difference(shared));
             }
@@ -258,11 +266,12 @@ impl Fields<'_> {
     }
 
     /// Takes out what the applier had before, no longer applies, and nobody else owns.
-    fn prune(&self, merged: &Value, managed: &Managed, last: &Set) -> Value {
+    fn prune(&self, merged: &Value, managed: &ManagedFields, last: &FieldSet) -> Value {
         let typed = &self.typed;
         let last = typed.with_named(last);
         let pruned = typed.remove(merged, &last);
-        let owned = managed.managers.values().fold(Set::default(), |all, owned| all.union(owned.fields()));
+        let owned =
+            managed.managers.values().fold(FieldSet::default(), |all, owned| all.union(owned.fields()));
         let all = typed.with_named(&typed.fields(merged));
         let left = typed.with_named(&typed.fields(&pruned));
         let pruned = typed.remove(merged, &all.difference(&left.union(&typed.with_named(&owned))));
@@ -270,14 +279,16 @@ impl Fields<'_> {
         typed.remove(merged, &all.difference(&left).intersection(&last))
     }
 
-    /// Fields that a request to this resource cannot change, and so does not own.
-    fn reset_fields(&self) -> Set {
-        let Some(schema) = self.typed.schema else { return Set::default() };
+    /// FieldTracker that a request to this resource cannot change, and so does not own.
+    fn reset_fields(&self) -> FieldSet {
+        let Some(schema) = self.typed.schema else { return FieldSet::default() };
         match (self.subresource, schema.origin) {
-            (Some("status"), Origin::Crd) => Set::of_field(&["metadata"]).union(&Set::of_field(&["spec"])),
-            (Some("status"), Origin::BuiltIn) => Set::of_field(&["spec"]),
-            (None, _) if schema.resets_status() => Set::of_field(&["status"]),
-            _ => Set::default(),
+            (Some("status"), Origin::Crd) => {
+                FieldSet::from_path(&["metadata"]).union(&FieldSet::from_path(&["spec"]))
+            }
+            (Some("status"), Origin::BuiltIn) => FieldSet::from_path(&["spec"]),
+            (None, _) if schema.resets_status() => FieldSet::from_path(&["status"]),
+            _ => FieldSet::default(),
         }
     }
 
@@ -285,8 +296,8 @@ impl Fields<'_> {
     fn without_last_applied(
         &self,
         live: &Value,
-        conflicts: Vec<(Manager, Vec<String>)>,
-    ) -> Vec<(Manager, Vec<String>)> {
+        conflicts: Vec<(FieldManager, Vec<String>)>,
+    ) -> Vec<(FieldManager, Vec<String>)> {
         let last = annotation(live).and_then(|text| serde_json::from_str::<Value>(text).ok());
         let Some(last) = last.filter(|last| last.get("apiVersion") == live.get("apiVersion")) else {
             return conflicts;
@@ -302,9 +313,9 @@ impl Fields<'_> {
     }
 }
 
-/// Fields that every object has and nobody owns.
-fn stripped() -> &'static Set {
-    static STRIPPED: OnceLock<Set> = OnceLock::new();
+/// FieldTracker that every object has and nobody owns.
+fn stripped() -> &'static FieldSet {
+    static STRIPPED: OnceLock<FieldSet> = OnceLock::new();
     const IN_METADATA: [&str; 9] = [
         "name",
         "namespace",
@@ -317,13 +328,13 @@ fn stripped() -> &'static Set {
         "resourceVersion",
     ];
     STRIPPED.get_or_init(|| {
-        let whole = ["apiVersion", "kind", "metadata"].map(|name| Set::of_field(&[name]));
-        let inner = IN_METADATA.map(|name| Set::of_field(&["metadata", name]));
-        whole.iter().chain(&inner).fold(Set::default(), |all, one| all.union(one))
+        let whole = ["apiVersion", "kind", "metadata"].map(|name| FieldSet::from_path(&[name]));
+        let inner = IN_METADATA.map(|name| FieldSet::from_path(&["metadata", name]));
+        whole.iter().chain(&inner).fold(FieldSet::default(), |all, one| all.union(one))
     })
 }
 
-fn strip(managed: &mut Managed, manager: &Manager) {
+fn strip(managed: &mut ManagedFields, manager: &FieldManager) {
     if let Some(owned) = managed.managers.get_mut(manager) {
         owned.set_fields(owned.fields().difference(stripped()));
         if owned.fields().is_empty() {
@@ -332,8 +343,8 @@ fn strip(managed: &mut Managed, manager: &Manager) {
     }
 }
 
-fn conflict_error(conflicts: Vec<(Manager, Vec<String>)>) -> ApplyError {
-    let one = |(manager, path): (Manager, Vec<String>)| Conflict {
+fn conflict_error(conflicts: Vec<(FieldManager, Vec<String>)>) -> ApplyError {
+    let one = |(manager, path): (FieldManager, Vec<String>)| Conflict {
         message: format!("conflict with {}", manager.printed()),
         field: set::printed(&path),
     };
@@ -341,7 +352,7 @@ fn conflict_error(conflicts: Vec<(Manager, Vec<String>)>) -> ApplyError {
 }
 
 /// An object as the real server names it in errors: `default/web; apps/v1, Kind=Deployment`.
-fn named(object: &Value) -> String {
+fn object_name(object: &Value) -> String {
     let meta =
         |name: &str| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text(object, "apiVersion"), text(object, "kind"));

@@ -11,14 +11,14 @@ use crate::schema::DEPTH_MAX;
 
 /// A set of places. Each element may be a member itself, have members below it, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Set {
+pub(super) struct FieldSet {
     entries: BTreeMap<String, Entry>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Entry {
     is_member: bool,
-    below: Set,
+    below: FieldSet,
 }
 
 impl Entry {
@@ -27,9 +27,9 @@ impl Entry {
     }
 }
 
-impl Set {
-    pub(super) fn of_field(path: &[&str]) -> Set {
-        let mut set = Set::default();
+impl FieldSet {
+    pub(super) fn from_path(path: &[&str]) -> FieldSet {
+        let mut set = FieldSet::default();
         set.insert(&path.iter().map(|name| field(name)).collect::<Vec<_>>());
         set
     }
@@ -66,17 +66,17 @@ impl Set {
     }
 
     /// What is below the element, if anything.
-    pub(super) fn below(&self, element: &str) -> Option<&Set> {
+    pub(super) fn below(&self, element: &str) -> Option<&FieldSet> {
         self.entries.get(element).map(|entry| &entry.below).filter(|below| !below.is_empty())
     }
 
-    pub(super) fn union(&self, other: &Set) -> Set {
+    pub(super) fn union(&self, other: &FieldSet) -> FieldSet {
         let mut result = self.clone();
         result.add(other);
         result
     }
 
-    fn add(&mut self, other: &Set) {
+    fn add(&mut self, other: &FieldSet) {
         for (element, theirs) in &other.entries {
             let ours = self.entries.entry(element.clone()).or_default();
             ours.is_member |= theirs.is_member;
@@ -85,7 +85,7 @@ impl Set {
     }
 
     /// Whether the two have a member in common.
-    pub(super) fn intersects(&self, other: &Set) -> bool {
+    pub(super) fn intersects(&self, other: &FieldSet) -> bool {
         let (few, many) =
             if self.entries.len() < other.entries.len() { (self, other) } else { (other, self) };
         few.entries.iter().any(|(element, one)| {
@@ -95,14 +95,14 @@ impl Set {
     }
 
     /// Whether every member is one of the other set too.
-    pub(super) fn is_within(&self, other: &Set) -> bool {
+    pub(super) fn is_within(&self, other: &FieldSet) -> bool {
         self.entries.iter().all(|(element, ours)| match other.entries.get(element) {
             Some(theirs) => (theirs.is_member || !ours.is_member) && ours.below.is_within(&theirs.below),
             None => ours.is_empty(),
         })
     }
 
-    pub(super) fn intersection(&self, other: &Set) -> Set {
+    pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
         let shared = self.entries.iter().filter_map(|(element, ours)| {
             let theirs = other.entries.get(element)?;
             let entry = Entry {
@@ -111,11 +111,11 @@ impl Set {
             };
             (!entry.is_empty()).then(|| (element.clone(), entry))
         });
-        Set { entries: shared.collect() }
+        FieldSet { entries: shared.collect() }
     }
 
     /// Without the members of the other set; what is below those stays.
-    pub(super) fn difference(&self, other: &Set) -> Set {
+    pub(super) fn difference(&self, other: &FieldSet) -> FieldSet {
         let kept = self.entries.iter().filter_map(|(element, ours)| {
             let entry = match other.entries.get(element) {
                 None => ours.clone(),
@@ -126,11 +126,11 @@ impl Set {
             };
             (!entry.is_empty()).then(|| (element.clone(), entry))
         });
-        Set { entries: kept.collect() }
+        FieldSet { entries: kept.collect() }
     }
 
     /// Without the members of the other set and all that is below them.
-    pub(super) fn without_trees(&self, other: &Set) -> Set {
+    pub(super) fn without_trees(&self, other: &FieldSet) -> FieldSet {
         let kept = self.entries.iter().filter_map(|(element, ours)| {
             let entry = match other.entries.get(element) {
                 None => ours.clone(),
@@ -141,7 +141,7 @@ impl Set {
             };
             (!entry.is_empty()).then(|| (element.clone(), entry))
         });
-        Set { entries: kept.collect() }
+        FieldSet { entries: kept.collect() }
     }
 
     /// The same set with more members: an element that has something below it becomes one if `is_named` says so. The
@@ -151,18 +151,18 @@ impl Set {
         place: &P,
         step: &impl Fn(&P, &str) -> P,
         is_named: &impl Fn(&P, &str) -> bool,
-    ) -> Set {
+    ) -> FieldSet {
         let entries = self.entries.iter().map(|(element, entry)| {
             let below = entry.below.with_named(&step(place, element), step, is_named);
             let is_member = entry.is_member || (!entry.below.is_empty() && is_named(place, element));
             (element.clone(), Entry { is_member, below })
         });
-        Set { entries: entries.collect() }
+        FieldSet { entries: entries.collect() }
     }
 
     /// All members, those of a level before those below it.
     pub(super) fn paths(&self) -> Vec<Vec<String>> {
-        fn gather(set: &Set, prefix: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+        fn gather(set: &FieldSet, prefix: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
             for (element, _) in set.entries.iter().filter(|(_, entry)| entry.is_member) {
                 let mut path = prefix.clone();
                 path.push(element.clone());
@@ -195,17 +195,17 @@ impl Set {
     }
 
     /// The set that `fieldsV1` describes, or what cannot be read in it.
-    pub(super) fn from_fields(fields: &Value) -> Result<Set, String> {
-        Set::read(fields, DEPTH_MAX)
+    pub(super) fn from_fields(fields: &Value) -> Result<FieldSet, String> {
+        FieldSet::read(fields, DEPTH_MAX)
     }
 
-    fn read(fields: &Value, left: usize) -> Result<Set, String> {
+    fn read(fields: &Value, left: usize) -> Result<FieldSet, String> {
         let left = left.checked_sub(1).ok_or("nested too deep")?;
-        let mut set = Set::default();
+        let mut set = FieldSet::default();
         let Value::Object(map) = fields else { return Err("expected an object".to_owned()) };
         for (element, inner) in map.iter().filter(|(element, _)| *element != ".") {
             let Some(element) = canonical(element)? else { continue };
-            let below = Set::read(inner, left)?;
+            let below = FieldSet::read(inner, left)?;
             let is_member = inner.get(".").is_some() || below.is_empty();
             let entry = set.entries.entry(element).or_default();
             entry.is_member |= is_member;

@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::set::Set;
+use super::set::FieldSet;
 use super::{ApplyError, apply, track_update};
 use crate::schema::tests::{any_json, widget};
 use crate::schema::{Schema, Schemas};
@@ -12,7 +12,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn config_map() -> Schema {
-    Schemas::builtin().of("", "v1", "ConfigMap").expect("a built-in kind")
+    Schemas::builtin().find("", "v1", "ConfigMap").expect("a built-in kind")
 }
 
 fn map(data: Value) -> Value {
@@ -151,11 +151,12 @@ fn managed_fields_that_cannot_be_read_are_an_error_for_an_apply_only() {
 
 #[test]
 fn unknown_kinds_of_path_elements_are_skipped_and_numbers_have_one_spelling() {
-    let set = Set::from_fields(&json!({ "z:1": {}, "f:a": { "k:{\"port\":80.0}": { ".": {} }, "i:3": {} } }))
-        .unwrap();
+    let set =
+        FieldSet::from_fields(&json!({ "z:1": {}, "f:a": { "k:{\"port\":80.0}": { ".": {} }, "i:3": {} } }))
+            .unwrap();
     assert_eq!(set.to_fields(), json!({ "f:a": { "k:{\"port\":80}": {}, "i:3": {} } }));
     for wrong in [json!({ "f": {} }), json!({ "k:x": {} }), json!({ "i:x": {} }), json!([])] {
-        assert!(Set::from_fields(&wrong).is_err(), "{wrong}");
+        assert!(FieldSet::from_fields(&wrong).is_err(), "{wrong}");
     }
 }
 
@@ -202,7 +203,7 @@ proptest! {
             metadata.insert("managedFields".to_owned(), json!([
                 { "manager": "a", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields }]));
         }
-        let deployment = Schemas::builtin().of("apps", "v1", "Deployment");
+        let deployment = Schemas::builtin().find("apps", "v1", "Deployment");
         for schema in [None, Some(&widget()), deployment.as_ref()] {
             for live in [None, Some(&live)] {
                 let _ = apply(live, &config, "kubectl", true, None, schema, at(0));
@@ -215,8 +216,8 @@ proptest! {
 
     #[test]
     fn a_set_is_read_back_as_it_was_written(object in any_json()) {
-        let typed = super::typed::Typed { schema: None };
+        let typed = super::typed::SchemaTypes { schema: None };
         let set = typed.fields(&object);
-        prop_assert_eq!(Set::from_fields(&set.to_fields()), Ok(set));
+        prop_assert_eq!(FieldSet::from_fields(&set.to_fields()), Ok(set));
     }
 }

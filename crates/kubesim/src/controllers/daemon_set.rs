@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, key};
+use super::context::{ControllerContext, key};
 use super::pods::{self, Rounding};
-use super::schedule;
+use super::scheduler;
 use crate::fields;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 use crate::verbs::Propagation;
 
 const HASH: &str = "controller-revision-hash";
@@ -20,9 +20,12 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
-    let (kind, pod_kind) = (Desk::kind("apps", "DaemonSet")?, Desk::kind("", "Pod")?);
-    let Some(set) = desk.read(kind, at) else { return Ok(()) };
+pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiResult<()> {
+    let (kind, pod_kind) = (
+        ControllerContext::built_in_kind("apps", "DaemonSet")?,
+        ControllerContext::built_in_kind("", "Pod")?,
+    );
+    let Some(set) = context.read(kind, at) else { return Ok(()) };
     let uid = set["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let namespace = set["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
     if !set["metadata"]["deletionTimestamp"].is_null() {
@@ -30,50 +33,50 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
     }
     let hash = pods::template_hash(&set["spec"]["template"]);
     let nodes: Vec<Value> =
-        desk.state.objects.range("/nodes", "", "").map(|(_, node)| node.value()).collect();
-    let mut owned = desk.controlled(pod_kind, &uid);
+        context.state.objects.range("/nodes", "", "").map(|(_, node)| node.value()).collect();
+    let mut owned = context.controlled(pod_kind, &uid);
     let (mut wanted, mut misplaced) = (Vec::new(), 0_usize);
     for node in &nodes {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         let pod = pod_for(&set, name, &hash);
         let here: Vec<&Value> = owned.iter().filter(|pod| is_on(pod, name)).collect();
-        if schedule::refusal(&pod, node).is_none() {
+        if scheduler::unschedulable_reason(&pod, node).is_none() {
             wanted.push(name.to_owned());
             // One that has ended is taken away, so that another can come.
-            for ended in here.iter().filter(|pod| pods::has_ended(pod)) {
-                desk.delete(pod_kind, &key(ended), Propagation::Background)?;
+            for ended in here.iter().filter(|pod| pods::is_finished(pod)) {
+                context.delete(pod_kind, &key(ended), Propagation::Background)?;
             }
-            if here.iter().all(|pod| pods::has_ended(pod)) {
-                let made = desk.create(pod_kind, &namespace, pod)?.value();
-                desk.bind(&made, name)?;
+            if here.iter().all(|pod| pods::is_finished(pod)) {
+                let made = context.create(pod_kind, &namespace, pod)?.value();
+                context.bind(&made, name)?;
             }
         } else {
             misplaced += here.len();
             // A taint that keeps new pods away does not drive out those that run.
-            let leaving = here.iter().filter(|pod| !pods::is_ending(pod) && must_leave(pod, node));
+            let leaving = here.iter().filter(|pod| !pods::is_terminating(pod) && is_evicted(pod, node));
             for pod in leaving {
-                desk.delete(pod_kind, &key(pod), Propagation::Background)?;
+                context.delete(pod_kind, &key(pod), Propagation::Background)?;
             }
         }
     }
-    owned = desk.controlled(pod_kind, &uid);
-    roll(desk, &set, &owned, &hash, wanted.len())?;
-    owned = desk.controlled(pod_kind, &uid);
-    let Some(mut set) = desk.read(kind, at) else { return Ok(()) };
+    owned = context.controlled(pod_kind, &uid);
+    delete_outdated_pods(context, &set, &owned, &hash, wanted.len())?;
+    owned = context.controlled(pod_kind, &uid);
+    let Some(mut set) = context.read(kind, at) else { return Ok(()) };
     set["status"] = status(&set, &owned, &wanted, &hash, misplaced);
-    desk.update_status(kind, set)
+    context.update_status(kind, set)
 }
 
 fn is_on(pod: &Value, node: &str) -> bool {
     pod["spec"]["nodeName"] == node
 }
 
-fn must_leave(pod: &Value, node: &Value) -> bool {
+fn is_evicted(pod: &Value, node: &Value) -> bool {
     let mut without_taints = node.clone();
     if let Some(taints) = without_taints["spec"]["taints"].as_array_mut() {
         taints.retain(|taint| taint["effect"] == "NoExecute");
     }
-    schedule::refusal(pod, &without_taints).is_some()
+    scheduler::unschedulable_reason(pod, &without_taints).is_some()
 }
 
 /// A daemon's pod: meant for one node, and at home on troubled ones.
@@ -101,24 +104,32 @@ fn pod_for(set: &Value, node: &str, hash: &str) -> Value {
 }
 
 /// Takes away pods of an older template, as many as may be missing at once.
-fn roll(desk: &mut Desk<'_>, set: &Value, owned: &[Value], hash: &str, wanted: usize) -> Outcome<()> {
+fn delete_outdated_pods(
+    context: &mut ControllerContext<'_>,
+    set: &Value,
+    owned: &[Value],
+    hash: &str,
+    wanted: usize,
+) -> ApiResult<()> {
     if set["spec"]["updateStrategy"]["type"] == "OnDelete" {
         return Ok(());
     }
-    let kind = Desk::kind("", "Pod")?;
+    let kind = ControllerContext::built_in_kind("", "Pod")?;
     let total = i64::try_from(wanted).unwrap_or(i64::MAX);
     let bound =
         pods::share(&set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], total, Rounding::Up)
             .max(1);
-    let ready = owned.iter().filter(|pod| pods::is_ready(pod) && !pods::is_ending(pod)).count();
+    let ready = owned.iter().filter(|pod| pods::is_ready(pod) && !pods::is_terminating(pod)).count();
     let missing = total - i64::try_from(ready).unwrap_or(0);
     let mut spare = (bound - missing).max(0);
-    for pod in owned.iter().filter(|pod| pod["metadata"]["labels"][HASH] != hash && !pods::is_ending(pod)) {
+    for pod in
+        owned.iter().filter(|pod| pod["metadata"]["labels"][HASH] != hash && !pods::is_terminating(pod))
+    {
         if !pods::is_ready(pod) {
-            desk.delete(kind, &key(pod), Propagation::Background)?;
+            context.delete(kind, &key(pod), Propagation::Background)?;
         } else if spare > 0 {
             spare -= 1;
-            desk.delete(kind, &key(pod), Propagation::Background)?;
+            context.delete(kind, &key(pod), Propagation::Background)?;
         }
     }
     Ok(())

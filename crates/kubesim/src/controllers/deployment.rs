@@ -2,25 +2,28 @@
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, key};
+use super::context::{ControllerContext, key};
 use super::pods::{self, Rounding};
-use super::tasks::Task;
+use super::work_items::WorkItem;
 use crate::fields;
 use crate::state::time;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 use crate::verbs::{Propagation, set_condition};
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HASH: &str = "pod-template-hash";
 
-pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
-    let (kind, set_kind) = (Desk::kind("apps", "Deployment")?, Desk::kind("apps", "ReplicaSet")?);
-    let Some(deployment) = desk.read(kind, at) else { return Ok(()) };
+pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiResult<()> {
+    let (kind, set_kind) = (
+        ControllerContext::built_in_kind("apps", "Deployment")?,
+        ControllerContext::built_in_kind("apps", "ReplicaSet")?,
+    );
+    let Some(deployment) = context.read(kind, at) else { return Ok(()) };
     if !deployment["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
     let uid = deployment["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let mut sets = desk.controlled(set_kind, &uid);
+    let mut sets = context.controlled(set_kind, &uid);
     sets.sort_by_key(|set| std::cmp::Reverse(revision(set)));
     let template = without_hash(&deployment["spec"]["template"]);
     let present = sets.iter().position(|set| without_hash(&set["spec"]["template"]) == template);
@@ -31,7 +34,7 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
         Some(index) => Some(sets.remove(index)),
         None if paused => None,
         None => {
-            let made = make_set(desk, &deployment, newest + 1)?;
+            let made = create_replica_set(context, &deployment, newest + 1)?;
             created = made["metadata"]["name"].as_str().map(str::to_owned);
             Some(made)
         }
@@ -40,16 +43,16 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
         // An older template that is wanted again becomes the newest.
         Some(mut set) if revision(&set) < newest && !paused => {
             fields::set(&mut set, &["metadata", "annotations", REVISION], json!((newest + 1).to_string()));
-            desk.update(set_kind, set.clone())?;
-            desk.read(set_kind, &key(&set))
+            context.update(set_kind, set.clone())?;
+            context.read(set_kind, &key(&set))
         }
         other => other,
     };
     if !paused {
-        walk(desk, &deployment, new.as_ref(), &sets)?;
-        forget_old(desk, &deployment, &sets)?;
+        roll_out(context, &deployment, new.as_ref(), &sets)?;
+        delete_old_replica_sets(context, &deployment, &sets)?;
     }
-    report(desk, at, new.as_ref(), &sets, created)
+    update_status(context, at, new.as_ref(), &sets, created)
 }
 
 fn revision(set: &Value) -> i64 {
@@ -64,8 +67,12 @@ fn without_hash(template: &Value) -> Value {
     rest
 }
 
-fn make_set(desk: &mut Desk<'_>, deployment: &Value, number: i64) -> Outcome<Value> {
-    let kind = Desk::kind("apps", "ReplicaSet")?;
+fn create_replica_set(
+    context: &mut ControllerContext<'_>,
+    deployment: &Value,
+    number: i64,
+) -> ApiResult<Value> {
+    let kind = ControllerContext::built_in_kind("apps", "ReplicaSet")?;
     let text = |field: &str| deployment["metadata"][field].as_str().unwrap_or_default();
     let spec = &deployment["spec"];
     let hash = pods::template_hash(&spec["template"]);
@@ -87,9 +94,9 @@ fn make_set(desk: &mut Desk<'_>, deployment: &Value, number: i64) -> Outcome<Val
         },
         "spec": {"replicas": 0, "selector": selector, "template": template},
     });
-    let made = desk.create(kind, text("namespace"), set)?;
+    let made = context.create(kind, text("namespace"), set)?;
     let mut value = made.value();
-    kind.dress(&mut value);
+    kind.set_type_meta(&mut value);
     Ok(value)
 }
 
@@ -118,23 +125,28 @@ fn available(set: &Value) -> i64 {
 }
 
 /// One step from the old replica sets to the new.
-fn walk(desk: &mut Desk<'_>, deployment: &Value, new: Option<&Value>, old: &[Value]) -> Outcome<()> {
+fn roll_out(
+    context: &mut ControllerContext<'_>,
+    deployment: &Value,
+    new: Option<&Value>,
+    old: &[Value],
+) -> ApiResult<()> {
     let Some(new) = new else { return Ok(()) };
     if deployment["spec"]["strategy"]["type"] == "Recreate" {
         for set in old.iter().filter(|set| wanted(set) > 0) {
-            scale(desk, set, 0)?;
+            scale(context, set, 0)?;
         }
-        let pod_kind = Desk::kind("", "Pod")?;
+        let pod_kind = ControllerContext::built_in_kind("", "Pod")?;
         let busy = old.iter().any(|set| {
             let uid = set["metadata"]["uid"].as_str().unwrap_or_default();
-            desk.controlled_objects(pod_kind, uid).iter().any(|pod| !pod.facts().has_ended)
+            context.controlled_objects(pod_kind, uid).iter().any(|pod| !pod.summary().is_finished)
         });
-        return if busy { Ok(()) } else { scale(desk, new, bounds(deployment).0) };
+        return if busy { Ok(()) } else { scale(context, new, bounds(deployment).0) };
     }
     let step = step(bounds(deployment), new, old);
-    scale(desk, new, step.new)?;
+    scale(context, new, step.new)?;
     for (set, replicas) in old.iter().zip(step.old) {
-        scale(desk, set, replicas)?;
+        scale(context, set, replicas)?;
     }
     Ok(())
 }
@@ -172,39 +184,46 @@ fn step((replicas, surge, unavailable): (i64, i64, i64), new: &Value, old: &[Val
     Step { new: next, old: after }
 }
 
-fn scale(desk: &mut Desk<'_>, set: &Value, replicas: i64) -> Outcome<()> {
+fn scale(context: &mut ControllerContext<'_>, set: &Value, replicas: i64) -> ApiResult<()> {
     if wanted(set) == replicas {
         return Ok(());
     }
-    let kind = Desk::kind("apps", "ReplicaSet")?;
-    let Some(mut fresh) = desk.read(kind, &key(set)) else { return Ok(()) };
+    let kind = ControllerContext::built_in_kind("apps", "ReplicaSet")?;
+    let Some(mut fresh) = context.read(kind, &key(set)) else { return Ok(()) };
     fields::set(&mut fresh, &["spec", "replicas"], json!(replicas));
-    desk.update(kind, fresh)
+    context.update(kind, fresh)
 }
 
 /// Empty replica sets beyond the history that is kept go, the oldest first.
-fn forget_old(desk: &mut Desk<'_>, deployment: &Value, old: &[Value]) -> Outcome<()> {
-    let kind = Desk::kind("apps", "ReplicaSet")?;
+fn delete_old_replica_sets(
+    context: &mut ControllerContext<'_>,
+    deployment: &Value,
+    old: &[Value],
+) -> ApiResult<()> {
+    let kind = ControllerContext::built_in_kind("apps", "ReplicaSet")?;
     let limit =
         usize::try_from(deployment["spec"]["revisionHistoryLimit"].as_i64().unwrap_or(10)).unwrap_or(0);
     let is_empty = |set: &&Value| wanted(set) == 0 && number(&set["status"]["replicas"]) == 0;
     let surplus: Vec<String> = old.iter().skip(limit).filter(is_empty).map(key).collect();
     for at in surplus {
-        desk.delete(kind, &at, Propagation::Background)?;
+        context.delete(kind, &at, Propagation::Background)?;
     }
     Ok(())
 }
 
-fn report(
-    desk: &mut Desk<'_>,
+fn update_status(
+    context: &mut ControllerContext<'_>,
     at: &str,
     new: Option<&Value>,
     old: &[Value],
     created: Option<String>,
-) -> Outcome<()> {
-    let (kind, set_kind) = (Desk::kind("apps", "Deployment")?, Desk::kind("apps", "ReplicaSet")?);
-    let Some(mut deployment) = desk.read(kind, at) else { return Ok(()) };
-    let new = new.and_then(|set| desk.read(set_kind, &key(set)));
+) -> ApiResult<()> {
+    let (kind, set_kind) = (
+        ControllerContext::built_in_kind("apps", "Deployment")?,
+        ControllerContext::built_in_kind("apps", "ReplicaSet")?,
+    );
+    let Some(mut deployment) = context.read(kind, at) else { return Ok(()) };
+    let new = new.and_then(|set| context.read(set_kind, &key(set)));
     if let Some(set) = &new
         && deployment["metadata"]["annotations"][REVISION] != set["metadata"]["annotations"][REVISION]
     {
@@ -214,17 +233,17 @@ fn report(
             set["metadata"]["annotations"][REVISION].clone(),
         );
         // Beside the status, where it does not count as a new wish.
-        desk.update_status(kind, deployment)?;
-        let Some(fresh) = desk.read(kind, at) else { return Ok(()) };
+        context.update_status(kind, deployment)?;
+        let Some(fresh) = context.read(kind, at) else { return Ok(()) };
         deployment = fresh;
     }
-    let now = time(desk.now);
+    let now = time(context.now);
     let before = deployment["status"].clone();
     deployment["status"] = status(&deployment, new.as_ref(), old);
     let (replicas, _, unavailable) = bounds(&deployment);
     let progressed = has_progressed(&before, &deployment["status"]);
-    let is_overdue = !progressed && is_late(desk, at, &deployment);
-    let mut say = |kind: &str, status: &str, reason: &str, message: &str| {
+    let is_late = !progressed && is_overdue(context, at, &deployment);
+    let mut put_condition = |kind: &str, status: &str, reason: &str, message: &str| {
         let before = pods::condition(&deployment, kind);
         let same = before.is_some_and(|one| {
             one["status"] == status && one["reason"] == reason && one["message"] == message
@@ -239,9 +258,14 @@ fn report(
     };
     let all_available = new.as_ref().map_or(0, available) + old.iter().map(available).sum::<i64>();
     if all_available >= replicas - unavailable {
-        say("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.");
+        put_condition(
+            "Available",
+            "True",
+            "MinimumReplicasAvailable",
+            "Deployment has minimum availability.",
+        );
     } else {
-        say(
+        put_condition(
             "Available",
             "False",
             "MinimumReplicasUnavailable",
@@ -255,31 +279,31 @@ fn report(
             && old.iter().all(|set| number(&set["status"]["replicas"]) == 0);
         if complete {
             let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
-            say("Progressing", "True", "NewReplicaSetAvailable", &message);
+            put_condition("Progressing", "True", "NewReplicaSetAvailable", &message);
         } else if let Some(created) = created {
-            say(
+            put_condition(
                 "Progressing",
                 "True",
                 "NewReplicaSetCreated",
                 &format!("Created new replica set \"{created}\""),
             );
-        } else if is_overdue {
+        } else if is_late {
             let message = format!("ReplicaSet \"{name}\" has timed out progressing.");
-            say("Progressing", "False", "ProgressDeadlineExceeded", &message);
+            put_condition("Progressing", "False", "ProgressDeadlineExceeded", &message);
         } else {
             let message = format!("ReplicaSet \"{name}\" is progressing.");
-            say("Progressing", "True", "ReplicaSetUpdated", &message);
+            put_condition("Progressing", "True", "ReplicaSetUpdated", &message);
             if progressed {
-                touch(&mut deployment, &now);
+                set_progress_time(&mut deployment, &now);
             }
             // From now on its time counts.
-            is_late(desk, at, &deployment);
+            is_overdue(context, at, &deployment);
         }
     }
     if deployment["status"] == before {
         return Ok(());
     }
-    desk.update_status(kind, deployment)
+    context.update_status(kind, deployment)
 }
 
 /// Whether there is more of the new, or less of the old, than before.
@@ -290,14 +314,14 @@ fn has_progressed(before: &Value, after: &Value) -> bool {
 }
 
 /// Whether nothing has progressed for longer than the deployment allows; once that is so, it stays so until something does.
-fn is_late(desk: &mut Desk<'_>, at: &str, deployment: &Value) -> bool {
+fn is_overdue(context: &mut ControllerContext<'_>, at: &str, deployment: &Value) -> bool {
     let Some(condition) = pods::condition(deployment, "Progressing") else { return false };
     match condition["reason"].as_str() {
         Some("ProgressDeadlineExceeded") => true,
         Some("NewReplicaSetAvailable") => false,
         _ => match deployment["spec"]["progressDeadlineSeconds"].as_i64() {
             Some(seconds) if seconds < i64::from(i32::MAX) => {
-                desk.has_passed(&condition["lastUpdateTime"], seconds, Task::Deployment(at.into()))
+                context.has_elapsed(&condition["lastUpdateTime"], seconds, WorkItem::Deployment(at.into()))
             }
             _ => false,
         },
@@ -305,7 +329,7 @@ fn is_late(desk: &mut Desk<'_>, at: &str, deployment: &Value) -> bool {
 }
 
 /// The condition was true before, and something has happened again.
-fn touch(deployment: &mut Value, now: &str) {
+fn set_progress_time(deployment: &mut Value, now: &str) {
     let conditions = deployment.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten().filter(|one| one["type"] == "Progressing") {
         fields::set(condition, &["lastUpdateTime"], json!(now));

@@ -6,76 +6,79 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::desk::Desk;
+use super::context::ControllerContext;
 use super::pods;
 use crate::objects::Object;
 use crate::selector::LabelSelector;
 use crate::state::time;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 
 /// An eviction that did not end its pod within this time is forgotten.
 const DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
-pub(super) fn reconcile(desk: &mut Desk<'_>, key: &str) -> Outcome<()> {
-    let (kind, pods_kind) = (Desk::kind("policy", "PodDisruptionBudget")?, Desk::kind("", "Pod")?);
-    let Some(mut budget) = desk.read(kind, key) else { return Ok(()) };
+pub(super) fn reconcile(context: &mut ControllerContext<'_>, key: &str) -> ApiResult<()> {
+    let (kind, pods_kind) = (
+        ControllerContext::built_in_kind("policy", "PodDisruptionBudget")?,
+        ControllerContext::built_in_kind("", "Pod")?,
+    );
+    let Some(mut budget) = context.read(kind, key) else { return Ok(()) };
     let prefix = format!("{}/", budget["metadata"]["namespace"].as_str().unwrap_or_default());
-    let selector = LabelSelector::of_object(budget["spec"].get("selector"));
-    let matching: Vec<Arc<Object>> = desk
+    let selector = LabelSelector::from_object(budget["spec"].get("selector"));
+    let matching: Vec<Arc<Object>> = context
         .state
         .objects
         .range(pods_kind.table(), &prefix, "")
         .filter(|(_, pod)| selector.as_ref().is_some_and(|selector| selector.matches(|key| pod.label(key))))
         .map(|(_, pod)| pod.clone())
         .collect();
-    let wanted = wanted_by_owners(desk, &matching);
-    let counted = count(&budget, &matching, wanted, desk.now);
+    let wanted = wanted_by_owners(context, &matching);
+    let disruptions = count(&budget, &matching, wanted, context.now);
     let status = json!({
         "observedGeneration": budget["metadata"]["generation"],
-        "disruptionsAllowed": counted.allowed, "currentHealthy": counted.healthy,
-        "desiredHealthy": counted.desired, "expectedPods": counted.expected,
+        "disruptionsAllowed": disruptions.allowed, "currentHealthy": disruptions.healthy,
+        "desiredHealthy": disruptions.desired, "expectedPods": disruptions.expected,
         "conditions": budget["status"]["conditions"],
     });
     budget["status"] = status;
-    if !counted.disrupted.is_empty() {
-        budget["status"]["disruptedPods"] = Value::Object(counted.disrupted);
+    if !disruptions.disrupted.is_empty() {
+        budget["status"]["disruptedPods"] = Value::Object(disruptions.disrupted);
     }
     let (truth, reason) =
-        if counted.allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+        if disruptions.allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
     let condition = json!({
         "type": "DisruptionAllowed", "status": truth, "reason": reason, "message": "",
-        "lastTransitionTime": time(desk.now), "observedGeneration": budget["metadata"]["generation"],
+        "lastTransitionTime": time(context.now), "observedGeneration": budget["metadata"]["generation"],
     });
     crate::verbs::set_condition(&mut budget, condition);
-    desk.update_status(kind, budget)
+    context.update_status(kind, budget)
 }
 
 /// How many pods the owners of these pods want together.
-fn wanted_by_owners(desk: &Desk<'_>, pods: &[Arc<Object>]) -> i64 {
+fn wanted_by_owners(context: &ControllerContext<'_>, pods: &[Arc<Object>]) -> i64 {
     let mut owners: HashMap<Arc<str>, Option<i64>> = HashMap::new();
     let mut single = 0;
     for pod in pods {
-        let Some(uid) = &pod.facts().controller else {
+        let Some(uid) = &pod.summary().controller_uid else {
             single += 1;
             continue;
         };
-        let replicas = *owners.entry(uid.clone()).or_insert_with(|| replicas_of_owner(desk, &pod.value()));
+        let replicas = *owners.entry(uid.clone()).or_insert_with(|| replicas_of_owner(context, &pod.value()));
         single += i64::from(replicas.is_none());
     }
     single + owners.values().flatten().sum::<i64>()
 }
 
 /// How many pods the controller of a pod wants, if it says.
-fn replicas_of_owner(desk: &Desk<'_>, pod: &Value) -> Option<i64> {
+fn replicas_of_owner(context: &ControllerContext<'_>, pod: &Value) -> Option<i64> {
     let owners = pod["metadata"]["ownerReferences"].as_array();
     let owner = owners.into_iter().flatten().find(|one| one["controller"] == true)?;
     let group = owner["apiVersion"].as_str()?.split_once('/').map_or("", |(group, _)| group);
-    let kind = desk.state.kinds.of_kind(group, owner["kind"].as_str()?)?;
-    let found = desk.state.read(kind, pod["metadata"]["namespace"].as_str()?, owner["name"].as_str()?)?;
+    let kind = context.state.kinds.find_kind(group, owner["kind"].as_str()?)?;
+    let found = context.state.read(kind, pod["metadata"]["namespace"].as_str()?, owner["name"].as_str()?)?;
     found["spec"]["replicas"].as_i64()
 }
 
-struct Counted {
+struct Disruptions {
     expected: i64,
     healthy: i64,
     desired: i64,
@@ -84,12 +87,14 @@ struct Counted {
 }
 
 /// What a budget allows, given its pods and how many of them are wanted.
-fn count(budget: &Value, matching: &[Arc<Object>], wanted: i64, now: Timestamp) -> Counted {
+fn count(budget: &Value, matching: &[Arc<Object>], wanted: i64, now: Timestamp) -> Disruptions {
     let spec = &budget["spec"];
     let disrupted = still_disrupted(&budget["status"]["disruptedPods"], matching, now);
     let healthy = matching
         .iter()
-        .filter(|pod| pod.facts().is_ready && !pod.facts().is_ending && !disrupted.contains_key(pod.name()))
+        .filter(|pod| {
+            pod.summary().is_ready && !pod.summary().is_terminating && !disrupted.contains_key(pod.name())
+        })
         .count();
     let healthy = i64::try_from(healthy).unwrap_or(i64::MAX);
     let present = i64::try_from(matching.len()).unwrap_or(i64::MAX);
@@ -103,7 +108,7 @@ fn count(budget: &Value, matching: &[Arc<Object>], wanted: i64, now: Timestamp) 
         }
     };
     let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
-    Counted { expected, healthy, desired, allowed, disrupted }
+    Disruptions { expected, healthy, desired, allowed, disrupted }
 }
 
 /// Evictions whose pods have not ended yet.
@@ -115,7 +120,7 @@ fn still_disrupted(disrupted: &Value, matching: &[Arc<Object>], now: Timestamp) 
             .as_str()
             .and_then(|since| since.parse::<Timestamp>().ok())
             .is_some_and(|since| now.duration_since(since) < DISRUPTION_TIMEOUT);
-        if recent && pod.is_some_and(|pod| !pod.facts().is_ending) {
+        if recent && pod.is_some_and(|pod| !pod.summary().is_terminating) {
             still.insert(name.clone(), since.clone());
         }
     }
@@ -129,17 +134,15 @@ mod tests {
     fn pod(name: &str, ready: bool) -> Arc<Object> {
         let status = if ready { "True" } else { "False" };
         let conditions = json!([{"type": "Ready", "status": status}]);
-        Arc::new(Object::unnumbered(
-            json!({"metadata": {"name": name}, "status": {"conditions": conditions}}),
-        ))
+        Arc::new(Object::unsaved(json!({"metadata": {"name": name}, "status": {"conditions": conditions}})))
     }
 
     fn check(spec: Value, ready: usize, unready: usize, expect: (i64, i64, i64)) {
         let pods: Vec<Arc<Object>> =
             (0..ready + unready).map(|number| pod(&number.to_string(), number < ready)).collect();
         let wanted = i64::try_from(pods.len()).unwrap();
-        let counted = count(&json!({"spec": spec}), &pods, wanted, Timestamp::UNIX_EPOCH);
-        assert_eq!((counted.desired, counted.healthy, counted.allowed), expect);
+        let disruptions = count(&json!({"spec": spec}), &pods, wanted, Timestamp::UNIX_EPOCH);
+        assert_eq!((disruptions.desired, disruptions.healthy, disruptions.allowed), expect);
     }
 
     #[test]

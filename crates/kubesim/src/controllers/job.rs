@@ -2,61 +2,63 @@
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, key};
+use super::context::{ControllerContext, key};
 use super::pods;
-use super::tasks::Task;
+use super::work_items::WorkItem;
 use crate::fields;
 use crate::state::time;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 use crate::verbs::{DeleteOptions, Propagation, set_condition};
 
-pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
-    let (kind, pod_kind) = (Desk::kind("batch", "Job")?, Desk::kind("", "Pod")?);
-    let Some(job) = desk.read(kind, at) else { return Ok(()) };
+pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiResult<()> {
+    let (kind, pod_kind) =
+        (ControllerContext::built_in_kind("batch", "Job")?, ControllerContext::built_in_kind("", "Pod")?);
+    let Some(job) = context.read(kind, at) else { return Ok(()) };
     if !job["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
-    if let Some(end) = finished(&job) {
-        let lives_on = job["spec"]["ttlSecondsAfterFinished"].as_i64();
-        if let Some(seconds) = lives_on
-            && desk.has_passed(end, seconds, Task::Job(at.into()))
+    if let Some(end) = finish_time(&job) {
+        let ttl = job["spec"]["ttlSecondsAfterFinished"].as_i64();
+        if let Some(seconds) = ttl
+            && context.has_elapsed(end, seconds, WorkItem::Job(at.into()))
         {
-            desk.delete(kind, at, Propagation::Foreground)?;
+            context.delete(kind, at, Propagation::Foreground)?;
         }
         return Ok(());
     }
     let uid = job["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let namespace = job["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-    let owned = desk.controlled(pod_kind, &uid);
-    let counted = Counted::of(&job, &owned);
+    let owned = context.controlled(pod_kind, &uid);
+    let counts = PodCounts::new(&job, &owned);
     let limit = job["spec"]["activeDeadlineSeconds"].as_i64().filter(|_| job["spec"]["suspend"] != true);
-    let is_late = limit
-        .is_some_and(|seconds| desk.has_passed(&job["status"]["startTime"], seconds, Task::Job(at.into())));
-    let outcome = if is_late { Some(Ended::DeadlineExceeded) } else { counted.outcome(&job) };
+    let is_overdue = limit.is_some_and(|seconds| {
+        context.has_elapsed(&job["status"]["startTime"], seconds, WorkItem::Job(at.into()))
+    });
+    let outcome = if is_overdue { Some(JobResult::DeadlineExceeded) } else { counts.outcome(&job) };
     let active: Vec<&Value> = owned.iter().filter(|pod| pods::is_active(pod)).collect();
     let wanted = match outcome {
         Some(_) => 0,
-        None => counted.wanted(&job),
+        None => counts.wanted(&job),
     };
     let present = i64::try_from(active.len()).unwrap_or(i64::MAX);
     for _ in present..wanted {
         let mut pod = pods::from_template(&job);
         fields::set(&mut pod, &["metadata", "labels", "batch.kubernetes.io/controller-uid"], json!(uid));
-        desk.create(pod_kind, &namespace, pod)?;
+        context.create(pod_kind, &namespace, pod)?;
     }
     for pod in active.iter().skip(usize::try_from(wanted).unwrap_or(0)) {
         let options =
             DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-        desk.delete_with(pod_kind, &key(pod), options)?;
+        context.delete_with(pod_kind, &key(pod), options)?;
     }
-    let owned = desk.controlled(pod_kind, &uid);
-    let Some(job) = desk.read(kind, at) else { return Ok(()) };
-    let told = report(job, &owned, &counted, outcome, &time(desk.now));
-    desk.update_status(kind, told)
+    let owned = context.controlled(pod_kind, &uid);
+    let Some(job) = context.read(kind, at) else { return Ok(()) };
+    let new_status = with_status(job, &owned, &counts, outcome, &time(context.now));
+    context.update_status(kind, new_status)
 }
 
 /// When a job came to its end, if it has.
-fn finished(job: &Value) -> Option<&Value> {
+fn finish_time(job: &Value) -> Option<&Value> {
     let conditions = ["Complete", "Failed"].iter().filter_map(|kind| pods::condition(job, kind));
     let mut ends = conditions.filter(|condition| condition["status"] == "True");
     ends.next().map(|condition| &condition["lastTransitionTime"])
@@ -64,44 +66,44 @@ fn finished(job: &Value) -> Option<&Value> {
 
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum JobResult {
     Complete,
     BackoffLimitExceeded,
     DeadlineExceeded,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Counted {
+struct PodCounts {
     succeeded: i64,
     failed: i64,
     active: i64,
 }
 
-impl Counted {
-    /// What has ended stays counted, even if its pod is gone.
-    fn of(job: &Value, owned: &[Value]) -> Counted {
+impl PodCounts {
+    /// What has ended stays counts, even if its pod is gone.
+    fn new(job: &Value, owned: &[Value]) -> PodCounts {
         let phase = |wanted: &str| {
             let count = owned.iter().filter(|pod| pod["status"]["phase"] == wanted).count();
             i64::try_from(count).unwrap_or(i64::MAX)
         };
         let before = |field: &str| job["status"][field].as_i64().unwrap_or(0);
         let active = owned.iter().filter(|pod| pods::is_active(pod)).count();
-        Counted {
+        PodCounts {
             succeeded: phase("Succeeded").max(before("succeeded")),
             failed: phase("Failed").max(before("failed")),
             active: i64::try_from(active).unwrap_or(i64::MAX),
         }
     }
 
-    fn outcome(self, job: &Value) -> Option<Ended> {
+    fn outcome(self, job: &Value) -> Option<JobResult> {
         if self.failed > job["spec"]["backoffLimit"].as_i64().unwrap_or(6) {
-            return Some(Ended::BackoffLimitExceeded);
+            return Some(JobResult::BackoffLimitExceeded);
         }
         let complete = match job["spec"]["completions"].as_i64() {
             Some(completions) => self.succeeded >= completions,
             None => self.succeeded > 0 && self.active == 0,
         };
-        complete.then_some(Ended::Complete)
+        complete.then_some(JobResult::Complete)
     }
 
     fn wanted(self, job: &Value) -> i64 {
@@ -117,10 +119,16 @@ impl Counted {
     }
 }
 
-fn report(mut job: Value, owned: &[Value], counted: &Counted, ended: Option<Ended>, now: &str) -> Value {
+fn with_status(
+    mut job: Value,
+    owned: &[Value],
+    counts: &PodCounts,
+    ended: Option<JobResult>,
+    now: &str,
+) -> Value {
     let active = owned.iter().filter(|pod| pods::is_active(pod)).count();
     let ready = owned.iter().filter(|pod| pods::is_active(pod) && pods::is_ready(pod)).count();
-    let terminating = owned.iter().filter(|pod| pods::is_ending(pod) && !pods::has_ended(pod)).count();
+    let terminating = owned.iter().filter(|pod| pods::is_terminating(pod) && !pods::is_finished(pod)).count();
     let before = job["status"].clone();
     let mut status = json!({
         "ready": ready, "terminating": terminating, "uncountedTerminatedPods": {}, "conditions": before["conditions"],
@@ -134,7 +142,7 @@ fn report(mut job: Value, owned: &[Value], counted: &Counted, ended: Option<Ende
     if active > 0 {
         status["active"] = json!(active);
     }
-    for (field, value) in [("succeeded", counted.succeeded), ("failed", counted.failed)] {
+    for (field, value) in [("succeeded", counts.succeeded), ("failed", counts.failed)] {
         if value > 0 {
             status[field] = json!(value);
         }
@@ -143,7 +151,7 @@ fn report(mut job: Value, owned: &[Value], counted: &Counted, ended: Option<Ende
         status.as_object_mut().map(|fields| fields.remove("conditions"));
     }
     job["status"] = status;
-    let mut say = |kind: &str, truth: &str, reason: &str, message: &str| {
+    let mut put_condition = |kind: &str, truth: &str, reason: &str, message: &str| {
         let condition = json!({
             "type": kind, "status": truth, "reason": reason, "message": message,
             "lastProbeTime": now, "lastTransitionTime": now,
@@ -151,25 +159,25 @@ fn report(mut job: Value, owned: &[Value], counted: &Counted, ended: Option<Ende
         set_condition(&mut job, condition);
     };
     match ended {
-        None if suspended => say("Suspended", "True", "JobSuspended", "Job suspended"),
+        None if suspended => put_condition("Suspended", "True", "JobSuspended", "Job suspended"),
         None => {}
-        Some(Ended::Complete) => {
+        Some(JobResult::Complete) => {
             let message = "Reached expected number of succeeded pods";
-            say("SuccessCriteriaMet", "True", "CompletionsReached", message);
-            say("Complete", "True", "CompletionsReached", message);
+            put_condition("SuccessCriteriaMet", "True", "CompletionsReached", message);
+            put_condition("Complete", "True", "CompletionsReached", message);
             fields::set(&mut job, &["status", "completionTime"], json!(now));
         }
-        Some(Ended::BackoffLimitExceeded) => {
+        Some(JobResult::BackoffLimitExceeded) => {
             let message = "Job has reached the specified backoff limit";
-            say("FailureTarget", "True", "BackoffLimitExceeded", message);
-            say("Failed", "True", "BackoffLimitExceeded", message);
+            put_condition("FailureTarget", "True", "BackoffLimitExceeded", message);
+            put_condition("Failed", "True", "BackoffLimitExceeded", message);
         }
-        Some(Ended::DeadlineExceeded) => {
+        Some(JobResult::DeadlineExceeded) => {
             let message = "Job was active longer than specified deadline";
-            say("FailureTarget", "True", "DeadlineExceeded", message);
+            put_condition("FailureTarget", "True", "DeadlineExceeded", message);
             // It has failed when the last of its pods is gone.
             if active == 0 && terminating == 0 {
-                say("Failed", "True", "DeadlineExceeded", message);
+                put_condition("Failed", "True", "DeadlineExceeded", message);
             }
         }
     }
@@ -184,12 +192,12 @@ mod tests {
     fn a_job_runs_until_enough_have_succeeded_or_too_many_failed() {
         let job = json!({"spec": {"completions": 3, "parallelism": 2, "backoffLimit": 1}});
         let check = |succeeded, failed, active, wanted, ended| {
-            let counted = Counted { succeeded, failed, active };
-            assert_eq!((counted.wanted(&job), counted.outcome(&job)), (wanted, ended));
+            let counts = PodCounts { succeeded, failed, active };
+            assert_eq!((counts.wanted(&job), counts.outcome(&job)), (wanted, ended));
         };
         check(0, 0, 0, 2, None);
         check(2, 1, 1, 1, None);
-        check(3, 0, 0, 0, Some(Ended::Complete));
-        check(0, 2, 0, 2, Some(Ended::BackoffLimitExceeded));
+        check(3, 0, 0, 0, Some(JobResult::Complete));
+        check(0, 2, 0, 2, Some(JobResult::BackoffLimitExceeded));
     }
 }

@@ -1,20 +1,20 @@
 //! What keeps a cluster in order: it furnishes namespaces, collects what lost its owner, ends what was deleted, and turns
 //! workloads into pods. Events say where to look; each controller looks at the state, decides, and writes what is missing.
 
-mod collect;
+mod bootstrap;
+mod context;
 mod daemon_set;
 mod deployment;
-mod desk;
 mod disruption;
-mod furnish;
+mod garbage_collector;
 mod job;
 mod namespace;
 mod node;
 mod pods;
 mod replica_set;
-mod schedule;
+mod scheduler;
 mod stateful_set;
-mod tasks;
+mod work_items;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
-use crate::cluster::Shared;
+use crate::cluster::ClusterInner;
 use crate::objects::EventType;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 
-use desk::Desk;
-use tasks::Task;
+use context::ControllerContext;
+use work_items::WorkItem;
 
-pub(crate) use furnish::furnish;
+pub(crate) use bootstrap::bootstrap;
 
 /// What depends on time alone is looked at this often.
 const TICK: Duration = Duration::from_secs(10);
 
 /// Keeps the cluster in order until it ends, whatever goes wrong on the way.
-pub(crate) async fn supervise(cluster: Arc<Shared>) {
-    while !cluster.ended.is_cancelled() {
+pub(crate) async fn supervise(cluster: Arc<ClusterInner>) {
+    while !cluster.stopped.is_cancelled() {
         let mut controllers = JoinSet::new();
         controllers.spawn(run(cluster.clone()));
         if let Some(Err(error)) = controllers.join_next().await {
@@ -48,31 +48,31 @@ pub(crate) async fn supervise(cluster: Arc<Shared>) {
             );
             // What made them fall may still be there.
             tokio::select! {
-                () = cluster.ended.cancelled() => return,
+                () = cluster.stopped.cancelled() => return,
                 () = tokio::time::sleep(TICK) => {}
             }
         }
     }
 }
 
-async fn run(cluster: Arc<Shared>) {
+async fn run(cluster: Arc<ClusterInner>) {
     let mut changed = cluster.read().objects.watch_all();
-    let mut queue = tasks::everything(&cluster.read());
+    let mut queue = work_items::all_items(&cluster.read());
     let mut cursor = cluster.read().objects.revision();
     let mut tick = tokio::time::interval(TICK);
-    let mut later: BTreeMap<Task, Timestamp> = BTreeMap::new();
+    let mut later: BTreeMap<WorkItem, Timestamp> = BTreeMap::new();
     loop {
         changed.mark_unchanged();
-        while let Some(task) = queue.pop_first() {
-            if cluster.ended.is_cancelled() {
+        while let Some(item) = queue.pop_first() {
+            if cluster.stopped.is_cancelled() {
                 return;
             }
-            later.remove(&task);
-            later.extend(work(&cluster, &task));
-            cursor = note(&cluster, cursor, &mut queue);
+            later.remove(&item);
+            later.extend(process(&cluster, &item));
+            cursor = enqueue_changes(&cluster, cursor, &mut queue);
             tokio::task::yield_now().await;
         }
-        cursor = note(&cluster, cursor, &mut queue);
+        cursor = enqueue_changes(&cluster, cursor, &mut queue);
         if !queue.is_empty() {
             continue;
         }
@@ -82,40 +82,40 @@ async fn run(cluster: Arc<Shared>) {
             Duration::try_from(at.duration_since(now)).unwrap_or_default().min(TICK)
         });
         tokio::select! {
-            () = cluster.ended.cancelled() => return,
+            () = cluster.stopped.cancelled() => return,
             changed = changed.changed() => if changed.is_err() { return },
-            _ = tick.tick() => node::watch_over(&cluster),
+            _ = tick.tick() => node::check_by_time(&cluster),
             () = tokio::time::sleep(next), if !later.is_empty() => {}
         }
         let now = cluster.clock.now();
-        queue.extend(later.iter().filter(|(_, at)| **at <= now).map(|(task, _)| task.clone()));
+        queue.extend(later.iter().filter(|(_, at)| **at <= now).map(|(item, _)| item.clone()));
     }
 }
 
 /// Looks at one thing, and says what is to be looked at again, and when.
-fn work(cluster: &Arc<Shared>, task: &Task) -> BTreeMap<Task, Timestamp> {
-    let mut desk = Desk::of(cluster);
-    let outcome: Outcome<()> = match task {
-        Task::Furnish(namespace) => furnish::namespace(&mut desk, namespace),
-        Task::Namespace(name) => namespace::reconcile(&mut desk, name),
-        Task::Collect(table, key) => collect::reconcile(&mut desk, table, key),
-        Task::Node(name) => node::reconcile(&mut desk, name),
-        Task::ReplicaSet(key) => replica_set::reconcile(&mut desk, key),
-        Task::Deployment(key) => deployment::reconcile(&mut desk, key),
-        Task::DaemonSet(key) => daemon_set::reconcile(&mut desk, key),
-        Task::StatefulSet(key) => stateful_set::reconcile(&mut desk, key),
-        Task::Job(key) => job::reconcile(&mut desk, key),
-        Task::Budget(key) => disruption::reconcile(&mut desk, key),
-        Task::Schedule => schedule::round(&mut desk),
+fn process(cluster: &Arc<ClusterInner>, item: &WorkItem) -> BTreeMap<WorkItem, Timestamp> {
+    let mut context = ControllerContext::new(cluster);
+    let outcome: ApiResult<()> = match item {
+        WorkItem::Bootstrap(namespace) => bootstrap::namespace(&mut context, namespace),
+        WorkItem::Namespace(name) => namespace::reconcile(&mut context, name),
+        WorkItem::GarbageCollect(table, key) => garbage_collector::reconcile(&mut context, table, key),
+        WorkItem::Node(name) => node::reconcile(&mut context, name),
+        WorkItem::ReplicaSet(key) => replica_set::reconcile(&mut context, key),
+        WorkItem::Deployment(key) => deployment::reconcile(&mut context, key),
+        WorkItem::DaemonSet(key) => daemon_set::reconcile(&mut context, key),
+        WorkItem::StatefulSet(key) => stateful_set::reconcile(&mut context, key),
+        WorkItem::Job(key) => job::reconcile(&mut context, key),
+        WorkItem::Budget(key) => disruption::reconcile(&mut context, key),
+        WorkItem::Schedule => scheduler::schedule_pods(&mut context),
     };
     if let Err(failure) = outcome {
-        tracing::debug!(cluster.id = cluster.name, "{task:?} was refused: {}", failure.message);
+        tracing::debug!(cluster.id = cluster.name, "{item:?} was refused: {}", failure.message);
     }
-    std::mem::take(&mut desk.later).into_iter().map(|(at, task)| (task, at)).collect()
+    std::mem::take(&mut context.later).into_iter().map(|(at, item)| (item, at)).collect()
 }
 
 /// Notes what has to be looked at after the changes since `cursor`.
-fn note(cluster: &Shared, cursor: u64, queue: &mut BTreeSet<Task>) -> u64 {
+fn enqueue_changes(cluster: &ClusterInner, cursor: u64, queue: &mut BTreeSet<WorkItem>) -> u64 {
     let state = cluster.read();
     let present = state.objects.revision();
     if present == cursor {
@@ -127,11 +127,11 @@ fn note(cluster: &Shared, cursor: u64, queue: &mut BTreeSet<Task>) -> u64 {
                 if event.kind == EventType::Deleted && &*event.table == "/pods" {
                     cluster.logs.forget(event.object.uid());
                 }
-                tasks::after(&state, event, queue);
+                work_items::items_after(&state, event, queue);
             }
         }
-        // More has changed than the log remembers: look at everything.
-        None => queue.extend(tasks::everything(&state)),
+        // More has changed than the log remembers: look at all_items.
+        None => queue.extend(work_items::all_items(&state)),
     }
     present
 }

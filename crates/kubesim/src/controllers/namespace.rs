@@ -2,57 +2,59 @@
 
 use serde_json::{Value, json};
 
-use super::desk::Desk;
-use crate::objects::{Change, key_of};
+use super::context::ControllerContext;
+use crate::objects::{Change, object_key};
 use crate::state::time;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 use crate::verbs::Propagation;
 
-pub(super) fn reconcile(desk: &mut Desk<'_>, name: &str) -> Outcome<()> {
-    let kind = Desk::kind("", "Namespace")?;
-    let Some(mut namespace) = desk.read(kind, name) else { return Ok(()) };
+pub(super) fn reconcile(context: &mut ControllerContext<'_>, name: &str) -> ApiResult<()> {
+    let kind = ControllerContext::built_in_kind("", "Namespace")?;
+    let Some(mut namespace) = context.read(kind, name) else { return Ok(()) };
     if namespace["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
     let prefix = format!("{name}/");
-    let contents: Vec<_> = desk
+    let contents: Vec<_> = context
         .state
         .kinds
         .all()
         .filter(|kind| kind.is_namespaced() && kind.verbs().contains(&"list"))
         .flat_map(|kind| {
-            let keys = desk.state.objects.range(kind.table(), &prefix, "");
+            let keys = context.state.objects.range(kind.table(), &prefix, "");
             keys.map(|(key, _)| (kind.clone(), key.clone())).collect::<Vec<_>>()
         })
         .collect();
     for (kind, key) in &contents {
         let ending =
-            desk.read(kind, key).is_none_or(|object| !object["metadata"]["deletionTimestamp"].is_null());
+            context.read(kind, key).is_none_or(|object| !object["metadata"]["deletionTimestamp"].is_null());
         if !ending {
-            desk.delete(kind, key, Propagation::Background)?;
+            context.delete(kind, key, Propagation::Background)?;
         }
     }
-    let left: Vec<_> =
-        contents.iter().filter(|(kind, key)| desk.state.objects.get(kind.table(), key).is_some()).collect();
+    let left: Vec<_> = contents
+        .iter()
+        .filter(|(kind, key)| context.state.objects.get(kind.table(), key).is_some())
+        .collect();
     if left.is_empty() {
-        return finish(desk, namespace);
+        return finish(context, namespace);
     }
-    say_what_remains(&mut namespace, left.len(), &time(desk.now));
-    desk.update_status(kind, namespace)
+    set_remaining_conditions(&mut namespace, left.len(), &time(context.now));
+    context.update_status(kind, namespace)
 }
 
 /// Takes the namespace's own finalizer away; others may still keep it.
-fn finish(desk: &mut Desk<'_>, mut namespace: Value) -> Outcome<()> {
-    let kind = Desk::kind("", "Namespace")?;
+fn finish(context: &mut ControllerContext<'_>, mut namespace: Value) -> ApiResult<()> {
+    let kind = ControllerContext::built_in_kind("", "Namespace")?;
     let finalizers = namespace["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     let others: Vec<Value> = finalizers.into_iter().filter(|finalizer| finalizer != "kubernetes").collect();
     let kept = !others.is_empty()
         || namespace["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if !kept {
-        return desk
+        return context
             .state
-            .commit(vec![Change::Remove(kind.table().clone(), key_of("", &name).into())])
+            .commit(vec![Change::Remove(kind.table().clone(), object_key("", &name).into())])
             .map(drop);
     }
     let spec = if others.is_empty() { json!({}) } else { json!({"finalizers": others}) };
@@ -60,34 +62,34 @@ fn finish(desk: &mut Desk<'_>, mut namespace: Value) -> Outcome<()> {
         return Ok(());
     }
     namespace["spec"] = spec;
-    desk.state.put(kind, namespace).map(drop)
+    context.state.put(kind, namespace).map(drop)
 }
 
-fn say_what_remains(namespace: &mut Value, count: usize, now: &str) {
-    let mut say = |kind: &str, status: &str, reason: &str, message: &str| {
+fn set_remaining_conditions(namespace: &mut Value, count: usize, now: &str) {
+    let mut put_condition = |kind: &str, status: &str, reason: &str, message: &str| {
         let condition = json!({
             "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
         });
         crate::verbs::set_condition(namespace, condition);
     };
-    say(
+    put_condition(
         "NamespaceDeletionDiscoveryFailure",
         "False",
         "ResourcesDiscovered",
         "All resources successfully discovered",
     );
-    say(
+    put_condition(
         "NamespaceDeletionGroupVersionParsingFailure",
         "False",
         "ParsedGroupVersions",
         "All legacy kube types successfully parsed",
     );
-    say(
+    put_condition(
         "NamespaceDeletionContentFailure",
         "False",
         "ContentDeleted",
         "All content successfully deleted, may be waiting on finalization",
     );
     let remaining = format!("Some resources are remaining: {count} resource instances");
-    say("NamespaceContentRemaining", "True", "SomeResourcesRemain", &remaining);
+    put_condition("NamespaceContentRemaining", "True", "SomeResourcesRemain", &remaining);
 }

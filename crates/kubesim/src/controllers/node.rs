@@ -6,11 +6,11 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::desk::{Desk, key};
-use super::{pods, schedule};
-use crate::cluster::Shared;
+use super::context::{ControllerContext, key};
+use super::{pods, scheduler};
+use crate::cluster::ClusterInner;
 use crate::state::time;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 use crate::verbs::{DeleteOptions, set_condition};
 
 /// A node whose lease is older than this is not heard of any longer.
@@ -20,11 +20,11 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// Brings the taints of a node in line with its conditions.
-pub(super) fn reconcile(desk: &mut Desk<'_>, name: &str) -> Outcome<()> {
-    let kind = Desk::kind("", "Node")?;
-    let Some(mut node) = desk.read(kind, name) else { return Ok(()) };
+pub(super) fn reconcile(context: &mut ControllerContext<'_>, name: &str) -> ApiResult<()> {
+    let kind = ControllerContext::built_in_kind("", "Node")?;
+    let Some(mut node) = context.read(kind, name) else { return Ok(()) };
     let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-    let wanted = wanted_taints(&node, taints.clone(), &time(desk.now));
+    let wanted = wanted_taints(&node, taints.clone(), &time(context.now));
     if wanted == taints {
         return Ok(());
     }
@@ -34,7 +34,7 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, name: &str) -> Outcome<()> {
             false => spec.insert("taints".into(), Value::Array(wanted)),
         };
     }
-    desk.update(kind, node)
+    context.update(kind, node)
 }
 
 fn wanted_taints(node: &Value, mut taints: Vec<Value>, now: &str) -> Vec<Value> {
@@ -61,26 +61,29 @@ fn wanted_taints(node: &Value, mut taints: Vec<Value>, now: &str) -> Vec<Value> 
 }
 
 /// What time alone changes: leases run out, tolerations end, nodes stay gone.
-pub(super) fn watch_over(cluster: &Arc<Shared>) {
+pub(super) fn check_by_time(cluster: &Arc<ClusterInner>) {
     cluster.write().objects.trim_log();
     if cluster.read().objects.count("/nodes") == 0 && cluster.read().objects.count("/pods") == 0 {
         return;
     }
-    let mut desk = Desk::of(cluster);
-    if let Err(failure) = lose_touch(&mut desk).and_then(|()| evict(&mut desk)) {
+    let mut context = ControllerContext::new(cluster);
+    if let Err(failure) = mark_unreachable_nodes(&mut context).and_then(|()| evict_pods(&mut context)) {
         tracing::debug!(cluster.id = cluster.name, "Nodes could not be looked after: {}", failure.message);
     }
 }
 
 /// Marks nodes whose lease is too old.
-fn lose_touch(desk: &mut Desk<'_>) -> Outcome<()> {
-    let (kind, leases) = (Desk::kind("", "Node")?, Desk::kind("coordination.k8s.io", "Lease")?);
-    let objects = &desk.state.objects;
+fn mark_unreachable_nodes(context: &mut ControllerContext<'_>) -> ApiResult<()> {
+    let (kind, leases) = (
+        ControllerContext::built_in_kind("", "Node")?,
+        ControllerContext::built_in_kind("coordination.k8s.io", "Lease")?,
+    );
+    let objects = &context.state.objects;
     let is_silent = |name: &str| {
         let lease = objects.get(leases.table(), &format!("kube-node-lease/{name}"));
         lease
-            .and_then(|lease| lease.facts().renewed)
-            .is_some_and(|renewed| desk.now.duration_since(renewed) >= LEASE_GRACE)
+            .and_then(|lease| lease.summary().renew_time)
+            .is_some_and(|renewed| context.now.duration_since(renewed) >= LEASE_GRACE)
     };
     let silent: Vec<Arc<str>> = objects
         .range(kind.table(), "", "")
@@ -88,45 +91,46 @@ fn lose_touch(desk: &mut Desk<'_>) -> Outcome<()> {
         .map(|(name, _)| name.clone())
         .collect();
     for name in silent {
-        let Some(lease) = desk.read(leases, &format!("kube-node-lease/{name}")) else { continue };
-        let Some(mut node) = desk.read(kind, &name) else { continue };
+        let Some(lease) = context.read(leases, &format!("kube-node-lease/{name}")) else { continue };
+        let Some(mut node) = context.read(kind, &name) else { continue };
         let ready = pods::condition(&node, "Ready").cloned();
         if ready.is_none_or(|ready| ready["status"] == "Unknown") {
             continue;
         }
-        let now = time(desk.now);
+        let now = time(context.now);
         let condition = json!({
             "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
             "message": "Kubelet stopped posting node status.", "lastHeartbeatTime": lease["spec"]["renewTime"],
             "lastTransitionTime": now,
         });
         set_condition(&mut node, condition);
-        desk.update_status(kind, node)?;
+        context.update_status(kind, node)?;
     }
     Ok(())
 }
 
 /// Deletes pods whose node is gone, or whose patience with its taints has run out.
-fn evict(desk: &mut Desk<'_>) -> Outcome<()> {
-    let (pod_kind, node_kind) = (Desk::kind("", "Pod")?, Desk::kind("", "Node")?);
-    let objects = &desk.state.objects;
+fn evict_pods(context: &mut ControllerContext<'_>) -> ApiResult<()> {
+    let (pod_kind, node_kind) =
+        (ControllerContext::built_in_kind("", "Pod")?, ControllerContext::built_in_kind("", "Node")?);
+    let objects = &context.state.objects;
     let in_trouble: Vec<Value> = objects
         .range(pod_kind.table(), "", "")
         .filter(|(_, pod)| {
-            let node = pod.facts().node.as_ref().map(|name| objects.get(node_kind.table(), name));
-            node.is_some_and(|node| node.is_none_or(|node| node.facts().repels))
+            let node = pod.summary().node_name.as_ref().map(|name| objects.get(node_kind.table(), name));
+            node.is_some_and(|node| node.is_none_or(|node| node.summary().evicts_pods))
         })
         .map(|(_, pod)| pod.value())
         .collect();
     for pod in in_trouble {
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-        match desk.read(node_kind, node) {
+        match context.read(node_kind, node) {
             None => {
                 let options = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
-                desk.delete_with(pod_kind, &key(&pod), options)?;
+                context.delete_with(pod_kind, &key(&pod), options)?;
             }
-            Some(node) if !pods::is_ending(&pod) && is_out_of_patience(&pod, &node, desk.now) => {
-                desk.delete_with(pod_kind, &key(&pod), DeleteOptions::default())?;
+            Some(node) if !pods::is_terminating(&pod) && is_toleration_expired(&pod, &node, context.now) => {
+                context.delete_with(pod_kind, &key(&pod), DeleteOptions::default())?;
             }
             Some(_) => {}
         }
@@ -134,14 +138,14 @@ fn evict(desk: &mut Desk<'_>) -> Outcome<()> {
     Ok(())
 }
 
-fn is_out_of_patience(pod: &Value, node: &Value, now: Timestamp) -> bool {
+fn is_toleration_expired(pod: &Value, node: &Value, now: Timestamp) -> bool {
     let taints = node["spec"]["taints"].as_array();
     taints.into_iter().flatten().filter(|taint| taint["effect"] == "NoExecute").any(|taint| {
         let covering: Vec<&Value> = pod["spec"]["tolerations"]
             .as_array()
             .into_iter()
             .flatten()
-            .filter(|toleration| schedule::tolerates(&json!([toleration]), taint))
+            .filter(|toleration| scheduler::tolerates(&json!([toleration]), taint))
             .collect();
         if covering.is_empty() {
             return true;
@@ -193,8 +197,8 @@ mod tests {
         ]}});
         let start: Timestamp = since.parse().unwrap();
         let after = |seconds| start + SignedDuration::from_secs(seconds);
-        assert!(!is_out_of_patience(&pod, &node, after(299)));
-        assert!(is_out_of_patience(&pod, &node, after(300)));
-        assert!(is_out_of_patience(&json!({"spec": {}}), &node, after(0)));
+        assert!(!is_toleration_expired(&pod, &node, after(299)));
+        assert!(is_toleration_expired(&pod, &node, after(300)));
+        assert!(is_toleration_expired(&json!({"spec": {}}), &node, after(0)));
     }
 }

@@ -18,17 +18,17 @@ pub(super) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready").is_some_and(|condition| condition["status"] == "True")
 }
 
-pub(super) fn is_ending(pod: &Value) -> bool {
+pub(super) fn is_terminating(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-pub(super) fn has_ended(pod: &Value) -> bool {
+pub(super) fn is_finished(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
 /// Neither ended nor ending.
 pub(super) fn is_active(pod: &Value) -> bool {
-    !is_ending(pod) && !has_ended(pod)
+    !is_terminating(pod) && !is_finished(pod)
 }
 
 /// Which way a share of pods is rounded.

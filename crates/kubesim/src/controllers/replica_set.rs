@@ -4,31 +4,34 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, key};
+use super::context::{ControllerContext, key};
 use super::pods;
 use crate::fields;
 use crate::objects::Object;
 use crate::selector::LabelSelector;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 use crate::verbs::Propagation;
 
 /// At most so many pods are made in one go; the rest follows.
 const BURST: usize = 500;
 
-pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
-    let (kind, pod_kind) = (Desk::kind("apps", "ReplicaSet")?, Desk::kind("", "Pod")?);
-    let Some(set) = desk.read(kind, at) else { return Ok(()) };
+pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiResult<()> {
+    let (kind, pod_kind) = (
+        ControllerContext::built_in_kind("apps", "ReplicaSet")?,
+        ControllerContext::built_in_kind("", "Pod")?,
+    );
+    let Some(set) = context.read(kind, at) else { return Ok(()) };
     let uid = set["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let namespace = set["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
     let wanted = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(0)).unwrap_or(0);
-    let mut active: Vec<Arc<Object>> = desk.controlled_objects(pod_kind, &uid);
-    active.retain(|pod| !pod.facts().is_ending && !pod.facts().has_ended);
+    let mut active: Vec<Arc<Object>> = context.controlled_objects(pod_kind, &uid);
+    active.retain(|pod| !pod.summary().is_terminating && !pod.summary().is_finished);
     if set["metadata"]["deletionTimestamp"].is_null() {
         if active.len() < wanted {
-            active.extend(adopt(desk, &set, &namespace)?);
+            active.extend(adopt(context, &set, &namespace)?);
         }
         for _ in active.len()..wanted.min(active.len() + BURST) {
-            let made = desk.create(pod_kind, &namespace, pods::from_template(&set))?;
+            let made = context.create(pod_kind, &namespace, pods::from_template(&set))?;
             active.push(made);
         }
         if active.len() > wanted {
@@ -37,21 +40,21 @@ pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
             surplus.truncate(active.len() - wanted);
             for pod in surplus {
                 active.retain(|one| pod["metadata"]["uid"] != **one.uid());
-                desk.delete(pod_kind, &key(&pod), Propagation::Background)?;
+                context.delete(pod_kind, &key(&pod), Propagation::Background)?;
             }
         }
     }
-    let Some(mut set) = desk.read(kind, at) else { return Ok(()) };
-    let told = status(&set, &active);
-    if set["status"] == told {
+    let Some(mut set) = context.read(kind, at) else { return Ok(()) };
+    let new_status = status(&set, &active);
+    if set["status"] == new_status {
         return Ok(());
     }
-    set["status"] = told;
-    desk.update_status(kind, set)
+    set["status"] = new_status;
+    context.update_status(kind, set)
 }
 
 fn status(set: &Value, active: &[Arc<Object>]) -> Value {
-    let ready = active.iter().filter(|pod| pod.facts().is_ready).count();
+    let ready = active.iter().filter(|pod| pod.summary().is_ready).count();
     let mut status = json!({
         "replicas": active.len(), "observedGeneration": set["metadata"]["generation"],
     });
@@ -66,23 +69,25 @@ fn status(set: &Value, active: &[Arc<Object>]) -> Value {
 }
 
 /// Takes over pods that match and belong to nobody.
-fn adopt(desk: &mut Desk<'_>, set: &Value, namespace: &str) -> Outcome<Vec<Arc<Object>>> {
-    let kind = Desk::kind("", "Pod")?;
-    let Some(selector) = LabelSelector::of_object(set["spec"].get("selector")) else { return Ok(Vec::new()) };
+fn adopt(context: &mut ControllerContext<'_>, set: &Value, namespace: &str) -> ApiResult<Vec<Arc<Object>>> {
+    let kind = ControllerContext::built_in_kind("", "Pod")?;
+    let Some(selector) = LabelSelector::from_object(set["spec"].get("selector")) else {
+        return Ok(Vec::new());
+    };
     let prefix = format!("{namespace}/");
-    let orphans: Vec<Arc<Object>> = desk
+    let orphans: Vec<Arc<Object>> = context
         .state
         .objects
         .range(kind.table(), &prefix, "")
         .filter(|(_, pod)| pod.owners().is_empty() && selector.matches(|key| pod.label(key)))
-        .filter(|(_, pod)| !pod.facts().is_ending && !pod.facts().has_ended)
+        .filter(|(_, pod)| !pod.summary().is_terminating && !pod.summary().is_finished)
         .map(|(_, pod)| pod.clone())
         .collect();
     for orphan in &orphans {
         let mut pod = orphan.value();
-        kind.dress(&mut pod);
+        kind.set_type_meta(&mut pod);
         fields::set(&mut pod, &["metadata", "ownerReferences"], json!([pods::controller(set)]));
-        desk.update(kind, pod)?;
+        context.update(kind, pod)?;
     }
     Ok(orphans)
 }

@@ -2,35 +2,38 @@
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, key};
+use super::context::{ControllerContext, key};
 use super::pods;
 use crate::fields;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 use crate::verbs::Propagation;
 
 const HASH: &str = "controller-revision-hash";
 
-pub(super) fn reconcile(desk: &mut Desk<'_>, at: &str) -> Outcome<()> {
-    let (kind, pod_kind) = (Desk::kind("apps", "StatefulSet")?, Desk::kind("", "Pod")?);
-    let Some(set) = desk.read(kind, at) else { return Ok(()) };
+pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiResult<()> {
+    let (kind, pod_kind) = (
+        ControllerContext::built_in_kind("apps", "StatefulSet")?,
+        ControllerContext::built_in_kind("", "Pod")?,
+    );
+    let Some(set) = context.read(kind, at) else { return Ok(()) };
     let uid = set["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     if set["metadata"]["deletionTimestamp"].is_null() {
-        let owned = desk.controlled(pod_kind, &uid);
+        let owned = context.controlled(pod_kind, &uid);
         let hash = revision(&set);
         match next(&set, &owned, &hash) {
-            Next::Make(numbers) => {
+            Next::Create(numbers) => {
                 for number in numbers {
-                    make(desk, &set, number, &hash)?;
+                    create_pod(context, &set, number, &hash)?;
                 }
             }
-            Next::Take(pod) => desk.delete(pod_kind, &pod, Propagation::Background)?,
+            Next::Delete(pod) => context.delete(pod_kind, &pod, Propagation::Background)?,
             Next::Wait => {}
         }
     }
-    let owned = desk.controlled(pod_kind, &uid);
-    let Some(mut set) = desk.read(kind, at) else { return Ok(()) };
+    let owned = context.controlled(pod_kind, &uid);
+    let Some(mut set) = context.read(kind, at) else { return Ok(()) };
     set["status"] = status(&set, &owned);
-    desk.update_status(kind, set)
+    context.update_status(kind, set)
 }
 
 fn revision(set: &Value) -> String {
@@ -38,52 +41,54 @@ fn revision(set: &Value) -> String {
     format!("{name}-{}", pods::template_hash(&set["spec"]["template"]))
 }
 
-fn first(set: &Value) -> i64 {
+fn first_ordinal(set: &Value) -> i64 {
     set["spec"]["ordinals"]["start"].as_i64().unwrap_or(0)
 }
 
-fn number_of(pod: &Value) -> Option<i64> {
+fn ordinal(pod: &Value) -> Option<i64> {
     pod["metadata"]["name"].as_str()?.rsplit_once('-')?.1.parse().ok()
 }
 
 /// The next thing to do.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
-    Make(Vec<i64>),
-    Take(String),
+    Create(Vec<i64>),
+    Delete(String),
     Wait,
 }
 
-/// Pods are made from the lowest number, taken from the highest; unless told otherwise, one at a time.
+/// Pods are made from the lowest number, taken from the highest; unless new_status otherwise, one at a time.
 fn next(set: &Value, owned: &[Value], hash: &str) -> Next {
-    let start = first(set);
+    let start = first_ordinal(set);
     let end = start + set["spec"]["replicas"].as_i64().unwrap_or(1);
     let parallel = set["spec"]["podManagementPolicy"] == "Parallel";
-    let of = |number: i64| owned.iter().find(|pod| number_of(pod) == Some(number));
+    let of = |number: i64| owned.iter().find(|pod| ordinal(pod) == Some(number));
     let mut missing = Vec::new();
     for number in start..end {
         match of(number) {
             None => {
                 missing.push(number);
                 if !parallel {
-                    return Next::Make(missing);
+                    return Next::Create(missing);
                 }
             }
-            Some(pod) if pods::has_ended(pod) && !pods::is_ending(pod) => return Next::Take(key(pod)),
-            Some(pod) if !parallel && (!pods::is_ready(pod) || pods::is_ending(pod)) => {
-                return replaced(pod, hash);
+            Some(pod) if pods::is_finished(pod) && !pods::is_terminating(pod) => {
+                return Next::Delete(key(pod));
+            }
+            Some(pod) if !parallel && (!pods::is_ready(pod) || pods::is_terminating(pod)) => {
+                return replace_unready(pod, hash);
             }
             Some(_) => {}
         }
     }
     if !missing.is_empty() {
-        return Next::Make(missing);
+        return Next::Create(missing);
     }
     let mut surplus: Vec<&Value> =
-        owned.iter().filter(|pod| number_of(pod).is_none_or(|number| number >= end)).collect();
-    surplus.sort_by_key(|pod| std::cmp::Reverse(number_of(pod)));
+        owned.iter().filter(|pod| ordinal(pod).is_none_or(|number| number >= end)).collect();
+    surplus.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
     if let Some(pod) = surplus.first() {
-        return if pods::is_ending(pod) { Next::Wait } else { Next::Take(key(pod)) };
+        return if pods::is_terminating(pod) { Next::Wait } else { Next::Delete(key(pod)) };
     }
     if set["spec"]["updateStrategy"]["type"] == "OnDelete" {
         return Next::Wait;
@@ -91,8 +96,8 @@ fn next(set: &Value, owned: &[Value], hash: &str) -> Next {
     let partition = set["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_i64().unwrap_or(0);
     for number in (start.max(start + partition)..end).rev() {
         match of(number) {
-            Some(pod) if pods::is_ending(pod) => return Next::Wait,
-            Some(pod) if pod["metadata"]["labels"][HASH] != hash => return Next::Take(key(pod)),
+            Some(pod) if pods::is_terminating(pod) => return Next::Wait,
+            Some(pod) if pod["metadata"]["labels"][HASH] != hash => return Next::Delete(key(pod)),
             Some(pod) if !pods::is_ready(pod) => return Next::Wait,
             _ => {}
         }
@@ -101,15 +106,15 @@ fn next(set: &Value, owned: &[Value], hash: &str) -> Next {
 }
 
 /// One that is not ready holds up the others, unless it is of an older template.
-fn replaced(pod: &Value, hash: &str) -> Next {
-    if !pods::is_ending(pod) && pod["metadata"]["labels"][HASH] != hash && !pods::is_ready(pod) {
-        return Next::Take(key(pod));
+fn replace_unready(pod: &Value, hash: &str) -> Next {
+    if !pods::is_terminating(pod) && pod["metadata"]["labels"][HASH] != hash && !pods::is_ready(pod) {
+        return Next::Delete(key(pod));
     }
     Next::Wait
 }
 
-fn make(desk: &mut Desk<'_>, set: &Value, number: i64, hash: &str) -> Outcome<()> {
-    let kind = Desk::kind("", "Pod")?;
+fn create_pod(context: &mut ControllerContext<'_>, set: &Value, number: i64, hash: &str) -> ApiResult<()> {
+    let kind = ControllerContext::built_in_kind("", "Pod")?;
     let text = |field: &str| set["metadata"][field].as_str().unwrap_or_default();
     let name = format!("{}-{number}", text("name"));
     let mut pod = pods::from_template(set);
@@ -123,20 +128,20 @@ fn make(desk: &mut Desk<'_>, set: &Value, number: i64, hash: &str) -> Outcome<()
     if let Some(service) = set["spec"]["serviceName"].as_str().filter(|service| !service.is_empty()) {
         fields::set(&mut pod, &["spec", "subdomain"], json!(service));
     }
-    let claim_kind = Desk::kind("", "PersistentVolumeClaim")?;
+    let claim_kind = ControllerContext::built_in_kind("", "PersistentVolumeClaim")?;
     for template in set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten() {
         let volume = template["metadata"]["name"].as_str().unwrap_or_default();
         let claim = format!("{volume}-{name}");
-        if desk.state.get(claim_kind, text("namespace"), &claim).is_none() {
+        if context.state.get(claim_kind, text("namespace"), &claim).is_none() {
             let mut made = json!({"metadata": template["metadata"], "spec": template["spec"]});
             fields::set(&mut made, &["metadata", "name"], json!(claim));
-            desk.create(claim_kind, text("namespace"), made)?;
+            context.create(claim_kind, text("namespace"), made)?;
         }
         let mut volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}}));
         fields::set(&mut pod, &["spec", "volumes"], Value::Array(volumes));
     }
-    desk.create(kind, text("namespace"), pod).map(drop)
+    context.create(kind, text("namespace"), pod).map(drop)
 }
 
 fn status(set: &Value, owned: &[Value]) -> Value {
@@ -181,16 +186,16 @@ mod tests {
 
     #[test]
     fn pods_come_one_after_the_other_unless_told_otherwise() {
-        assert_eq!(next(&set(3, "OrderedReady"), &[], "h"), Next::Make(vec![0]));
+        assert_eq!(next(&set(3, "OrderedReady"), &[], "h"), Next::Create(vec![0]));
         assert_eq!(next(&set(3, "OrderedReady"), &[pod(0, "h", false)], "h"), Next::Wait);
-        assert_eq!(next(&set(3, "OrderedReady"), &[pod(0, "h", true)], "h"), Next::Make(vec![1]));
-        assert_eq!(next(&set(3, "Parallel"), &[], "h"), Next::Make(vec![0, 1, 2]));
+        assert_eq!(next(&set(3, "OrderedReady"), &[pod(0, "h", true)], "h"), Next::Create(vec![1]));
+        assert_eq!(next(&set(3, "Parallel"), &[], "h"), Next::Create(vec![0, 1, 2]));
     }
 
     #[test]
     fn the_highest_goes_first() {
         let owned = [pod(0, "h", true), pod(1, "h", true), pod(2, "h", true)];
-        assert_eq!(next(&set(1, "OrderedReady"), &owned, "h"), Next::Take("web-2".into()));
-        assert_eq!(next(&set(3, "OrderedReady"), &owned, "other"), Next::Take("web-2".into()));
+        assert_eq!(next(&set(1, "OrderedReady"), &owned, "h"), Next::Delete("web-2".into()));
+        assert_eq!(next(&set(3, "OrderedReady"), &owned, "other"), Next::Delete("web-2".into()));
     }
 }

@@ -6,8 +6,8 @@ use hyper::body::{Body as HttpBody, Bytes};
 use hyper::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::protobuf::{self, Unreadable};
-use crate::status::{Failure, Outcome};
+use super::protobuf::{self, ProtobufError};
+use crate::status::{ApiResult, StatusError};
 
 /// The largest body that is read, as in the real server.
 pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
@@ -16,7 +16,7 @@ pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
 const ALIASED_EVENTS_MAX: usize = 10_000;
 
 /// Reads the body of a request.
-pub(super) async fn collect<B>(body: B) -> Outcome<Bytes>
+pub(super) async fn collect<B>(body: B) -> ApiResult<Bytes>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -25,14 +25,14 @@ where
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
             let message = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
-            Err(Failure::new(413, "RequestEntityTooLarge", message))
+            Err(StatusError::new(413, "RequestEntityTooLarge", message))
         }
-        Err(error) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
+        Err(error) => Err(StatusError::bad_request(format!("the body could not be read: {error}"))),
     }
 }
 
 /// Reads what nobody wants, within the same bounds.
-pub(super) async fn pass_over<B>(mut body: B)
+pub(super) async fn drain<B>(mut body: B)
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -50,42 +50,44 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
 }
 
 /// The object in a body.
-pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Outcome<Value> {
+pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> ApiResult<Value> {
     match media_type(headers).as_str() {
         "" | "application/json" | "*/*" => json(body),
         "application/yaml" => yaml(body),
         "application/vnd.kubernetes.protobuf" => protobuf::object(body).map_err(|error| match error {
-            Unreadable::Damaged => Failure::bad_request("the protobuf body of the request cannot be read"),
-            Unreadable::UnknownKind => unsupported("application/json, application/yaml"),
+            ProtobufError::Malformed => {
+                StatusError::bad_request("the protobuf body of the request cannot be read")
+            }
+            ProtobufError::UnknownKind => unsupported("application/json, application/yaml"),
         }),
         _ => Err(unsupported("application/json, application/yaml")),
     }
 }
 
 /// A body of a media type that is not read here.
-pub(super) fn unsupported(known: &str) -> Failure {
+pub(super) fn unsupported(known: &str) -> StatusError {
     let message =
         format!("the body of the request was in an unknown format - accepted media types include: {known}");
-    Failure::new(415, "UnsupportedMediaType", message)
+    StatusError::new(415, "UnsupportedMediaType", message)
 }
 
 /// Reads JSON.
-pub(super) fn json(body: &[u8]) -> Outcome<Value> {
+pub(super) fn json(body: &[u8]) -> ApiResult<Value> {
     if body.is_empty() {
-        return Err(Failure::bad_request("the body of the request is empty"));
+        return Err(StatusError::bad_request("the body of the request is empty"));
     }
     serde_json::from_slice(body).map_err(|error| {
-        Failure::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+        StatusError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
     })
 }
 
 /// Reads YAML, of which JSON is a part.
-pub(super) fn yaml(body: &[u8]) -> Outcome<Value> {
+pub(super) fn yaml(body: &[u8]) -> ApiResult<Value> {
     let text = std::str::from_utf8(body)
-        .map_err(|_| Failure::bad_request("the body of the request is not UTF-8"))?;
+        .map_err(|_| StatusError::bad_request("the body of the request is not UTF-8"))?;
     let options = serde_saphyr::options! {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIASED_EVENTS_MAX },
     };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
+        .map_err(|error| StatusError::bad_request(format!("error decoding YAML: {error}")))
 }

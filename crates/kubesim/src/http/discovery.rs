@@ -8,13 +8,13 @@ use super::handle::{json_body, value};
 use super::negotiate::{self, Discovery};
 use crate::kinds::{Kind, Subresource};
 use crate::registry::Registry;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// The media type of the aggregated form.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// `/api`.
-pub(super) fn core(kinds: &Registry, headers: &HeaderMap, address: String) -> Outcome<Response<Body>> {
+pub(super) fn core(kinds: &Registry, headers: &HeaderMap, address: String) -> ApiResult<Response<Body>> {
     if negotiate::discovery(headers)? == Discovery::Aggregated {
         return Ok(aggregated(kinds, &|group| group.is_empty()));
     }
@@ -26,7 +26,7 @@ pub(super) fn core(kinds: &Registry, headers: &HeaderMap, address: String) -> Ou
 }
 
 /// `/apis`.
-pub(super) fn groups(kinds: &Registry, headers: &HeaderMap) -> Outcome<Response<Body>> {
+pub(super) fn groups(kinds: &Registry, headers: &HeaderMap) -> ApiResult<Response<Body>> {
     if negotiate::discovery(headers)? == Discovery::Aggregated {
         return Ok(aggregated(kinds, &|group| !group.is_empty()));
     }
@@ -40,34 +40,35 @@ pub(super) fn groups(kinds: &Registry, headers: &HeaderMap) -> Outcome<Response<
 }
 
 fn describe_group(group: &str, versions: &[&str]) -> Value {
-    let told: Vec<Value> = versions
+    let described: Vec<Value> = versions
         .iter()
         .map(|version| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
         .collect();
-    json!({"name": group, "versions": told, "preferredVersion": told.first()})
+    json!({"name": group, "versions": described, "preferredVersion": described.first()})
 }
 
 /// `/apis/apps`.
-pub(super) fn group(kinds: &Registry, group: &str) -> Outcome<Response<Body>> {
+pub(super) fn group(kinds: &Registry, group: &str) -> ApiResult<Response<Body>> {
     let groups = kinds.groups();
     let Some((name, versions)) = groups.iter().find(|(name, _)| *name == group) else {
         return Ok(super::handle::text(StatusCode::NOT_FOUND, "404 page not found\n"));
     };
-    let mut described = describe_group(name, versions);
-    described["kind"] = json!("APIGroup");
-    described["apiVersion"] = json!("v1");
-    Ok(value(StatusCode::OK, &described))
+    let mut document = describe_group(name, versions);
+    document["kind"] = json!("APIGroup");
+    document["apiVersion"] = json!("v1");
+    Ok(value(StatusCode::OK, &document))
 }
 
 /// `/apis/apps/v1` and `/api/v1`.
-pub(super) fn resources(kinds: &Registry, group: &str, version: &str) -> Outcome<Response<Body>> {
+pub(super) fn resources(kinds: &Registry, group: &str, version: &str) -> ApiResult<Response<Body>> {
     let mut resources: Vec<Value> = Vec::new();
     for kind in kinds.all().filter(|kind| kind.group() == group && kind.version() == version) {
         resources.push(describe(kind));
-        resources.extend(kind.subresources().iter().map(|subresource| describe_part(kind, subresource)));
+        resources
+            .extend(kind.subresources().iter().map(|subresource| describe_subresource(kind, subresource)));
     }
     if resources.is_empty() {
-        return Err(Failure::no_such_resource());
+        return Err(StatusError::no_such_resource());
     }
     resources.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -110,7 +111,7 @@ fn storage_hash(kind: &Kind) -> String {
     base64::engine::general_purpose::STANDARD.encode(&digest[..8])
 }
 
-fn describe_part(kind: &Kind, subresource: &Subresource) -> Value {
+fn describe_subresource(kind: &Kind, subresource: &Subresource) -> Value {
     let mut resource = json!({
         "name": format!("{}/{}", kind.plural(), subresource.name), "singularName": "",
         "namespaced": kind.is_namespaced(), "kind": kind.kind(), "verbs": subresource.verbs,

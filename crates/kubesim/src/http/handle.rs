@@ -12,56 +12,56 @@ use serde_json::{Value, json};
 use super::query::Query;
 use super::route::Route;
 use super::{Body, Credentials, User, auth, decode, discovery, list, logs, negotiate, openapi, watch, write};
-use crate::cluster::Shared;
-use crate::faults::Trouble;
-use crate::status::{Failure, Outcome};
+use crate::cluster::ClusterInner;
+use crate::faults::FaultAction;
+use crate::status::{ApiResult, StatusError};
 use crate::verbs::{Caller, Target};
 
 /// The connection breaks instead of an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was reset")]
-pub struct Reset;
+pub struct ConnectionReset;
 
 /// A request without its body.
-pub(super) struct Asked<'a> {
-    pub(super) cluster: &'a Arc<Shared>,
+pub(super) struct ApiRequest<'a> {
+    pub(super) cluster: &'a Arc<ClusterInner>,
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
     pub(super) query: Query,
     pub(super) caller: Caller,
 }
 
-impl Asked<'_> {
+impl ApiRequest<'_> {
     /// The program that asks.
-    pub(super) fn agent(&self) -> &str {
+    pub(super) fn user_agent(&self) -> &str {
         self.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("unknown")
     }
 }
 
-/// Answers one request. Only a fault that was asked for makes it fail.
+/// Answers one request. Only a fault that was request for makes it fail.
 pub async fn handle<B>(
-    cluster: Arc<Shared>,
-    proof: Credentials,
+    cluster: Arc<ClusterInner>,
+    credentials: Credentials,
     request: Request<B>,
-) -> Result<Response<Body>, Reset>
+) -> Result<Response<Body>, ConnectionReset>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let trouble = cluster.faults.next(request.uri().path());
-    if let Some(latency) = trouble.latency {
+    let faults = cluster.faults.take(request.uri().path());
+    if let Some(latency) = faults.latency {
         tokio::time::sleep(latency).await;
     }
-    match trouble.then {
-        Trouble::None => {}
-        Trouble::Reset => return Err(Reset),
-        Trouble::Refuse(failure) => return Ok(refusal(&failure)),
+    match faults.action {
+        FaultAction::Proceed => {}
+        FaultAction::Reset => return Err(ConnectionReset),
+        FaultAction::Respond(failure) => return Ok(error_response(&failure)),
     }
     let (parts, body) = request.into_parts();
-    let Some(user) = user_of(&cluster, &proof, &parts.headers) else {
-        return Ok(refusal(&Failure::unauthorized()));
+    let Some(user) = authenticate(&cluster, &credentials, &parts.headers) else {
+        return Ok(error_response(&StatusError::unauthorized()));
     };
-    let asked = Asked {
+    let request = ApiRequest {
         method: parts.method,
         query: Query::parse(parts.uri.query().unwrap_or_default()),
         caller: Caller { user: user.name, groups: user.groups, now: cluster.clock.now() },
@@ -71,98 +71,98 @@ where
     let mut body = Box::pin(body);
     // A fault of ours in one request is answered like any other; the connection and those who share it go on. The state
     // is as it was: changes are written by one call at the very end of a verb.
-    let answered = AssertUnwindSafe(answer(&asked, parts.uri.path(), body.as_mut())).catch_unwind().await;
-    let answer = answered.unwrap_or_else(|_| {
+    let result = AssertUnwindSafe(respond(&request, parts.uri.path(), body.as_mut())).catch_unwind().await;
+    let response = result.unwrap_or_else(|_| {
         tracing::error!(
             cluster.id = cluster.name,
             "{} {} made the simulated API server of {} panic",
-            asked.method,
+            request.method,
             parts.uri.path(),
             cluster.name
         );
-        Err(Failure::internal(
+        Err(StatusError::internal(
             "this request cannot be handled: the simulator has a fault, which is in its log",
         ))
     });
     // What was refused by its path alone has a body too; read to its end, it does not cost its sender the connection.
     if !body.is_end_stream() {
-        decode::pass_over(body.as_mut()).await;
+        decode::drain(body.as_mut()).await;
     }
-    Ok(answer.unwrap_or_else(|failure| refusal(&failure)))
+    Ok(response.unwrap_or_else(|failure| error_response(&failure)))
 }
 
-fn user_of(cluster: &Shared, proof: &Credentials, headers: &HeaderMap) -> Option<User> {
+fn authenticate(cluster: &ClusterInner, credentials: &Credentials, headers: &HeaderMap) -> Option<User> {
     match auth::bearer(headers) {
         Some(token) => cluster.access.user_of_token(token),
-        None => proof.certificate.clone(),
+        None => credentials.certificate.clone(),
     }
 }
 
-async fn answer<B>(asked: &Asked<'_>, path: &str, body: B) -> Outcome<Response<Body>>
+async fn respond<B>(request: &ApiRequest<'_>, path: &str, body: B) -> ApiResult<Response<Body>>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let route = Route::of(path, &asked.cluster.kinds());
-    let is_read = matches!(asked.method, Method::GET | Method::HEAD);
+    let route = Route::parse(path, &request.cluster.kinds());
+    let is_read = matches!(request.method, Method::GET | Method::HEAD);
     match route {
-        Route::Objects(target) => return objects(asked, &target, body).await,
-        Route::Watch(target) if is_read => return watch::watch(asked, &target),
-        Route::UnknownResource => return Err(Failure::no_such_resource()),
-        Route::NoSuchPart(kind, name) => return Err(Failure::not_found(&kind, &name)),
+        Route::Objects(target) => return handle_objects(request, &target, body).await,
+        Route::Watch(target) if is_read => return watch::watch(request, &target),
+        Route::UnknownResource => return Err(StatusError::no_such_resource()),
+        Route::UnknownSubresource(kind, name) => return Err(StatusError::not_found(&kind, &name)),
         Route::Unknown => return Ok(text(StatusCode::NOT_FOUND, "404 page not found\n")),
-        _ if !is_read => return Err(Failure::method_not_allowed()),
+        _ if !is_read => return Err(StatusError::method_not_allowed()),
         _ => {}
     }
-    let registry = asked.cluster.kinds();
+    let registry = request.cluster.kinds();
     match route {
         Route::Version => Ok(value(StatusCode::OK, &version())),
         Route::Health => Ok(text(StatusCode::OK, "ok")),
-        Route::CoreVersions => discovery::core(&registry, &asked.headers, asked.cluster.address()),
-        Route::Groups => discovery::groups(&registry, &asked.headers),
+        Route::CoreVersions => discovery::core(&registry, &request.headers, request.cluster.address()),
+        Route::Groups => discovery::groups(&registry, &request.headers),
         Route::Group(group) => discovery::group(&registry, &group),
         Route::Resources(group, version) => discovery::resources(&registry, &group, &version),
-        Route::OpenApiOld => Ok(openapi::old()),
-        Route::OpenApiIndex => openapi::index(asked.cluster, &registry),
-        Route::OpenApi(group, version) => openapi::document(asked.cluster, &registry, &group, &version),
+        Route::OpenApiV2 => Ok(openapi::v2()),
+        Route::OpenApiIndex => openapi::index(request.cluster, &registry),
+        Route::OpenApi(group, version) => openapi::document(request.cluster, &registry, &group, &version),
         Route::Watch(_)
         | Route::Objects(_)
-        | Route::NoSuchPart(..)
+        | Route::UnknownSubresource(..)
         | Route::UnknownResource
-        | Route::Unknown => Err(Failure::no_such_resource()),
+        | Route::Unknown => Err(StatusError::no_such_resource()),
     }
 }
 
-async fn objects<B>(asked: &Asked<'_>, target: &Target, body: B) -> Outcome<Response<Body>>
+async fn handle_objects<B>(request: &ApiRequest<'_>, target: &Target, body: B) -> ApiResult<Response<Body>>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let verb = verb(asked, target)?;
+    let verb = verb(request, target)?;
     let allowed = match target.kind.subresource(&target.subresource) {
         Some(subresource) => subresource.verbs,
         None => target.kind.verbs(),
     };
     if !allowed.contains(&verb) {
-        return Err(Failure::method_not_allowed());
+        return Err(StatusError::method_not_allowed());
     }
     match verb {
-        "get" if target.subresource == "log" => logs::read(asked, target),
-        "get" => list::get(asked, target),
-        "list" => list::list(asked, target),
-        "watch" => watch::watch(asked, target),
+        "get" if target.subresource == "log" => logs::read(request, target),
+        "get" => list::get(request, target),
+        "list" => list::list(request, target),
+        "watch" => watch::watch(request, target),
         "create" | "update" | "patch" | "delete" | "deletecollection" => {
             let body = decode::collect(body).await?;
-            write::write(asked, target, verb, &body)
+            write::write(request, target, verb, &body)
         }
-        _ => Err(Failure::method_not_allowed()),
+        _ => Err(StatusError::method_not_allowed()),
     }
 }
 
-fn verb(asked: &Asked<'_>, target: &Target) -> Outcome<&'static str> {
+fn verb(request: &ApiRequest<'_>, target: &Target) -> ApiResult<&'static str> {
     let is_collection = target.name.is_empty();
-    Ok(match (&asked.method, is_collection) {
-        (&Method::GET | &Method::HEAD, true) if asked.query.flag("watch") => "watch",
+    Ok(match (&request.method, is_collection) {
+        (&Method::GET | &Method::HEAD, true) if request.query.flag("watch") => "watch",
         (&Method::GET | &Method::HEAD, true) => "list",
         (&Method::GET | &Method::HEAD, false) => "get",
         (&Method::POST, true) => "create",
@@ -171,7 +171,7 @@ fn verb(asked: &Asked<'_>, target: &Target) -> Outcome<&'static str> {
         (&Method::PATCH, false) => "patch",
         (&Method::DELETE, true) => "deletecollection",
         (&Method::DELETE, false) => "delete",
-        _ => return Err(Failure::method_not_allowed()),
+        _ => return Err(StatusError::method_not_allowed()),
     })
 }
 
@@ -205,7 +205,7 @@ pub(super) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
-/// Adds what the caller should be told.
+/// Adds what the caller should be sender.
 pub(super) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
@@ -216,8 +216,8 @@ pub(super) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
     response
 }
 
-/// A refusal as an answer.
-pub(super) fn refusal(failure: &Failure) -> Response<Body> {
+/// A error_response as an answer.
+pub(super) fn error_response(failure: &StatusError) -> Response<Body> {
     let code = StatusCode::from_u16(failure.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = value(code, &failure.status());
     if let Some(seconds) = failure.retry_after {
@@ -232,8 +232,8 @@ pub(super) fn refusal(failure: &Failure) -> Response<Body> {
 }
 
 /// Whether the caller can take the plain form of an answer.
-pub(super) fn expect_json(asked: &Asked<'_>) -> Outcome<()> {
-    negotiate::any(&asked.headers)
+pub(super) fn require_json(request: &ApiRequest<'_>) -> ApiResult<()> {
+    negotiate::any(&request.headers)
 }
 
 #[cfg(test)]
@@ -252,16 +252,16 @@ mod tests {
     async fn the_body_of_a_request_that_is_refused_by_its_path_is_read_to_its_end() {
         let cluster = SimulatedCluster::start("test", ClusterOptions::default()).await.unwrap();
         for path in ["/nowhere", "/apis/nobody.example/v1/things", "/version"] {
-            let (told, end) = tokio::sync::oneshot::channel();
+            let (sender, end) = tokio::sync::oneshot::channel();
             let first = stream::once(async { Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{}"))) });
             let last = stream::once(async move {
-                let _ = told.send(());
+                let _ = sender.send(());
                 Ok(Frame::data(Bytes::new()))
             });
             let body = StreamBody::new(first.chain(last));
             let request = Request::builder().method("POST").uri(path).body(body).unwrap();
-            let proof = Credentials { certificate: Some(User::admin()) };
-            let response = handle(cluster.shared(), proof, request).await.unwrap();
+            let credentials = Credentials { certificate: Some(User::admin()) };
+            let response = handle(cluster.shared(), credentials, request).await.unwrap();
             assert!(response.status().is_client_error(), "{path}: {}", response.status());
             end.await.unwrap();
         }

@@ -7,49 +7,49 @@ use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::handle::{Asked, json_body, value};
+use super::handle::{ApiRequest, json_body, value};
 use super::negotiate::{self, Form};
-use super::page::{Found, Page, Token, expect_reached, revision};
+use super::page::{ContinueToken, Page, PageContents, require_revision, revision};
 use super::{Body, table, write};
 use crate::kinds::Kind;
 use crate::objects::Object;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::state::State;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 use crate::verbs::{self, Target};
 
 /// One object.
-pub(super) fn get(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body>> {
-    let form = negotiate::form(&asked.headers, false)?;
-    let wanted = revision(asked.query.get("resourceVersion"))?;
-    let state = asked.cluster.read();
-    expect_reached(wanted, &state)?;
+pub(super) fn get(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Response<Body>> {
+    let form = negotiate::form(&request.headers, false)?;
+    let revision_min = revision(request.query.get("resourceVersion"))?;
+    let state = request.cluster.read();
+    require_revision(revision_min, &state)?;
     if target.subresource == "scale" {
         return Ok(value(StatusCode::OK, &verbs::read_scale(&state, target)?));
     }
     let object = state.get(&target.kind, &target.namespace, &target.name).cloned();
     drop(state);
-    let object = object.ok_or_else(|| Failure::not_found(&target.kind, &target.name))?;
-    Ok(write::one(asked, target, form, StatusCode::OK, &object))
+    let object = object.ok_or_else(|| StatusError::not_found(&target.kind, &target.name))?;
+    Ok(write::object_response(request, target, form, StatusCode::OK, &object))
 }
 
 /// The text of an object as it is sent.
-pub(super) fn text_of(kind: &Kind, object: &Object) -> Bytes {
-    let head = kind.head();
+pub(super) fn object_json(kind: &Kind, object: &Object) -> Bytes {
+    let head = kind.json_prefix();
     let rest = object.json().get(1..).unwrap_or_default();
     [head.as_bytes(), rest].concat().into()
 }
 
 /// A collection, or a page of it.
-pub(super) fn list(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body>> {
-    let form = negotiate::form(&asked.headers, true)?;
-    let selection = Selection::of(asked, target)?;
-    let page = Page::of(asked)?;
-    let state = asked.cluster.read();
+pub(super) fn list(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Response<Body>> {
+    let form = negotiate::form(&request.headers, true)?;
+    let selection = Selection::from_request(request, target)?;
+    let page = Page::from_request(request)?;
+    let state = request.cluster.read();
     let prefix = prefix_of(target);
     let found = page.read(&state, target, &prefix)?;
     drop(state);
-    let Found { objects, revision } = found;
+    let PageContents { objects, revision } = found;
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     let limit = page.limit.unwrap_or(usize::MAX);
     let mut chosen = Vec::new();
@@ -68,17 +68,18 @@ pub(super) fn list(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body>
     {
         let last = last.key();
         let start = format!("{}\0", &last[prefix.len()..]);
-        metadata["continue"] = json!(Token::new(i64::try_from(revision).unwrap_or(i64::MAX), start).encode());
+        metadata["continue"] =
+            json!(ContinueToken::new(i64::try_from(revision).unwrap_or(i64::MAX), start).encode());
         if selection.is_empty() {
             metadata["remainingItemCount"] = json!(left);
         }
     }
-    Ok(answer(asked, target, form, &chosen, metadata))
+    Ok(list_response(request, target, form, &chosen, metadata))
 }
 
-/// A list as an answer, in the form that was asked for.
-pub(super) fn answer(
-    asked: &Asked<'_>,
+/// A list as an answer, in the form that was request for.
+pub(super) fn list_response(
+    request: &ApiRequest<'_>,
     target: &Target,
     form: Form,
     objects: &[Arc<Object>],
@@ -87,9 +88,10 @@ pub(super) fn answer(
     let kind = &target.kind;
     let borrowed = || objects.iter().map(|object| &**object).collect::<Vec<&Object>>();
     match form {
-        Form::Table => {
-            value(StatusCode::OK, &table::table(kind, &borrowed(), asked.caller.now, &asked.query, metadata))
-        }
+        Form::Table => value(
+            StatusCode::OK,
+            &table::table(kind, &borrowed(), request.caller.now, &request.query, metadata),
+        ),
         Form::Metadata => {
             let items: Vec<Value> = borrowed().into_iter().map(table::metadata_of).collect();
             let list = json!({
@@ -115,7 +117,7 @@ fn list_text(kind: &Kind, objects: &[Arc<Object>], metadata: &Value) -> VecDeque
         metadata["continue"] = json!("");
     }
     parts.push_back(Bytes::from(format!("{{{names},\"metadata\":{metadata},\"items\":[")));
-    let item_head = kind.custom().map(|_| Bytes::from(kind.head()));
+    let item_head = kind.custom().map(|_| Bytes::from(kind.json_prefix()));
     for (index, object) in objects.iter().enumerate() {
         if index > 0 {
             parts.push_back(Bytes::from_static(b","));
@@ -148,13 +150,13 @@ pub(super) struct Selection {
 
 impl Selection {
     /// What the query asks for.
-    pub(super) fn of(asked: &Asked<'_>, target: &Target) -> Outcome<Selection> {
-        let labels = LabelSelector::parse(asked.query.get("labelSelector").unwrap_or_default());
+    pub(super) fn from_request(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Selection> {
+        let labels = LabelSelector::parse(request.query.get("labelSelector").unwrap_or_default());
         let known = |field: &str| target.kind.selectable(field);
-        let fields = FieldSelector::parse(asked.query.get("fieldSelector").unwrap_or_default(), &known);
+        let fields = FieldSelector::parse(request.query.get("fieldSelector").unwrap_or_default(), &known);
         Ok(Selection {
-            labels: labels.map_err(Failure::bad_request)?,
-            fields: fields.map_err(Failure::bad_request)?,
+            labels: labels.map_err(StatusError::bad_request)?,
+            fields: fields.map_err(StatusError::bad_request)?,
             name: target.name.clone(),
         })
     }

@@ -6,40 +6,40 @@ use hyper::{Response, StatusCode};
 use serde_json::Value;
 
 use super::Body;
-use super::handle::{Asked, text};
-use crate::cluster::Shared;
-use crate::status::{Failure, Outcome};
+use super::handle::{ApiRequest, text};
+use crate::cluster::ClusterInner;
+use crate::status::{ApiResult, StatusError};
 use crate::verbs::Target;
 
 /// Reads a log.
-pub(super) fn read(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body>> {
+pub(super) fn read(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Response<Body>> {
     let kind = &target.kind;
-    let pod = asked.cluster.read().read(kind, &target.namespace, &target.name);
-    let pod = pod.ok_or_else(|| Failure::not_found(kind, &target.name))?;
-    let container = container_of(&pod, asked.query.get("container"))?;
+    let pod = request.cluster.read().read(kind, &target.namespace, &target.name);
+    let pod = pod.ok_or_else(|| StatusError::not_found(kind, &target.name))?;
+    let container = container_of(&pod, request.query.get("container"))?;
     if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
-        return Err(Failure::bad_request(format!("pod {} does not have a host assigned", target.name)));
+        return Err(StatusError::bad_request(format!("pod {} does not have a host assigned", target.name)));
     }
-    if asked.query.flag("previous") {
+    if request.query.flag("previous") {
         let why =
             format!("previous terminated container \"{container}\" in pod \"{}\" not found", target.name);
-        return Err(Failure::bad_request(why));
+        return Err(StatusError::bad_request(why));
     }
-    let tail = asked.query.number("tailLines")?.and_then(|lines| usize::try_from(lines).ok());
+    let tail = request.query.number("tailLines")?.and_then(|lines| usize::try_from(lines).ok());
     let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let log = asked.cluster.logs.read(&uid, &container);
+    let log = request.cluster.logs.read(&uid, &container);
     let start = tail.map_or(0, |lines| start_of_tail(&log, lines));
-    if !asked.query.flag("follow") {
+    if !request.query.flag("follow") {
         return Ok(text(StatusCode::OK, log[start..].to_owned()));
     }
     let follower = Follower {
-        cluster: asked.cluster.clone(),
+        cluster: request.cluster.clone(),
         target: target.clone(),
         uid,
         container,
         sent: start,
-        changed: asked.cluster.logs.watch(),
-        pods: asked.cluster.write().objects.watch_table(kind.table()),
+        changed: request.cluster.logs.watch(),
+        pods: request.cluster.write().objects.watch_table(kind.table()),
     };
     let lines = stream::unfold(follower, |mut follower| async move {
         follower.next().await.map(|piece| (piece, follower))
@@ -49,7 +49,7 @@ pub(super) fn read(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body>
     Ok(response)
 }
 
-fn container_of(pod: &Value, wanted: Option<&str>) -> Outcome<String> {
+fn container_of(pod: &Value, wanted: Option<&str>) -> ApiResult<String> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let names = |list: &str| -> Vec<&str> {
         pod["spec"][list]
@@ -63,7 +63,7 @@ fn container_of(pod: &Value, wanted: Option<&str>) -> Outcome<String> {
     match (wanted, containers.as_slice()) {
         (Some(wanted), _) if containers.contains(&wanted) || init.contains(&wanted) => Ok(wanted.to_owned()),
         (Some(wanted), _) => {
-            Err(Failure::bad_request(format!("container {wanted} is not valid for pod {name}")))
+            Err(StatusError::bad_request(format!("container {wanted} is not valid for pod {name}")))
         }
         (None, [only]) if init.is_empty() => Ok((*only).to_owned()),
         (None, _) => {
@@ -74,7 +74,7 @@ fn container_of(pod: &Value, wanted: Option<&str>) -> Outcome<String> {
             if !init.is_empty() {
                 message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
             }
-            Err(Failure::bad_request(message))
+            Err(StatusError::bad_request(message))
         }
     }
 }
@@ -88,7 +88,7 @@ fn start_of_tail(log: &str, lines: usize) -> usize {
 }
 
 struct Follower {
-    cluster: std::sync::Arc<Shared>,
+    cluster: std::sync::Arc<ClusterInner>,
     target: Target,
     uid: String,
     container: String,
@@ -116,7 +116,7 @@ impl Follower {
             tokio::select! {
                 changed = self.changed.changed() => changed.ok()?,
                 changed = self.pods.changed() => changed.ok()?,
-                () = self.cluster.ended.cancelled() => return None,
+                () = self.cluster.stopped.cancelled() => return None,
             }
         }
     }

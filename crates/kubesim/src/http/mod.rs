@@ -21,5 +21,5 @@ mod write;
 
 pub use auth::{Credentials, User};
 pub use body::Body;
-pub use handle::{Reset, handle};
+pub use handle::{ConnectionReset, handle};
 pub use serve::{Server, ServerError};

@@ -3,7 +3,7 @@
 use hyper::HeaderMap;
 use hyper::header::ACCEPT;
 
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// The form of objects in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,20 +25,20 @@ pub(super) enum Discovery {
     Aggregated,
 }
 
-struct Offer<'a> {
+struct MediaRange<'a> {
     media: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Offer<'a> {
-    fn parse(text: &'a str) -> Offer<'a> {
+impl<'a> MediaRange<'a> {
+    fn parse(text: &'a str) -> MediaRange<'a> {
         let mut parts = text.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
         let parameters = parts
             .filter_map(|part| part.split_once('='))
             .map(|(key, value)| (key.trim(), value.trim()))
             .collect();
-        Offer { media, parameters }
+        MediaRange { media, parameters }
     }
 
     fn get(&self, name: &str) -> &str {
@@ -56,11 +56,11 @@ fn accepted(headers: &HeaderMap) -> String {
 }
 
 /// The form in which objects are wanted: the first that can be given.
-pub(super) fn form(headers: &HeaderMap, is_list: bool) -> Outcome<Form> {
+pub(super) fn form(headers: &HeaderMap, is_list: bool) -> ApiResult<Form> {
     let text = accepted(headers);
-    for offer in text.split(',').map(Offer::parse).filter(Offer::is_json) {
-        let meta = offer.get("g") == "meta.k8s.io" && offer.get("v") == "v1";
-        match (offer.get("as"), meta) {
+    for range in text.split(',').map(MediaRange::parse).filter(MediaRange::is_json) {
+        let meta = range.get("g") == "meta.k8s.io" && range.get("v") == "v1";
+        match (range.get("as"), meta) {
             ("", _) => return Ok(Form::Objects),
             ("Table", true) => return Ok(Form::Table),
             ("PartialObjectMetadata", true) if !is_list => return Ok(Form::Metadata),
@@ -72,10 +72,10 @@ pub(super) fn form(headers: &HeaderMap, is_list: bool) -> Outcome<Form> {
 }
 
 /// The form in which discovery is wanted.
-pub(super) fn discovery(headers: &HeaderMap) -> Outcome<Discovery> {
+pub(super) fn discovery(headers: &HeaderMap) -> ApiResult<Discovery> {
     let text = accepted(headers);
-    for offer in text.split(',').map(Offer::parse).filter(Offer::is_json) {
-        match (offer.get("as"), offer.get("g"), offer.get("v")) {
+    for range in text.split(',').map(MediaRange::parse).filter(MediaRange::is_json) {
+        match (range.get("as"), range.get("g"), range.get("v")) {
             ("", ..) => return Ok(Discovery::Legacy),
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => return Ok(Discovery::Aggregated),
             _ => {}
@@ -85,16 +85,18 @@ pub(super) fn discovery(headers: &HeaderMap) -> Outcome<Discovery> {
 }
 
 /// Anything that is JSON or text.
-pub(super) fn any(headers: &HeaderMap) -> Outcome<()> {
+pub(super) fn any(headers: &HeaderMap) -> ApiResult<()> {
     let text = accepted(headers);
-    let fits =
-        text.split(',').map(Offer::parse).any(|offer| offer.is_json() || offer.media.starts_with("text/"));
+    let fits = text
+        .split(',')
+        .map(MediaRange::parse)
+        .any(|range| range.is_json() || range.media.starts_with("text/"));
     if fits { Ok(()) } else { Err(not_acceptable()) }
 }
 
-fn not_acceptable() -> Failure {
+fn not_acceptable() -> StatusError {
     let message = "only the following media types are accepted: application/json";
-    Failure { details: serde_json::json!({}), ..Failure::new(406, "NotAcceptable", message) }
+    StatusError { details: serde_json::json!({}), ..StatusError::new(406, "NotAcceptable", message) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! OpenAPI documents, made when they are asked for and kept while the kinds stay as they are.
+//! OpenAPI documents, made when they are request for and kept while the kinds stay as they are.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,11 +10,11 @@ use sha2::{Digest, Sha256};
 
 use super::Body;
 use super::handle::{json_body, text, value};
-use crate::cluster::Shared;
+use crate::cluster::ClusterInner;
 use crate::kinds::Kind;
 use crate::registry::Registry;
 use crate::schema::{ResourceDoc, open_api_v3, open_api_v3_index};
-use crate::status::Outcome;
+use crate::status::ApiResult;
 
 /// Documents of built-in groups are the same for every cluster, and large: they are kept once for the process.
 type Documents = Mutex<HashMap<(String, String), Bytes>>;
@@ -25,20 +25,20 @@ fn built_in_documents() -> &'static Documents {
 }
 
 /// The form of the old document that kubectl reads.
-const OLD_FORM: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const V2_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// A document without kinds: `swagger` is "2.0", `info` has a title and a version, `paths` is empty.
-const OLD_DOCUMENT: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x07kubesim\x12\x07v1.37.1\x42\x00";
+const V2_DOCUMENT: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x07kubesim\x12\x07v1.37.1\x42\x00";
 
 /// `/openapi/v2`. Everything is in the newer documents; here kubectl looks only for kinds that it has not found there, in
 /// order to say that there are none.
-pub(super) fn old() -> Response<Body> {
-    let mut response = Response::new(Body::whole(OLD_DOCUMENT));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OLD_FORM));
+pub(super) fn v2() -> Response<Body> {
+    let mut response = Response::new(Body::whole(V2_DOCUMENT));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(V2_MEDIA_TYPE));
     response
 }
 
 /// `/openapi/v3`.
-pub(super) fn index(_: &Shared, kinds: &Registry) -> Outcome<Response<Body>> {
+pub(super) fn index(_: &ClusterInner, kinds: &Registry) -> ApiResult<Response<Body>> {
     let groups = kinds.groups();
     let digests: Vec<((&str, &str), String)> = groups
         .iter()
@@ -71,7 +71,12 @@ fn in_version<'a>(
 }
 
 /// `/openapi/v3/apis/apps/v1`.
-pub(super) fn document(_: &Shared, kinds: &Registry, group: &str, version: &str) -> Outcome<Response<Body>> {
+pub(super) fn document(
+    _: &ClusterInner,
+    kinds: &Registry,
+    group: &str,
+    version: &str,
+) -> ApiResult<Response<Body>> {
     let found: Vec<&Arc<Kind>> = in_version(kinds, group, version).collect();
     if found.is_empty() {
         return Ok(text(StatusCode::NOT_FOUND, "404 page not found\n"));

@@ -4,18 +4,18 @@ use serde_json::Value;
 
 use super::query::Query;
 use crate::schema::FieldError;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 use crate::verbs::{DeleteOptions, Propagation, Validation, WriteOptions};
 
 /// Names of managers are at most this long.
 const MANAGER_LENGTH_MAX: usize = 128;
 
 /// Options of a create, an update or a patch. The manager that is not named is the program that asks.
-pub(super) fn write(query: &Query, agent: &str, options_kind: &str) -> Outcome<WriteOptions> {
+pub(super) fn write(query: &Query, agent: &str, options_kind: &str) -> ApiResult<WriteOptions> {
     let manager = match query.get("fieldManager") {
         Some(manager) if manager.len() > MANAGER_LENGTH_MAX => {
             let cause = FieldError::too_long("fieldManager", MANAGER_LENGTH_MAX as u64);
-            return Err(Failure::invalid("meta.k8s.io", options_kind, "", &[cause]));
+            return Err(StatusError::invalid("meta.k8s.io", options_kind, "", &[cause]));
         }
         Some(manager) => manager.to_owned(),
         None => agent.split('/').next().unwrap_or_default().chars().take(MANAGER_LENGTH_MAX).collect(),
@@ -27,21 +27,21 @@ pub(super) fn write(query: &Query, agent: &str, options_kind: &str) -> Outcome<W
         Some(other) => {
             let known = ["", "Ignore", "Strict", "Warn"].map(Value::from);
             let cause = FieldError::not_supported("fieldValidation", &Value::from(other), known.iter());
-            return Err(Failure::invalid("meta.k8s.io", options_kind, "", &[cause]));
+            return Err(StatusError::invalid("meta.k8s.io", options_kind, "", &[cause]));
         }
     };
     let force = query.get("force").map(|_| query.flag("force"));
     Ok(WriteOptions { dry_run: dry_run(query.all("dryRun"), options_kind)?, manager, validation, force })
 }
 
-fn dry_run<'a>(values: impl Iterator<Item = &'a str>, options_kind: &str) -> Outcome<bool> {
+fn dry_run<'a>(values: impl Iterator<Item = &'a str>, options_kind: &str) -> ApiResult<bool> {
     let mut dry = false;
     for value in values {
         if value != "All" {
             let known = [Value::from("All")];
             let shown = Value::Array(vec![Value::from(value)]);
             let cause = FieldError::not_supported("dryRun", &shown, known.iter());
-            return Err(Failure::invalid("meta.k8s.io", options_kind, "", &[cause]));
+            return Err(StatusError::invalid("meta.k8s.io", options_kind, "", &[cause]));
         }
         dry = true;
     }
@@ -49,7 +49,7 @@ fn dry_run<'a>(values: impl Iterator<Item = &'a str>, options_kind: &str) -> Out
 }
 
 /// Options of a deletion.
-pub(super) fn delete(query: &Query, body: Option<&Value>) -> Outcome<DeleteOptions> {
+pub(super) fn delete(query: &Query, body: Option<&Value>) -> ApiResult<DeleteOptions> {
     let none = Value::Null;
     let body = body.unwrap_or(&none);
     let in_body = body["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -75,7 +75,7 @@ pub(super) fn delete(query: &Query, body: Option<&Value>) -> Outcome<DeleteOptio
         }
     };
     if !causes.is_empty() {
-        return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &causes));
+        return Err(StatusError::invalid("meta.k8s.io", "DeleteOptions", "", &causes));
     }
     let text = |value: &Value| value.as_str().map(str::to_owned);
     Ok(DeleteOptions {

@@ -48,16 +48,16 @@ fn table() -> &'static Table {
 
 /// Why a body cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unreadable {
+pub(super) enum ProtobufError {
     /// It is not what it says it is.
-    Damaged,
+    Malformed,
     /// Its kind is not in the table.
     UnknownKind,
 }
 
 /// The object in a protobuf body, as JSON.
-pub(super) fn object(body: &[u8]) -> Result<Value, Unreadable> {
-    let envelope = body.strip_prefix(MAGIC).ok_or(Unreadable::Damaged)?;
+pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
+    let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::Malformed)?;
     let (mut version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     for part in parts(envelope) {
         match part? {
@@ -78,16 +78,21 @@ pub(super) fn object(body: &[u8]) -> Result<Value, Unreadable> {
     // Options have no group of their own: clients send them with whatever they are an option of.
     let options = (kind == "DeleteOptions").then_some("meta.DeleteOptions");
     let known = table.roots.get(&version).and_then(|kinds| kinds.get(&kind)).map(String::as_str);
-    let name = known.or(options).ok_or(Unreadable::UnknownKind)?;
+    let name = known.or(options).ok_or(ProtobufError::UnknownKind)?;
     let mut object = message(table, name, raw, DEPTH_MAX)?;
     object.insert("apiVersion".into(), version.into());
     object.insert("kind".into(), kind.into());
     Ok(Value::Object(object))
 }
 
-fn message(table: &Table, name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, Unreadable> {
-    let depth = depth.checked_sub(1).ok_or(Unreadable::Damaged)?;
-    let fields = table.messages.get(name).ok_or(Unreadable::UnknownKind)?;
+fn message(
+    table: &Table,
+    name: &str,
+    bytes: &[u8],
+    depth: usize,
+) -> Result<Map<String, Value>, ProtobufError> {
+    let depth = depth.checked_sub(1).ok_or(ProtobufError::Malformed)?;
+    let fields = table.messages.get(name).ok_or(ProtobufError::UnknownKind)?;
     let mut object = Map::new();
     for part in parts(bytes) {
         let (number, wire) = part?;
@@ -126,8 +131,13 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-fn entry(table: &Table, field: &Field, wire: &Wire<'_>, depth: usize) -> Result<(String, Value), Unreadable> {
-    let Wire::Bytes(bytes) = wire else { return Err(Unreadable::Damaged) };
+fn entry(
+    table: &Table,
+    field: &Field,
+    wire: &Wire<'_>,
+    depth: usize,
+) -> Result<(String, Value), ProtobufError> {
+    let Wire::Bytes(bytes) = wire else { return Err(ProtobufError::Malformed) };
     let (mut key, mut held) = (String::new(), None);
     for part in parts(bytes) {
         match part? {
@@ -143,13 +153,13 @@ fn entry(table: &Table, field: &Field, wire: &Wire<'_>, depth: usize) -> Result<
     Ok((key, held))
 }
 
-fn value(table: &Table, field: &Field, wire: &Wire<'_>, depth: usize) -> Result<Value, Unreadable> {
+fn value(table: &Table, field: &Field, wire: &Wire<'_>, depth: usize) -> Result<Value, ProtobufError> {
     if let Some(name) = &field.message {
-        let Wire::Bytes(bytes) = wire else { return Err(Unreadable::Damaged) };
+        let Wire::Bytes(bytes) = wire else { return Err(ProtobufError::Malformed) };
         return message(table, name, bytes, depth).map(Value::Object);
     }
     if let Some(special) = &field.special {
-        let Wire::Bytes(bytes) = wire else { return Err(Unreadable::Damaged) };
+        let Wire::Bytes(bytes) = wire else { return Err(ProtobufError::Malformed) };
         return self::special(special, bytes);
     }
     match (field.scalar.as_deref().unwrap_or_default(), wire) {
@@ -158,12 +168,12 @@ fn value(table: &Table, field: &Field, wire: &Wire<'_>, depth: usize) -> Result<
         ("bool", Wire::Number(number)) => Ok(json!(*number != 0)),
         ("int", Wire::Number(number)) => Ok(json!(number.cast_signed())),
         ("double", Wire::Fixed(bits)) => Ok(json!(f64::from_bits(*bits))),
-        _ => Err(Unreadable::Damaged),
+        _ => Err(ProtobufError::Malformed),
     }
 }
 
 /// Types with a form of their own in JSON.
-fn special(name: &str, bytes: &[u8]) -> Result<Value, Unreadable> {
+fn special(name: &str, bytes: &[u8]) -> Result<Value, ProtobufError> {
     let (mut numbers, mut texts) = (HashMap::new(), HashMap::<u64, Vec<String>>::new());
     for part in parts(bytes) {
         match part? {
@@ -180,10 +190,10 @@ fn special(name: &str, bytes: &[u8]) -> Result<Value, Unreadable> {
         "time" | "microtime" if numbers.is_empty() => Ok(Value::Null),
         "time" => Timestamp::from_second(number(1))
             .map(|time| json!(time.to_string()))
-            .map_err(|_| Unreadable::Damaged),
+            .map_err(|_| ProtobufError::Malformed),
         "microtime" => {
-            let nanos = i32::try_from(number(2)).map_err(|_| Unreadable::Damaged)?;
-            let time = Timestamp::new(number(1), nanos).map_err(|_| Unreadable::Damaged)?;
+            let nanos = i32::try_from(number(2)).map_err(|_| ProtobufError::Malformed)?;
+            let time = Timestamp::new(number(1), nanos).map_err(|_| ProtobufError::Malformed)?;
             Ok(json!(format!("{time:.6}")))
         }
         "quantity" => Ok(json!(text(1))),
@@ -192,12 +202,12 @@ fn special(name: &str, bytes: &[u8]) -> Result<Value, Unreadable> {
         "raw" | "fields" => Ok(serde_json::from_str(&text(1)).unwrap_or_default()),
         "duration" => Ok(json!(format!("{}ns", number(1)))),
         "items" => Ok(json!(texts.remove(&1).unwrap_or_default())),
-        _ => Err(Unreadable::UnknownKind),
+        _ => Err(ProtobufError::UnknownKind),
     }
 }
 
-fn text_of(bytes: &[u8]) -> Result<String, Unreadable> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Unreadable::Damaged)
+fn text_of(bytes: &[u8]) -> Result<String, ProtobufError> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| ProtobufError::Malformed)
 }
 
 /// A value on the wire.
@@ -209,12 +219,12 @@ enum Wire<'a> {
 }
 
 /// The fields of a message, in the order in which they come.
-fn parts(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u64, Wire<'_>), Unreadable>> {
+fn parts(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u64, Wire<'_>), ProtobufError>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
             return None;
         }
-        let next = part(&mut bytes).ok_or(Unreadable::Damaged);
+        let next = part(&mut bytes).ok_or(ProtobufError::Malformed);
         if next.is_err() {
             bytes = &[];
         }
@@ -290,8 +300,8 @@ mod tests {
 
     #[test]
     fn a_kind_that_nobody_sends_is_not_read() {
-        assert_eq!(object(&body("v1", "Endpoints", &[])), Err(Unreadable::UnknownKind));
-        assert_eq!(object(b"{}"), Err(Unreadable::Damaged));
+        assert_eq!(object(&body("v1", "Endpoints", &[])), Err(ProtobufError::UnknownKind));
+        assert_eq!(object(b"{}"), Err(ProtobufError::Malformed));
     }
 
     #[test]

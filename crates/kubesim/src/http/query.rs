@@ -1,6 +1,6 @@
 //! Query strings.
 
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// The parameters of a request, in the order given.
 #[derive(Debug, Clone, Default)]
@@ -43,10 +43,10 @@ impl Query {
     }
 
     /// A parameter that is a whole number.
-    pub(super) fn number(&self, name: &str) -> Outcome<Option<i64>> {
+    pub(super) fn number(&self, name: &str) -> ApiResult<Option<i64>> {
         let Some(text) = self.get(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| {
-            Failure::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))
+            StatusError::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))
         })
     }
 }

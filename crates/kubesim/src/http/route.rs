@@ -12,10 +12,10 @@ use crate::verbs::Target;
 pub(super) enum Route {
     /// Objects, an object, or a part of one.
     Objects(Target),
-    /// The changes of objects, asked for by a path as in old days.
+    /// The changes of objects, request for by a path as in old days.
     Watch(Target),
     /// A part that objects of this custom kind do not have, of the object of this name.
-    NoSuchPart(Arc<Kind>, String),
+    UnknownSubresource(Arc<Kind>, String),
     /// The core versions: `/api`.
     CoreVersions,
     /// The groups: `/apis`.
@@ -29,7 +29,7 @@ pub(super) enum Route {
     /// The OpenAPI document of a group and version.
     OpenApi(String, String),
     /// `/openapi/v2`.
-    OpenApiOld,
+    OpenApiV2,
     /// `/version`.
     Version,
     /// `/healthz`, `/livez`, `/readyz`.
@@ -42,7 +42,7 @@ pub(super) enum Route {
 
 impl Route {
     /// Reads a path.
-    pub(super) fn of(path: &str, kinds: &Registry) -> Route {
+    pub(super) fn parse(path: &str, kinds: &Registry) -> Route {
         let segments: Vec<String> =
             path.split('/').filter(|part| !part.is_empty()).map(|part| decode(part, false)).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -51,7 +51,7 @@ impl Route {
             ["healthz" | "livez" | "readyz", ..] => Route::Health,
             ["api"] => Route::CoreVersions,
             ["apis"] => Route::Groups,
-            ["openapi", "v2"] => Route::OpenApiOld,
+            ["openapi", "v2"] => Route::OpenApiV2,
             ["openapi", "v3"] => Route::OpenApiIndex,
             ["openapi", "v3", "api", version] => Route::OpenApi(String::new(), (*version).to_owned()),
             ["openapi", "v3", "apis", group, version] => {
@@ -67,16 +67,16 @@ impl Route {
     fn in_version(group: &str, version: &str, rest: &[&str], served: &Registry) -> Route {
         // What belongs to a built-in group is answered by it, whether it is there or not.
         let is_built_in = kinds::built_in().iter().any(|kind| kind.group() == group);
-        let nothing = if is_built_in { Route::UnknownResource } else { Route::Unknown };
+        let not_found = if is_built_in { Route::UnknownResource } else { Route::Unknown };
         if !served.all().any(|kind| kind.group() == group && kind.version() == version) {
-            return nothing;
+            return not_found;
         }
         if let ["watch", rest @ ..] = rest
             && !rest.is_empty()
         {
             return match Route::in_version(group, version, rest, served) {
                 Route::Objects(target) if target.subresource.is_empty() => Route::Watch(target),
-                _ => nothing,
+                _ => not_found,
             };
         }
         let (namespace, plural, name, subresource) = match rest {
@@ -90,21 +90,21 @@ impl Route {
             [plural] => ("", *plural, "", ""),
             [plural, name] => ("", *plural, *name, ""),
             [plural, name, part] => ("", *plural, *name, *part),
-            _ => return nothing,
+            _ => return not_found,
         };
-        let Some(kind) = served.find(group, version, plural) else { return nothing };
+        let Some(kind) = served.find(group, version, plural) else { return not_found };
         let fits = match (kind.is_namespaced(), namespace.is_empty()) {
             (true, false) | (false, true) => true,
-            // All namespaces together can be listed, nothing else.
+            // All namespaces together can be listed, not_found else.
             (true, true) => name.is_empty(),
             (false, false) => false,
         };
         if !fits {
-            return nothing;
+            return not_found;
         }
         if !subresource.is_empty() && kind.subresource(subresource).is_none() {
             return match kind.custom() {
-                Some(_) => Route::NoSuchPart(kind.clone(), name.to_owned()),
+                Some(_) => Route::UnknownSubresource(kind.clone(), name.to_owned()),
                 None => Route::UnknownResource,
             };
         }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn paths_are_understood() {
         let kinds = Registry::default();
-        let told = |path: &str| match Route::of(path, &kinds) {
+        let shown = |path: &str| match Route::parse(path, &kinds) {
             Route::Objects(target) => {
                 format!(
                     "{} {} {} {}",
@@ -136,14 +136,14 @@ mod tests {
             }
             other => format!("{other:?}"),
         };
-        assert_eq!(told("/api/v1/namespaces/a/pods/b/log"), "pods a b log");
-        assert_eq!(told("/api/v1/namespaces/a"), "namespaces  a ");
-        assert_eq!(told("/api/v1/namespaces/a/finalize"), "namespaces  a finalize");
-        assert_eq!(told("/apis/apps/v1/deployments"), "deployments   ");
-        assert_eq!(told("/api/v1/namespaces/a/nodes/b"), "UnknownResource");
-        assert_eq!(told("/api/v1/pods/b"), "UnknownResource");
-        assert_eq!(told("/api/v1/namespaces/a/pods/b/exec"), "UnknownResource");
-        assert_eq!(told("/apis/none/v1/things"), "Unknown");
-        assert_eq!(told("/"), "Unknown");
+        assert_eq!(shown("/api/v1/namespaces/a/pods/b/log"), "pods a b log");
+        assert_eq!(shown("/api/v1/namespaces/a"), "namespaces  a ");
+        assert_eq!(shown("/api/v1/namespaces/a/finalize"), "namespaces  a finalize");
+        assert_eq!(shown("/apis/apps/v1/deployments"), "deployments   ");
+        assert_eq!(shown("/api/v1/namespaces/a/nodes/b"), "UnknownResource");
+        assert_eq!(shown("/api/v1/pods/b"), "UnknownResource");
+        assert_eq!(shown("/api/v1/namespaces/a/pods/b/exec"), "UnknownResource");
+        assert_eq!(shown("/apis/none/v1/things"), "Unknown");
+        assert_eq!(shown("/"), "Unknown");
     }
 }

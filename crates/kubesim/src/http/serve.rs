@@ -12,8 +12,8 @@ use ::serve::{Handler, Limits, Listener, Peer, RequestBody};
 use hyper::{Request, Response};
 use tokio::net::TcpListener;
 
-use super::{Body, Credentials, Reset, handle};
-use crate::cluster::Shared;
+use super::{Body, ConnectionReset, Credentials, handle};
+use crate::cluster::ClusterInner;
 
 /// Everybody is on this machine, and a test may have very many watches. At the end nothing is waited for: a cluster ends at once.
 fn limits() -> Limits {
@@ -35,9 +35,9 @@ pub enum ServerError {
     /// No port could be had.
     #[error("no port on the loopback interface could be had")]
     Listen(#[source] io::Error),
-    /// The port could not be remembered.
+    /// The port could not be saved_port.
     #[error("the port could not be written to {}", path.display())]
-    Remember {
+    SavePort {
         /// The file.
         path: PathBuf,
         /// Why not.
@@ -56,9 +56,9 @@ impl Server {
     /// Opens a door: at the port that `directory` remembers if it is free, otherwise at any.
     pub async fn open(directory: Option<&Path>) -> Result<Server, ServerError> {
         let file = directory.map(|directory| directory.join(PORT_FILE));
-        let remembered =
+        let saved_port =
             file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok());
-        let listener = match remembered {
+        let listener = match saved_port {
             Some(port) => match TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
                 Ok(listener) => Ok(listener),
                 Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await,
@@ -69,7 +69,7 @@ impl Server {
         let listener = Listener::new(listener, limits()).map_err(ServerError::Listen)?;
         if let Some(path) = file {
             std::fs::write(&path, listener.address().port().to_string())
-                .map_err(|source| ServerError::Remember { path, source })?;
+                .map_err(|source| ServerError::SavePort { path, source })?;
         }
         Ok(Server { listener })
     }
@@ -80,49 +80,53 @@ impl Server {
     }
 
     /// Lets callers in until the cluster ends; then every connection is closed.
-    pub async fn serve(self, cluster: Arc<Shared>) {
-        let (tls, ended) = (cluster.access.tls(), cluster.ended.clone());
-        self.listener.with_tls(tls).serve(Connections(cluster), ended).await;
+    pub async fn serve(self, cluster: Arc<ClusterInner>) {
+        let (tls, stopped) = (cluster.access.tls(), cluster.stopped.clone());
+        self.listener.with_tls(tls).serve(ConnectionHandler(cluster), stopped).await;
     }
 }
 
 /// Those who come over the network.
-struct Connections(Arc<Shared>);
+struct ConnectionHandler(Arc<ClusterInner>);
 
-impl Handler for Connections {
+impl Handler for ConnectionHandler {
     type Body = Body;
-    type Service = Requests;
+    type Service = RequestService;
 
     fn accepts(&self, _: SocketAddr) -> bool {
-        !self.0.faults.is_unreachable() && !self.0.is_shut()
+        !self.0.faults.is_unreachable() && !self.0.is_unreachable()
     }
 
-    fn service(&self, peer: Peer) -> Requests {
-        let proof = Credentials { certificate: self.0.access.user_of_certificates(&peer.certificates) };
-        Requests { cluster: self.0.clone(), proof }
+    fn service(&self, peer: Peer) -> RequestService {
+        let credentials = Credentials { certificate: self.0.access.user_of_certificates(&peer.certificates) };
+        RequestService { cluster: self.0.clone(), credentials }
     }
 }
 
 /// The requests of one connection.
 #[derive(Clone)]
-struct Requests {
-    cluster: Arc<Shared>,
-    proof: Credentials,
+struct RequestService {
+    cluster: Arc<ClusterInner>,
+    credentials: Credentials,
 }
 
-impl tower::Service<Request<RequestBody>> for Requests {
+impl tower::Service<Request<RequestBody>> for RequestService {
     type Response = Response<Body>;
-    type Error = Reset;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Reset>> + Send>>;
+    type Error = ConnectionReset;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, ConnectionReset>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Reset>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectionReset>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        let Requests { cluster, proof } = self.clone();
-        Box::pin(
-            async move { if cluster.is_shut() { Err(Reset) } else { handle(cluster, proof, request).await } },
-        )
+        let RequestService { cluster, credentials } = self.clone();
+        Box::pin(async move {
+            if cluster.is_unreachable() {
+                Err(ConnectionReset)
+            } else {
+                handle(cluster, credentials, request).await
+            }
+        })
     }
 }

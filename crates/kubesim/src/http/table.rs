@@ -27,7 +27,7 @@ pub(super) fn table(
                 "None" => Value::Null,
                 "Object" => {
                     let mut whole = value.clone();
-                    kind.dress(&mut whole);
+                    kind.set_type_meta(&mut whole);
                     whole
                 }
                 _ => metadata_of(object),

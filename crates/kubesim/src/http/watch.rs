@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
-use super::handle::{Asked, json_body};
+use super::handle::{ApiRequest, json_body};
 use super::list::{Selection, prefix_of};
 use super::negotiate::{self, Form};
 use super::page::revision;
 use super::query::Query;
 use super::{Body, list, table};
-use crate::cluster::Shared;
+use crate::cluster::ClusterInner;
 use crate::kinds::Kind;
-use crate::objects::{Event, EventType, Object};
+use crate::objects::{EventType, Object, WatchEvent};
 use crate::schema::FieldError;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 use crate::verbs::Target;
 
-/// A quiet watch is told this often how far it is.
+/// A quiet watch is json this often how far it is.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A watch that names no time-out ends after this long; the real server takes 30 to 60 minutes.
 const TIMEOUT: Duration = Duration::from_secs(45 * 60);
@@ -35,59 +35,59 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const BATCH_BYTES: usize = 64 << 10;
 
 /// Opens a watch.
-pub(super) fn watch(asked: &Asked<'_>, target: &Target) -> Outcome<Response<Body>> {
-    let form = negotiate::form(&asked.headers, false)?;
-    let selection = Selection::of(asked, target)?;
-    let query = &asked.query;
-    let causes = contradictions(query);
+pub(super) fn watch(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Response<Body>> {
+    let form = negotiate::form(&request.headers, false)?;
+    let selection = Selection::from_request(request, target)?;
+    let query = &request.query;
+    let causes = watch_option_errors(query);
     if !causes.is_empty() {
-        return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &causes));
+        return Err(StatusError::invalid("meta.k8s.io", "ListOptions", "", &causes));
     }
     let from = revision(query.get("resourceVersion")).map_err(|failure| {
         // The real server calls it its own fault.
-        Failure::new(500, "", failure.message.trim_start_matches("invalid resource version: "))
+        StatusError::new(500, "", failure.message.trim_start_matches("invalid resource version: "))
     })?;
     let initial = initial_events(query, from);
-    let asked_for = query
+    let timeout = query
         .number("timeoutSeconds")?
         .and_then(|seconds| u64::try_from(seconds).ok())
         .filter(|one| *one > 0)
         .map(|one| Duration::from_secs(one).min(TIMEOUT_MAX));
     let now = Instant::now();
-    let mut state = asked.cluster.write();
+    let mut state = request.cluster.write();
     let present = state.objects.revision();
     let changed = state.objects.watch_table(target.kind.table());
-    let backlog = if initial == Initial::None { Vec::new() } else { selection.select(&state, target) };
+    let backlog = if initial == InitialEvents::None { Vec::new() } else { selection.select(&state, target) };
     drop(state);
     let watcher = Watcher {
-        cluster: asked.cluster.clone(),
+        cluster: request.cluster.clone(),
         kind: target.kind.clone(),
         prefix: prefix_of(target),
         selection,
         form,
         query: query.clone(),
-        cursor: if initial == Initial::None { from } else { present },
+        cursor: if initial == InitialEvents::None { from } else { present },
         backlog: backlog.into_iter(),
-        ends_initial: initial == Initial::WithEnd,
+        ends_initial: initial == InitialEvents::WithEnd,
         bookmarks: query.flag("allowWatchBookmarks"),
         next_bookmark: now + BOOKMARK_EVERY,
-        deadline: now + asked_for.unwrap_or(TIMEOUT),
-        dropped: asked.cluster.faults.dropped(),
+        deadline: now + timeout.unwrap_or(TIMEOUT),
+        dropped: request.cluster.faults.dropped(),
         columns_sent: false,
-        over: false,
+        is_over: false,
         changed,
     };
     let events =
         stream::unfold(
             watcher,
-            |mut watcher| async move { watcher.next().await.map(|piece| (piece, watcher)) },
+            |mut watcher| async move { watcher.next().await.map(|chunk| (chunk, watcher)) },
         );
     Ok(json_body(StatusCode::OK, Body::Stream(Box::pin(events))))
 }
 
 /// What a watch starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Initial {
+enum InitialEvents {
     /// Changes only.
     None,
     /// What is there, as if it were new.
@@ -96,24 +96,24 @@ enum Initial {
     WithEnd,
 }
 
-fn initial_events(query: &Query, from: u64) -> Initial {
+fn initial_events(query: &Query, from: u64) -> InitialEvents {
     match query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents")) {
-        None if from == 0 => Initial::Objects,
-        Some(true) => Initial::WithEnd,
-        None | Some(false) => Initial::None,
+        None if from == 0 => InitialEvents::Objects,
+        Some(true) => InitialEvents::WithEnd,
+        None | Some(false) => InitialEvents::None,
     }
 }
 
 /// Options of a watch that exclude each other.
-fn contradictions(query: &Query) -> Vec<FieldError> {
+fn watch_option_errors(query: &Query) -> Vec<FieldError> {
     let mut causes = Vec::new();
     let matching = query.get("resourceVersionMatch");
-    let asks_for_initial = query.get("sendInitialEvents").is_some();
+    let has_initial_events = query.get("sendInitialEvents").is_some();
     let mut forbid = |why: &str| causes.push(FieldError::forbidden("resourceVersionMatch", why));
-    if asks_for_initial && matching != Some("NotOlderThan") {
+    if has_initial_events && matching != Some("NotOlderThan") {
         forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
     }
-    if matching.is_some() && !asks_for_initial {
+    if matching.is_some() && !has_initial_events {
         forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
     }
     if matching.is_some() && query.get("continue").is_some() {
@@ -127,7 +127,7 @@ fn contradictions(query: &Query) -> Vec<FieldError> {
 }
 
 struct Watcher {
-    cluster: Arc<Shared>,
+    cluster: Arc<ClusterInner>,
     kind: Arc<Kind>,
     prefix: String,
     selection: Selection,
@@ -143,24 +143,24 @@ struct Watcher {
     changed: Receiver<u64>,
     dropped: Receiver<u64>,
     columns_sent: bool,
-    over: bool,
+    is_over: bool,
 }
 
 impl Watcher {
-    /// The next events, or nothing when the watch is over.
+    /// The next events, or nothing when the watch is is_over.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if self.over {
+            if self.is_over {
                 return None;
             }
-            let piece = self.gather();
-            if !piece.is_empty() {
-                return Some(piece.into());
+            let chunk = self.collect_events();
+            if !chunk.is_empty() {
+                return Some(chunk.into());
             }
             tokio::select! {
                 changed = self.changed.changed() => if changed.is_err() { return None },
                 _ = self.dropped.changed() => return None,
-                () = self.cluster.ended.cancelled() => return None,
+                () = self.cluster.stopped.cancelled() => return None,
                 () = tokio::time::sleep_until(self.deadline) => return None,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
                     self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
@@ -171,68 +171,68 @@ impl Watcher {
         }
     }
 
-    /// What can be told without waiting.
-    fn gather(&mut self) -> Vec<u8> {
+    /// What can be json without waiting.
+    fn collect_events(&mut self) -> Vec<u8> {
         let now = self.cluster.clock.now();
-        let mut piece = Vec::new();
+        let mut chunk = Vec::new();
         while let Some(object) = self.backlog.next() {
-            self.tell(&mut piece, "ADDED", &object, now);
-            if piece.len() > BATCH_BYTES {
-                return piece;
+            self.write_event(&mut chunk, "ADDED", &object, now);
+            if chunk.len() > BATCH_BYTES {
+                return chunk;
             }
         }
         if self.ends_initial {
             self.ends_initial = false;
-            piece.extend(self.bookmark(true));
+            chunk.extend(self.bookmark(true));
         }
         self.changed.mark_unchanged();
         let cluster = self.cluster.clone();
         let state = cluster.read();
         let present = state.objects.revision();
         let Some(events) = state.objects.events_since(self.cursor) else {
-            self.over = true;
+            self.is_over = true;
             let message = format!("too old resource version: {} ({})", self.cursor, state.objects.oldest());
-            piece.extend(line("ERROR", Failure::expired(message).status().to_string().as_bytes()));
-            return piece;
+            chunk.extend(line("ERROR", StatusError::expired(message).status().to_string().as_bytes()));
+            return chunk;
         };
         let mut seen = self.cursor.max(present);
         for event in events {
             if *event.table == **self.kind.table() && event.key.starts_with(&self.prefix) {
-                self.consider(&mut piece, event, now);
+                self.write_matching(&mut chunk, event, now);
             }
-            if piece.len() > BATCH_BYTES {
+            if chunk.len() > BATCH_BYTES {
                 seen = event.revision;
                 self.changed.mark_changed();
                 break;
             }
         }
         self.cursor = seen;
-        piece
+        chunk
     }
 
     /// Tells of an event as this watcher sees it: an object that no longer matches is gone for it.
-    fn consider(&mut self, piece: &mut Vec<u8>, event: &Event, now: Timestamp) {
+    fn write_matching(&mut self, chunk: &mut Vec<u8>, event: &WatchEvent, now: Timestamp) {
         let matches = |object: &Object| self.selection.matches(object, &self.kind);
         let before = event.previous.as_deref().is_some_and(matches);
         let after = event.kind != EventType::Deleted && matches(&event.object);
         match (before, after) {
-            (false, true) => self.tell(piece, "ADDED", &event.object, now),
-            (true, true) => self.tell(piece, "MODIFIED", &event.object, now),
+            (false, true) => self.write_event(chunk, "ADDED", &event.object, now),
+            (true, true) => self.write_event(chunk, "MODIFIED", &event.object, now),
             (true, false) if event.kind == EventType::Deleted => {
-                self.tell(piece, "DELETED", &event.object, now);
+                self.write_event(chunk, "DELETED", &event.object, now);
             }
             (true, false) => {
                 if let Some(previous) = &event.previous {
-                    self.tell(piece, "DELETED", &previous.at_revision(event.revision), now);
+                    self.write_event(chunk, "DELETED", &previous.at_revision(event.revision), now);
                 }
             }
             (false, false) => {}
         }
     }
 
-    fn tell(&mut self, piece: &mut Vec<u8>, word: &str, object: &Object, now: Timestamp) {
-        let told = match self.form {
-            Form::Objects => list::text_of(&self.kind, object),
+    fn write_event(&mut self, chunk: &mut Vec<u8>, event_type: &str, object: &Object, now: Timestamp) {
+        let json = match self.form {
+            Form::Objects => list::object_json(&self.kind, object),
             Form::Metadata => table::metadata_of(object).to_string().into(),
             Form::Table => {
                 let mut table = table::table(&self.kind, &[object], now, &self.query, json!({}));
@@ -243,7 +243,7 @@ impl Watcher {
                 table.to_string().into()
             }
         };
-        piece.extend(line(word, &told));
+        chunk.extend(line(event_type, &json));
     }
 
     fn bookmark(&self, ends_initial: bool) -> Vec<u8> {
@@ -253,13 +253,13 @@ impl Watcher {
         }
         let mut object = json!({"metadata": metadata});
         match self.form {
-            Form::Objects => self.kind.dress(&mut object),
+            Form::Objects => self.kind.set_type_meta(&mut object),
             Form::Metadata => {
                 object["kind"] = json!("PartialObjectMetadata");
                 object["apiVersion"] = json!("meta.k8s.io/v1");
             }
             Form::Table => {
-                self.kind.dress(&mut object);
+                self.kind.set_type_meta(&mut object);
                 let metadata = json!({"resourceVersion": self.cursor.to_string()});
                 object = json!({
                     "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null,
@@ -271,6 +271,6 @@ impl Watcher {
     }
 }
 
-fn line(word: &str, object: &[u8]) -> Vec<u8> {
-    [format!("{{\"type\":\"{word}\",\"object\":").as_bytes(), object, b"}\n"].concat()
+fn line(event_type: &str, object: &[u8]) -> Vec<u8> {
+    [format!("{{\"type\":\"{event_type}\",\"object\":").as_bytes(), object, b"}\n"].concat()
 }

@@ -51,7 +51,7 @@ pub(super) const ROWS: &[Row] = &[
         columns: columns::NAMESPACE,
         default: defaults::namespace,
         prepare: rules::prepare_namespace,
-        ..Row::clustered("", "Namespace", "namespaces", "namespace")
+        ..Row::cluster_scoped("", "Namespace", "namespaces", "namespace")
     },
     Row {
         short: &["no"],
@@ -60,7 +60,7 @@ pub(super) const ROWS: &[Row] = &[
         fields: &["spec.unschedulable"],
         columns: columns::NODE,
         prepare: rules::prepare_node,
-        ..Row::clustered("", "Node", "nodes", "node")
+        ..Row::cluster_scoped("", "Node", "nodes", "node")
     },
     Row {
         short: &["pvc"],

@@ -32,9 +32,9 @@ pub struct Custom {
 #[derive(Debug)]
 pub struct Scale {
     /// The wanted number of replicas.
-    pub wanted: String,
+    pub spec_replicas: String,
     /// The present number of replicas.
-    pub present: String,
+    pub status_replicas: String,
     /// The selector as text.
     pub selector: Option<String>,
 }
@@ -82,7 +82,7 @@ impl CustomColumn {
 
 impl Kind {
     /// The kinds that a definition brings: one for each served version. A version whose schema cannot be used brings none.
-    pub fn of_definition(definition: &Value) -> Vec<Arc<Kind>> {
+    pub fn from_definition(definition: &Value) -> Vec<Arc<Kind>> {
         let versions = definition["spec"]["versions"].as_array();
         versions
             .into_iter()
@@ -105,11 +105,11 @@ impl Kind {
         let names = &spec["names"];
         let (group, plural) = (text(&spec["group"]), text(&names["plural"]));
         let published = version["schema"]["openAPIV3Schema"].clone();
-        let schema = schema::of_crd(&published).ok()?;
+        let schema = schema::parse_crd(&published).ok()?;
         let subresources = &version["subresources"];
         let scale = subresources["scale"].is_object().then(|| Scale {
-            wanted: pointer(&text(&subresources["scale"]["specReplicasPath"])),
-            present: pointer(&text(&subresources["scale"]["statusReplicasPath"])),
+            spec_replicas: pointer(&text(&subresources["scale"]["specReplicasPath"])),
+            status_replicas: pointer(&text(&subresources["scale"]["statusReplicasPath"])),
             selector: subresources["scale"]["labelSelectorPath"].as_str().map(pointer),
         });
         let has_status = subresources["status"].is_object();
@@ -118,7 +118,7 @@ impl Kind {
             ..if spec["scope"] == "Namespaced" {
                 Row::namespaced("", "", "", "")
             } else {
-                Row::clustered("", "", "", "")
+                Row::cluster_scoped("", "", "", "")
             }
         };
         let selectable = version["selectableFields"].as_array();

@@ -65,7 +65,7 @@ impl Kind {
         };
         Kind {
             table: format!("{}/{}", row.group, row.plural).into(),
-            schema: Schemas::builtin().of(row.group, row.version, row.kind),
+            schema: Schemas::builtin().find(row.group, row.version, row.kind),
             row: *row,
             names,
             custom: None,
@@ -185,7 +185,7 @@ impl Kind {
     }
 
     /// Adds `kind` and `apiVersion`.
-    pub fn dress(&self, value: &mut Value) {
+    pub fn set_type_meta(&self, value: &mut Value) {
         if let Some(fields) = value.as_object_mut() {
             fields.insert("kind".into(), self.kind().into());
             fields.insert("apiVersion".into(), self.api_version().into());
@@ -193,7 +193,7 @@ impl Kind {
     }
 
     /// The start of an object's text: `{"kind":"Pod","apiVersion":"v1",`.
-    pub fn head(&self) -> String {
+    pub fn json_prefix(&self) -> String {
         format!("{{\"kind\":{},\"apiVersion\":{},", Value::from(self.kind()), Value::from(self.api_version()))
     }
 
@@ -233,6 +233,6 @@ pub fn built_in() -> &'static [Arc<Kind>] {
 }
 
 /// The built-in kind of this name; used where the house itself writes objects.
-pub fn of(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
+pub fn find(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
     built_in().iter().find(|one| one.group() == group && one.kind() == kind)
 }

@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Row] = &[
         columns: columns::PLAIN,
         default: defaults::custom_resource_definition,
         validate: rules::custom_resource_definition,
-        ..Row::clustered(
+        ..Row::cluster_scoped(
             "apiextensions.k8s.io",
             "CustomResourceDefinition",
             "customresourcedefinitions",
@@ -31,7 +31,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         verbs: CREATE_ONLY,
-        ..Row::clustered(
+        ..Row::cluster_scoped(
             "authorization.k8s.io",
             "SelfSubjectAccessReview",
             "selfsubjectaccessreviews",
@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         verbs: CREATE_ONLY,
-        ..Row::clustered(
+        ..Row::cluster_scoped(
             "authorization.k8s.io",
             "SelfSubjectRulesReview",
             "selfsubjectrulesreviews",
@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
         columns: columns::CERTIFICATE_SIGNING_REQUEST,
         default: defaults::certificate_signing_request,
         validate: rules::certificate_signing_request,
-        ..Row::clustered(
+        ..Row::cluster_scoped(
             "certificates.k8s.io",
             "CertificateSigningRequest",
             "certificatesigningrequests",
@@ -77,11 +77,11 @@ pub(super) const ROWS: &[Row] = &[
         names: NameRule::PathSegment,
         columns: columns::ROLE_BINDING,
         default: defaults::role_binding,
-        ..Row::clustered(RBAC, "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
+        ..Row::cluster_scoped(RBAC, "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
     },
     Row {
         names: NameRule::PathSegment,
-        ..Row::clustered(RBAC, "ClusterRole", "clusterroles", "clusterrole")
+        ..Row::cluster_scoped(RBAC, "ClusterRole", "clusterroles", "clusterrole")
     },
     Row {
         names: NameRule::PathSegment,

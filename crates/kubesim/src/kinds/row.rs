@@ -107,14 +107,14 @@ impl Row {
             returns_deleted: false,
             fields: &[],
             columns: columns::PLAIN,
-            default: rules::nothing,
-            prepare: rules::nothing,
-            validate: rules::anything,
+            default: rules::no_change,
+            prepare: rules::no_change,
+            validate: rules::no_errors,
         }
     }
 
     /// A kind without namespaces.
-    pub const fn clustered(
+    pub const fn cluster_scoped(
         group: &'static str,
         kind: &'static str,
         plural: &'static str,

@@ -15,64 +15,64 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::node::{self, Done, NodeStep};
-use super::pod::{self, PodStep, Ways};
+use super::node::{self, LastWrites, NodeStep};
+use super::pod::{self, Delays, PodStep};
 use super::views::{NodeView, PodView, RawNode, RawPod};
 use super::{KubeletOptions, NodeTemplate, annotations};
 
 /// So many writes are under way at once.
-const WRITES: usize = 16;
+const WRITES_MAX: usize = 16;
 /// What failed is tried again after this.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// A clock that is set by hand tells nobody; so it is looked at this often.
-const LOOK: Duration = Duration::from_secs(5);
+const CLOCK_POLL: Duration = Duration::from_secs(5);
 /// Leases whose turn comes within this part of a heartbeat are renewed together.
-const TOGETHER: u32 = 5;
+const RENEW_AHEAD_DIVISOR: u32 = 5;
 /// The manager of what is written here.
 const MANAGER: &str = "kubesim-life";
 
-/// Who something is due for.
+/// QueueKey something is due for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Who {
+enum QueueKey {
     Node(String),
     Pod(String),
 }
 
 /// A pod, and since when it is as it is.
-struct KnownPod {
+struct TrackedPod {
     view: PodView,
     since: Timestamp,
 }
 
-struct KnownNode {
+struct TrackedNode {
     view: NodeView,
-    done: Done,
+    done: LastWrites,
     number: usize,
     pods: u32,
 }
 
 /// All that is known of a cluster, and what is due when.
-struct World {
+struct Engine {
     options: KubeletOptions,
     client: Client,
     version: String,
-    nodes: HashMap<String, KnownNode>,
-    pods: HashMap<String, KnownPod>,
-    due: BTreeMap<(Timestamp, Who), ()>,
-    scheduled: HashMap<Who, Timestamp>,
-    busy: HashMap<Who, bool>,
-    writes: JoinSet<(Who, Option<WriteDone>)>,
+    nodes: HashMap<String, TrackedNode>,
+    pods: HashMap<String, TrackedPod>,
+    due: BTreeMap<(Timestamp, QueueKey), ()>,
+    scheduled: HashMap<QueueKey, Timestamp>,
+    busy: HashMap<QueueKey, bool>,
+    writes: JoinSet<(QueueKey, Option<WriteOutcome>)>,
 }
 
 /// What was written, so that it is not written again before the watch tells of it.
-enum WriteDone {
+enum WriteOutcome {
     Reported(Timestamp),
     Renewed(Timestamp),
     Nothing,
 }
 
 pub(super) async fn run(client: Client, options: KubeletOptions, stop: CancellationToken) {
-    let mut world = World {
+    let mut engine = Engine {
         version: String::new(),
         nodes: HashMap::new(),
         pods: HashMap::new(),
@@ -85,32 +85,32 @@ pub(super) async fn run(client: Client, options: KubeletOptions, stop: Cancellat
     };
     tokio::select! {
         () = stop.cancelled() => return,
-        () = world.settle_in() => {}
+        () = engine.create_nodes() => {}
     }
-    world.live(stop).await;
+    engine.run(stop).await;
 }
 
-impl World {
+impl Engine {
     /// Makes the nodes that are wanted and not there.
-    async fn settle_in(&mut self) {
+    async fn create_nodes(&mut self) {
         loop {
             match self.client.apiserver_version().await {
                 Ok(version) => {
                     self.version = version.git_version;
                     break;
                 }
-                Err(error) => wait_after(&error).await,
+                Err(error) => log_and_wait(&error).await,
             }
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
         for plan in &self.options.nodes {
-            while let Err(error) = make(&nodes, plan).await {
-                wait_after(&error).await;
+            while let Err(error) = create_node(&nodes, plan).await {
+                log_and_wait(&error).await;
             }
         }
     }
 
-    async fn live(&mut self, stop: CancellationToken) {
+    async fn run(&mut self, stop: CancellationToken) {
         let slim = |resource| Api::<RawPod>::all_with(self.client.clone(), &resource);
         let pods = slim(ApiResource::erase::<Pod>(&()));
         let nodes = Api::<RawNode>::all_with(self.client.clone(), &ApiResource::erase::<Node>(&()));
@@ -119,20 +119,20 @@ impl World {
         let mut pods = std::pin::pin!(watcher(pods, watcher::Config::default()).default_backoff());
         loop {
             let now = self.options.clock.now();
-            self.begin_what_is_due(now);
-            let rest = self.due.first_key_value().map_or(LOOK, |((at, _), ())| {
+            self.start_due_writes(now);
+            let rest = self.due.first_key_value().map_or(CLOCK_POLL, |((at, _), ())| {
                 Duration::try_from(at.duration_since(now))
                     .unwrap_or_default()
-                    .clamp(Duration::from_millis(1), LOOK)
+                    .clamp(Duration::from_millis(1), CLOCK_POLL)
             });
-            let full = self.writes.len() >= WRITES;
+            let full = self.writes.len() >= WRITES_MAX;
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(event) = nodes.next() => self.hear_of_nodes(event),
-                Some(event) = pods.next() => self.hear_of_pods(event),
+                Some(event) = nodes.next() => self.on_node_event(event),
+                Some(event) = pods.next() => self.on_pod_event(event),
                 Some(ended) = self.writes.join_next(), if !self.writes.is_empty() => {
                     if let Ok((who, done)) = ended {
-                        self.written(who, done);
+                        self.on_written(who, done);
                     }
                 }
                 () = tokio::time::sleep(rest), if !full => {}
@@ -141,37 +141,37 @@ impl World {
         while self.writes.join_next().await.is_some() {}
     }
 
-    fn hear_of_nodes(&mut self, event: Result<watcher::Event<RawNode>, watcher::Error>) {
+    fn on_node_event(&mut self, event: Result<watcher::Event<RawNode>, watcher::Error>) {
         match event {
             Ok(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
-                let Some(view) = NodeView::of(&node) else { return };
+                let Some(view) = NodeView::from_object(&node) else { return };
                 let name = view.name.clone();
                 let plan = self.options.nodes.iter().position(|plan| plan.name == name);
                 let number = plan.unwrap_or(self.nodes.len());
                 let pods = plan.map_or(110, |place| self.options.nodes[place].pods);
-                let known = self.nodes.entry(name.clone()).or_insert_with(|| KnownNode {
+                let known = self.nodes.entry(name.clone()).or_insert_with(|| TrackedNode {
                     view: view.clone(),
-                    done: Done::default(),
+                    done: LastWrites::default(),
                     number,
                     pods,
                 });
                 if known.view.uid != view.uid {
-                    known.done = Done::default();
+                    known.done = LastWrites::default();
                 }
                 let changed =
-                    known.view.wanted != view.wanted || known.view.refuses_to_drain != view.refuses_to_drain;
+                    known.view.wanted != view.wanted || known.view.refuses_drain != view.refuses_drain;
                 known.view = view;
-                self.plan(Who::Node(name.clone()));
+                self.plan(QueueKey::Node(name.clone()));
                 if changed {
                     let theirs = self.pods.iter().filter(|(_, pod)| pod.view.node == name);
-                    let theirs: Vec<Who> = theirs.map(|(uid, _)| Who::Pod(uid.clone())).collect();
+                    let theirs: Vec<QueueKey> = theirs.map(|(uid, _)| QueueKey::Pod(uid.clone())).collect();
                     theirs.into_iter().for_each(|who| self.plan(who));
                 }
             }
             Ok(watcher::Event::Delete(node)) => {
                 if let Some(name) = node.metadata.name {
                     self.nodes.remove(&name);
-                    self.plan(Who::Node(name));
+                    self.plan(QueueKey::Node(name));
                 }
             }
             Ok(watcher::Event::Init | watcher::Event::InitDone) => {}
@@ -181,22 +181,22 @@ impl World {
         }
     }
 
-    fn hear_of_pods(&mut self, event: Result<watcher::Event<RawPod>, watcher::Error>) {
+    fn on_pod_event(&mut self, event: Result<watcher::Event<RawPod>, watcher::Error>) {
         match event {
             Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => {
-                let Some(view) = PodView::of(&pod) else { return };
+                let Some(view) = PodView::from_object(&pod) else { return };
                 let (uid, now) = (view.uid.clone(), self.options.clock.now());
                 match self.pods.get_mut(&uid) {
                     Some(known) if known.view == view => return,
-                    Some(known) => *known = KnownPod { view, since: now },
-                    None => drop(self.pods.insert(uid.clone(), KnownPod { view, since: now })),
+                    Some(known) => *known = TrackedPod { view, since: now },
+                    None => drop(self.pods.insert(uid.clone(), TrackedPod { view, since: now })),
                 }
-                self.plan(Who::Pod(uid));
+                self.plan(QueueKey::Pod(uid));
             }
             Ok(watcher::Event::Delete(pod)) => {
                 if let Some(uid) = pod.metadata.uid {
                     self.pods.remove(&uid);
-                    self.plan(Who::Pod(uid));
+                    self.plan(QueueKey::Pod(uid));
                 }
             }
             Ok(watcher::Event::Init | watcher::Event::InitDone) => {}
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// Puts the next step of somebody into the queue, in the place of an earlier one.
-    fn plan(&mut self, who: Who) {
+    fn plan(&mut self, who: QueueKey) {
         if let Some(at) = self.scheduled.remove(&who) {
             self.due.remove(&(at, who.clone()));
         }
@@ -218,19 +218,19 @@ impl World {
         }
         let now = self.options.clock.now();
         let next = match &who {
-            Who::Node(name) => self
+            QueueKey::Node(name) => self
                 .nodes
                 .get(name)
                 .and_then(|known| node::next(&known.view, known.done, self.options.heartbeat, now))
                 .map(|it| it.0),
-            Who::Pod(uid) => self.pod_step(uid).map(|it| it.0),
+            QueueKey::Pod(uid) => self.pod_step(uid).map(|it| it.0),
         };
         if let Some(at) = next {
             self.schedule(who, at);
         }
     }
 
-    fn schedule(&mut self, who: Who, at: Timestamp) {
+    fn schedule(&mut self, who: QueueKey, at: Timestamp) {
         self.scheduled.insert(who.clone(), at);
         self.due.insert((at, who), ());
     }
@@ -238,20 +238,20 @@ impl World {
     fn pod_step(&self, uid: &str) -> Option<(Timestamp, PodStep)> {
         let known = self.pods.get(uid)?;
         let node = self.nodes.get(&known.view.node)?;
-        let ways = Ways { seed: self.options.seed, pace: self.options.delay_factor };
-        pod::next(&known.view, &node.view, known.since, ways)
+        let delays = Delays { seed: self.options.seed, factor: self.options.delay_factor };
+        pod::next(&known.view, &node.view, known.since, delays)
     }
 
-    fn begin_what_is_due(&mut self, now: Timestamp) {
-        while self.writes.len() < WRITES
+    fn start_due_writes(&mut self, now: Timestamp) {
+        while self.writes.len() < WRITES_MAX
             && let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
         {
             let ((_, who), ()) = entry.remove_entry();
             self.scheduled.remove(&who);
             match &who {
-                Who::Node(name) => self.begin_node(name.clone(), now),
-                Who::Pod(uid) => self.begin_pod(uid.clone(), now),
+                QueueKey::Node(name) => self.start_node_write(name.clone(), now),
+                QueueKey::Pod(uid) => self.start_pod_write(uid.clone(), now),
             }
         }
     }
@@ -260,8 +260,8 @@ impl World {
     /// together. Whether this node's is renewed.
     fn renew_together(&mut self, name: &str, now: Timestamp) -> bool {
         let heartbeat = self.options.heartbeat;
-        let soon = now.saturating_add(heartbeat / TOGETHER).unwrap_or(Timestamp::MAX);
-        let is_due = |other: &str, known: &KnownNode| {
+        let soon = now.saturating_add(heartbeat / RENEW_AHEAD_DIVISOR).unwrap_or(Timestamp::MAX);
+        let is_due = |other: &str, known: &TrackedNode| {
             let next = node::next(&known.view, known.done, heartbeat, now);
             other == name || next.is_some_and(|(at, step)| step == NodeStep::Renew && at <= soon)
         };
@@ -269,7 +269,7 @@ impl World {
             .nodes
             .iter()
             .filter(|(other, known)| {
-                is_due(other, known) && !self.busy.contains_key(&Who::Node((*other).clone()))
+                is_due(other, known) && !self.busy.contains_key(&QueueKey::Node((*other).clone()))
             })
             .map(|(other, _)| other.clone())
             .collect();
@@ -284,12 +284,12 @@ impl World {
             if let Some(known) = self.nodes.get_mut(&other) {
                 known.done.renewed = Some(now);
             }
-            self.plan(Who::Node(other));
+            self.plan(QueueKey::Node(other));
         }
         is_renewed
     }
 
-    fn begin_node(&mut self, name: String, now: Timestamp) {
+    fn start_node_write(&mut self, name: String, now: Timestamp) {
         let Some(known) = self.nodes.get(&name) else { return };
         let Some((_, step)) = node::next(&known.view, known.done, self.options.heartbeat, now) else {
             return;
@@ -306,91 +306,93 @@ impl World {
             }
             NodeStep::Renew | NodeStep::Remove => Value::Null,
         };
-        let who = Who::Node(name.clone());
+        let who = QueueKey::Node(name.clone());
         self.busy.insert(who.clone(), false);
         self.writes.spawn(async move {
             let written = match step {
                 NodeStep::Report { .. } => {
                     let nodes: Api<Node> = Api::all(client);
                     let patch = Patch::Strategic(&status);
-                    let patched = nodes.patch_status(&name, &written_by(), &patch).await;
-                    patched.map(|_| WriteDone::Reported(now))
+                    let patched = nodes.patch_status(&name, &patch_params(), &patch).await;
+                    patched.map(|_| WriteOutcome::Reported(now))
                 }
                 NodeStep::Renew => {
-                    renew(client, &name, &uid, heartbeat, now).await.map(|()| WriteDone::Renewed(now))
+                    renew(client, &name, &uid, heartbeat, now).await.map(|()| WriteOutcome::Renewed(now))
                 }
                 NodeStep::Remove => {
                     let nodes: Api<Node> = Api::all(client);
-                    nodes.delete(&name, &of_this(&uid)).await.map(|_| WriteDone::Nothing)
+                    nodes.delete(&name, &delete_params(&uid)).await.map(|_| WriteOutcome::Nothing)
                 }
             };
-            (who, outcome(written))
+            (who, write_outcome(written))
         });
     }
 
-    fn begin_pod(&mut self, uid: String, now: Timestamp) {
+    fn start_pod_write(&mut self, uid: String, now: Timestamp) {
         let Some((_, step)) = self.pod_step(&uid) else { return };
         let Some(known) = self.pods.get(&uid) else { return };
         for (container, _) in &known.view.containers {
-            for line in pod::words(&known.view, step, now) {
+            for line in pod::log_lines(&known.view, step, now) {
                 self.options.server.append_log(&uid, container, &line);
             }
         }
         let status = pod::status(&known.view, step, now);
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &known.view.namespace);
-        let (name, who) = (known.view.name.clone(), Who::Pod(uid.clone()));
+        let (name, who) = (known.view.name.clone(), QueueKey::Pod(uid.clone()));
         self.busy.insert(who.clone(), false);
         self.writes.spawn(async move {
             let written = match status {
                 Some(mut status) => {
                     // Of this pod, not of a later one of the same name.
                     status["metadata"] = serde_json::json!({ "uid": uid });
-                    pods.patch_status(&name, &written_by(), &Patch::Strategic(&status)).await.map(drop)
+                    pods.patch_status(&name, &patch_params(), &Patch::Strategic(&status)).await.map(drop)
                 }
-                None => pods.delete(&name, &of_this(&uid).grace_period(0)).await.map(drop),
+                None => pods.delete(&name, &delete_params(&uid).grace_period(0)).await.map(drop),
             };
-            (who, outcome(written.map(|()| WriteDone::Nothing)))
+            (who, write_outcome(written.map(|()| WriteOutcome::Nothing)))
         });
     }
 
-    fn written(&mut self, who: Who, done: Option<WriteDone>) {
+    fn on_written(&mut self, who: QueueKey, done: Option<WriteOutcome>) {
         let changed_meanwhile = self.busy.remove(&who).unwrap_or(false);
         let failed = done.is_none();
-        if let (Who::Node(name), Some(done)) = (&who, &done)
+        if let (QueueKey::Node(name), Some(done)) = (&who, &done)
             && let Some(known) = self.nodes.get_mut(name)
         {
             match done {
-                WriteDone::Reported(at) => known.done.reported = Some(*at),
-                WriteDone::Renewed(at) => known.done.renewed = Some(*at),
-                WriteDone::Nothing => {}
+                WriteOutcome::Reported(at) => known.done.reported = Some(*at),
+                WriteOutcome::Renewed(at) => known.done.renewed = Some(*at),
+                WriteOutcome::Nothing => {}
             }
         }
         match (failed, &who) {
             (true, _) => {
-                let later = self.options.clock.now().saturating_add(AGAIN).unwrap_or(Timestamp::MAX);
+                let later = self.options.clock.now().saturating_add(RETRY_DELAY).unwrap_or(Timestamp::MAX);
                 self.schedule(who, later);
             }
             // The watch tells what became of a pod, and then its next step is planned.
-            (false, Who::Pod(_)) if !changed_meanwhile => {}
+            (false, QueueKey::Pod(_)) if !changed_meanwhile => {}
             (false, _) => self.plan(who),
         }
     }
 }
 
-fn written_by() -> PatchParams {
+fn patch_params() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
 }
 
-fn of_this(uid: &str) -> DeleteParams {
+fn delete_params(uid: &str) -> DeleteParams {
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
 /// What is gone or was changed by somebody else is no failure: the watch tells. None is: try again.
-fn outcome(written: kube::Result<WriteDone>) -> Option<WriteDone> {
+fn write_outcome(written: kube::Result<WriteOutcome>) -> Option<WriteOutcome> {
     match written {
         Ok(done) => Some(done),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Some(WriteDone::Nothing),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {
+            Some(WriteOutcome::Nothing)
+        }
         Err(error) => {
             tracing::debug!(error = &error as &dyn std::error::Error, "A write failed and is tried again");
             None
@@ -398,7 +400,7 @@ fn outcome(written: kube::Result<WriteDone>) -> Option<WriteDone> {
     }
 }
 
-async fn make(nodes: &Api<Node>, plan: &NodeTemplate) -> kube::Result<()> {
+async fn create_node(nodes: &Api<Node>, plan: &NodeTemplate) -> kube::Result<()> {
     if nodes.get_metadata_opt(&plan.name).await?.is_some() {
         return Ok(());
     }
@@ -421,7 +423,7 @@ async fn renew(
 ) -> kube::Result<()> {
     let leases: Api<Lease> = Api::namespaced(client, "kube-node-lease");
     let lease = node::lease(name, uid, heartbeat, now);
-    match leases.patch(name, &written_by(), &Patch::Merge(&lease)).await {
+    match leases.patch(name, &patch_params(), &Patch::Merge(&lease)).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {
             let made: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
             leases.create(&PostParams::default(), &made).await.map(drop)
@@ -430,7 +432,7 @@ async fn renew(
     }
 }
 
-async fn wait_after(error: &kube::Error) {
+async fn log_and_wait(error: &kube::Error) {
     tracing::debug!(error = error as &dyn std::error::Error, "The cluster cannot be reached yet");
-    tokio::time::sleep(AGAIN).await;
+    tokio::time::sleep(RETRY_DELAY).await;
 }

@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{Shared, SimulatedCluster};
+use crate::cluster::{ClusterInner, SimulatedCluster};
 use crate::http::User;
 use crate::verbs::{self, Caller};
 
@@ -33,14 +33,14 @@ pub trait InProcessServer: Send + Sync + 'static {
     fn renew_leases(&self, leases: &[Value], manager: &str, now: Timestamp) -> Vec<bool>;
 }
 
-impl InProcessServer for Shared {
+impl InProcessServer for ClusterInner {
     fn append_log(&self, pod_uid: &str, container: &str, line: &str) {
         self.logs.append(pod_uid, container, line);
     }
 
     fn renew_leases(&self, leases: &[Value], manager: &str, now: Timestamp) -> Vec<bool> {
         // Faults of the API server must reach kubelets too, and they are injected into requests.
-        if !self.faults.is_clear() || self.ended.is_cancelled() {
+        if !self.faults.is_clear() || self.stopped.is_cancelled() {
             return vec![false; leases.len()];
         }
         let User { name: user, groups } = User::admin();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::views::{NodeView, Wanted};
+use super::views::{NodeState, NodeView};
 use super::{NodeTemplate, annotations};
 
 /// The status is written so many times more seldom than the lease: every five minutes, as kubelets do when nothing changes.
@@ -24,7 +24,7 @@ pub(super) enum NodeStep {
 
 /// When a node last did something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Done {
+pub(super) struct LastWrites {
     pub(super) reported: Option<Timestamp>,
     pub(super) renewed: Option<Timestamp>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Done {
 /// The next thing a node does, and when.
 pub(super) fn next(
     node: &NodeView,
-    done: Done,
+    done: LastWrites,
     heartbeat: Duration,
     now: Timestamp,
 ) -> Option<(Timestamp, NodeStep)> {
@@ -40,11 +40,13 @@ pub(super) fn next(
         from.map_or(now, |from| from.saturating_add(span).unwrap_or(Timestamp::MAX))
     };
     match node.wanted {
-        Wanted::Gone => Some((now, NodeStep::Remove)),
+        NodeState::Gone => Some((now, NodeStep::Remove)),
         // It fell silent after it had said so.
-        Wanted::NotReady => (node.ready != Some(false)).then_some((now, NodeStep::Report { ready: false })),
-        Wanted::Ready if node.ready != Some(true) => Some((now, NodeStep::Report { ready: true })),
-        Wanted::Ready => {
+        NodeState::NotReady => {
+            (node.ready != Some(false)).then_some((now, NodeStep::Report { ready: false }))
+        }
+        NodeState::Ready if node.ready != Some(true) => Some((now, NodeStep::Report { ready: true })),
+        NodeState::Ready => {
             let report = later(done.reported, heartbeat * STATUS_EVERY);
             let renew = later(done.renewed, heartbeat);
             Some(if report < renew {
@@ -141,8 +143,8 @@ mod tests {
 
     const BEAT: Duration = Duration::from_secs(10);
 
-    fn node(wanted: Wanted, ready: Option<bool>) -> NodeView {
-        NodeView { name: "n".to_owned(), uid: "u".to_owned(), wanted, refuses_to_drain: false, ready }
+    fn node(wanted: NodeState, ready: Option<bool>) -> NodeView {
+        NodeView { name: "n".to_owned(), uid: "u".to_owned(), wanted, refuses_drain: false, ready }
     }
 
     fn at(second: i64) -> Timestamp {
@@ -151,14 +153,15 @@ mod tests {
 
     #[test]
     fn a_new_node_reports_before_it_renews() {
-        let step = next(&node(Wanted::Ready, None), Done::default(), BEAT, at(0));
+        let step = next(&node(NodeState::Ready, None), LastWrites::default(), BEAT, at(0));
         assert_eq!(step, Some((at(0), NodeStep::Report { ready: true })));
     }
 
     #[test]
     fn a_ready_node_renews_each_heartbeat_and_reports_each_thirtieth() {
-        let done = |reported, renewed| Done { reported: Some(at(reported)), renewed: Some(at(renewed)) };
-        let ready = node(Wanted::Ready, Some(true));
+        let done =
+            |reported, renewed| LastWrites { reported: Some(at(reported)), renewed: Some(at(renewed)) };
+        let ready = node(NodeState::Ready, Some(true));
         assert_eq!(next(&ready, done(0, 0), BEAT, at(1)), Some((at(10), NodeStep::Renew)));
         assert_eq!(
             next(&ready, done(0, 295), BEAT, at(296)),
@@ -168,17 +171,17 @@ mod tests {
 
     #[test]
     fn a_node_that_is_not_ready_says_so_once_and_falls_silent() {
-        let told = node(Wanted::NotReady, Some(true));
+        let told = node(NodeState::NotReady, Some(true));
         assert_eq!(
-            next(&told, Done::default(), BEAT, at(5)),
+            next(&told, LastWrites::default(), BEAT, at(5)),
             Some((at(5), NodeStep::Report { ready: false }))
         );
-        assert_eq!(next(&node(Wanted::NotReady, Some(false)), Done::default(), BEAT, at(5)), None);
+        assert_eq!(next(&node(NodeState::NotReady, Some(false)), LastWrites::default(), BEAT, at(5)), None);
     }
 
     #[test]
     fn a_node_that_is_ready_again_says_so() {
-        let step = next(&node(Wanted::Ready, Some(false)), Done::default(), BEAT, at(5));
+        let step = next(&node(NodeState::Ready, Some(false)), LastWrites::default(), BEAT, at(5));
         assert_eq!(step, Some((at(5), NodeStep::Report { ready: true })));
     }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::node::seconds;
-use super::views::{NodeView, Outcome, PodView, Wanted};
+use super::views::{NodeState, NodeView, PodOutcome, PodView};
 
 /// What becomes of a pod next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,18 +26,18 @@ pub(super) enum PodStep {
 
 /// Where the next step of a pod begins to count, and how things go.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ways {
+pub(super) struct Delays {
     pub(super) seed: u64,
-    pub(super) pace: f64,
+    pub(super) factor: f64,
 }
 
-impl Ways {
+impl Delays {
     /// Between `least` and `most` milliseconds, the same for the same pod and step.
     fn draw(self, pod: &PodView, step: PodStep, least: u64, most: u64) -> Duration {
         let mut hasher = DefaultHasher::new();
         (self.seed, &pod.namespace, &pod.name, step).hash(&mut hasher);
         let millis = least + hasher.finish() % (most - least).max(1);
-        Duration::from_millis(millis).mul_f64(self.pace.max(0.0))
+        Duration::from_millis(millis).mul_f64(self.factor.max(0.0))
     }
 }
 
@@ -46,36 +46,36 @@ pub(super) fn next(
     pod: &PodView,
     node: &NodeView,
     since: Timestamp,
-    ways: Ways,
+    delays: Delays,
 ) -> Option<(Timestamp, PodStep)> {
-    if node.wanted != Wanted::Ready {
+    if node.wanted != NodeState::Ready {
         return None;
     }
     let after = |span: Duration| since.saturating_add(span).unwrap_or(Timestamp::MAX);
     if let Some((latest, grace)) = pod.ending {
-        if node.refuses_to_drain {
+        if node.refuses_drain {
             return None;
         }
         let told = pod.stop.map(|stop| Duration::from_secs(stop.min(grace).into()));
-        let span = told.unwrap_or_else(|| ways.draw(pod, PodStep::Remove, 100, 900));
+        let span = told.unwrap_or_else(|| delays.draw(pod, PodStep::Remove, 100, 900));
         return Some((after(span).min(latest.max(since)), PodStep::Remove));
     }
     let told = |step| {
         let told = pod.after.map(|seconds| Duration::from_secs(seconds.into()));
-        Some((after(told.unwrap_or_else(|| ways.draw(pod, step, 1000, 3000))), step))
+        Some((after(told.unwrap_or_else(|| delays.draw(pod, step, 1000, 3000))), step))
     };
     match (pod.phase.as_str(), pod.outcome) {
-        (_, Outcome::Stuck) | ("Succeeded" | "Failed", _) => None,
-        ("Running", Outcome::Run) if pod.ready => None,
-        ("Running", Outcome::Complete) if pod.ready => told(PodStep::Complete),
-        ("Running", Outcome::Fail) if pod.ready && pod.restarts_forever => told(PodStep::Crash),
-        ("Running", Outcome::Fail) if pod.ready => told(PodStep::Fail),
+        (_, PodOutcome::Stuck) | ("Succeeded" | "Failed", _) => None,
+        ("Running", PodOutcome::Run) if pod.ready => None,
+        ("Running", PodOutcome::Complete) if pod.ready => told(PodStep::Complete),
+        ("Running", PodOutcome::Fail) if pod.ready && pod.restarts_forever => told(PodStep::Crash),
+        ("Running", PodOutcome::Fail) if pod.ready => told(PodStep::Fail),
         // After a crash the wait doubles, up to five minutes, as a kubelet's does.
         ("Running", _) => {
             let wait = Duration::from_secs(10) * (1 << pod.restarts.saturating_sub(1).min(5));
-            Some((after(wait.min(Duration::from_secs(300)).mul_f64(ways.pace.max(0.0))), PodStep::Run))
+            Some((after(wait.min(Duration::from_secs(300)).mul_f64(delays.factor.max(0.0))), PodStep::Run))
         }
-        _ => Some((after(ways.draw(pod, PodStep::Run, 200, 1200)), PodStep::Run)),
+        _ => Some((after(delays.draw(pod, PodStep::Run, 200, 1200)), PodStep::Run)),
     }
 }
 
@@ -136,7 +136,7 @@ fn address(uid: &str) -> String {
 }
 
 /// What a pod says when it begins or ends.
-pub(super) fn words(pod: &PodView, step: PodStep, now: Timestamp) -> Vec<String> {
+pub(super) fn log_lines(pod: &PodView, step: PodStep, now: Timestamp) -> Vec<String> {
     let line = |text: &str| format!("{} {text}", seconds(now));
     match step {
         PodStep::Run => {
@@ -154,13 +154,13 @@ pub(super) fn words(pod: &PodView, step: PodStep, now: Timestamp) -> Vec<String>
 mod tests {
     use super::*;
 
-    const WAYS: Ways = Ways { seed: 7, pace: 1.0 };
+    const DELAYS: Delays = Delays { seed: 7, factor: 1.0 };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn pod(phase: &str, outcome: Outcome) -> PodView {
+    fn pod(phase: &str, outcome: PodOutcome) -> PodView {
         PodView {
             namespace: "ns".to_owned(),
             name: "web-1".to_owned(),
@@ -183,65 +183,71 @@ mod tests {
         NodeView {
             name: "n".to_owned(),
             uid: "u".to_owned(),
-            wanted: Wanted::Ready,
-            refuses_to_drain: false,
+            wanted: NodeState::Ready,
+            refuses_drain: false,
             ready: Some(true),
         }
     }
 
     fn step(pod: &PodView) -> Option<PodStep> {
-        next(pod, &node(), at(0), WAYS).map(|it| it.1)
+        next(pod, &node(), at(0), DELAYS).map(|it| it.1)
     }
 
     #[test]
     fn a_pod_runs_and_then_comes_to_its_outcome() {
-        assert_eq!(step(&pod("Pending", Outcome::Run)), Some(PodStep::Run));
-        assert_eq!(step(&pod("Running", Outcome::Run)), None);
-        assert_eq!(step(&pod("Running", Outcome::Complete)), Some(PodStep::Complete));
-        assert_eq!(step(&pod("Running", Outcome::Fail)), Some(PodStep::Crash));
-        assert_eq!(step(&pod("Pending", Outcome::Stuck)), None);
-        assert_eq!(step(&pod("Succeeded", Outcome::Complete)), None);
+        assert_eq!(step(&pod("Pending", PodOutcome::Run)), Some(PodStep::Run));
+        assert_eq!(step(&pod("Running", PodOutcome::Run)), None);
+        assert_eq!(step(&pod("Running", PodOutcome::Complete)), Some(PodStep::Complete));
+        assert_eq!(step(&pod("Running", PodOutcome::Fail)), Some(PodStep::Crash));
+        assert_eq!(step(&pod("Pending", PodOutcome::Stuck)), None);
+        assert_eq!(step(&pod("Succeeded", PodOutcome::Complete)), None);
     }
 
     #[test]
     fn a_pod_that_may_not_restart_fails_for_good() {
-        let once = PodView { restarts_forever: false, ..pod("Running", Outcome::Fail) };
+        let once = PodView { restarts_forever: false, ..pod("Running", PodOutcome::Fail) };
         assert_eq!(step(&once), Some(PodStep::Fail));
     }
 
     #[test]
     fn a_crash_is_followed_by_a_longer_wait_each_time() {
-        let crashed = |restarts| PodView { ready: false, restarts, ..pod("Running", Outcome::Fail) };
-        let wait = |restarts| next(&crashed(restarts), &node(), at(0), WAYS).unwrap().0;
+        let crashed = |restarts| PodView { ready: false, restarts, ..pod("Running", PodOutcome::Fail) };
+        let wait = |restarts| next(&crashed(restarts), &node(), at(0), DELAYS).unwrap().0;
         assert_eq!((wait(1), wait(2), wait(30)), (at(10), at(20), at(300)));
     }
 
     #[test]
     fn stopping_takes_the_told_time_and_never_more_than_the_grace() {
-        let ending =
-            |stop| PodView { stop: Some(stop), ending: Some((at(30), 30)), ..pod("Running", Outcome::Run) };
-        assert_eq!(next(&ending(5), &node(), at(0), WAYS), Some((at(5), PodStep::Remove)));
-        assert_eq!(next(&ending(500), &node(), at(0), WAYS), Some((at(30), PodStep::Remove)));
+        let ending = |stop| PodView {
+            stop: Some(stop),
+            ending: Some((at(30), 30)),
+            ..pod("Running", PodOutcome::Run)
+        };
+        assert_eq!(next(&ending(5), &node(), at(0), DELAYS), Some((at(5), PodStep::Remove)));
+        assert_eq!(next(&ending(500), &node(), at(0), DELAYS), Some((at(30), PodStep::Remove)));
     }
 
     #[test]
     fn nothing_stops_on_a_node_that_refuses_to_drain_or_is_not_ready() {
-        let ending = PodView { ending: Some((at(30), 30)), ..pod("Running", Outcome::Run) };
-        let refuses = NodeView { refuses_to_drain: true, ..node() };
-        assert_eq!(next(&ending, &refuses, at(0), WAYS), None);
-        let silent = NodeView { wanted: Wanted::NotReady, ..node() };
-        assert_eq!(next(&ending, &silent, at(0), WAYS), None);
-        assert_eq!(next(&pod("Pending", Outcome::Run), &silent, at(0), WAYS), None);
+        let ending = PodView { ending: Some((at(30), 30)), ..pod("Running", PodOutcome::Run) };
+        let refuses = NodeView { refuses_drain: true, ..node() };
+        assert_eq!(next(&ending, &refuses, at(0), DELAYS), None);
+        let silent = NodeView { wanted: NodeState::NotReady, ..node() };
+        assert_eq!(next(&ending, &silent, at(0), DELAYS), None);
+        assert_eq!(next(&pod("Pending", PodOutcome::Run), &silent, at(0), DELAYS), None);
     }
 
     #[test]
     fn the_same_seed_draws_the_same_delay_and_another_one_another() {
-        let due =
-            |seed| next(&pod("Pending", Outcome::Run), &node(), at(0), Ways { seed, pace: 1.0 }).unwrap().0;
+        let due = |seed| {
+            next(&pod("Pending", PodOutcome::Run), &node(), at(0), Delays { seed, factor: 1.0 }).unwrap().0
+        };
         assert_eq!(due(1), due(1));
         assert!((0..20).any(|seed| due(seed) != due(1)));
         assert_eq!(
-            next(&pod("Pending", Outcome::Run), &node(), at(0), Ways { seed: 1, pace: 0.0 }).unwrap().0,
+            next(&pod("Pending", PodOutcome::Run), &node(), at(0), Delays { seed: 1, factor: 0.0 })
+                .unwrap()
+                .0,
             at(0)
         );
     }

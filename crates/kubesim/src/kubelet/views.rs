@@ -61,7 +61,7 @@ pub(super) struct RawCondition {
 
 /// What a pod is to come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum PodOutcome {
     Run,
     Complete,
     Fail,
@@ -80,7 +80,7 @@ pub(super) struct PodView {
     pub(super) restarts: u32,
     pub(super) restarts_forever: bool,
     pub(super) containers: Vec<(String, String)>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: PodOutcome,
     /// Seconds of running until the outcome, when that is said.
     pub(super) after: Option<u32>,
     /// Seconds to stop, when that is said.
@@ -92,7 +92,7 @@ pub(super) struct PodView {
 
 impl PodView {
     /// None when nobody has put it on a node yet.
-    pub(super) fn of(pod: &RawPod) -> Option<PodView> {
+    pub(super) fn from_object(pod: &RawPod) -> Option<PodView> {
         let spec = &pod.spec;
         if spec.node_name.is_empty() {
             return None;
@@ -103,12 +103,12 @@ impl PodView {
         let seconds = |name: &str| marks.get(name).and_then(|text| text.parse().ok());
         let of_a_job = metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Job");
         let outcome = match marks.get(annotations::OUTCOME).map(String::as_str) {
-            Some("complete") => Outcome::Complete,
-            Some("fail") => Outcome::Fail,
-            Some("stuck") => Outcome::Stuck,
-            Some("run") => Outcome::Run,
-            _ if of_a_job => Outcome::Complete,
-            _ => Outcome::Run,
+            Some("complete") => PodOutcome::Complete,
+            Some("fail") => PodOutcome::Fail,
+            Some("stuck") => PodOutcome::Stuck,
+            Some("run") => PodOutcome::Run,
+            _ if of_a_job => PodOutcome::Complete,
+            _ => PodOutcome::Run,
         };
         let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
         let grace = u32::try_from(grace).unwrap_or(0);
@@ -134,7 +134,7 @@ impl PodView {
 
 /// How a node is asked to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum NodeState {
     Ready,
     NotReady,
     Gone,
@@ -145,15 +145,15 @@ pub(super) enum Wanted {
 pub(super) struct NodeView {
     pub(super) name: String,
     pub(super) uid: String,
-    pub(super) wanted: Wanted,
-    pub(super) refuses_to_drain: bool,
+    pub(super) wanted: NodeState,
+    pub(super) refuses_drain: bool,
     /// What its status says: ready, not ready, or nothing yet.
     pub(super) ready: Option<bool>,
 }
 
 impl NodeView {
     /// None when it is not simulated.
-    pub(super) fn of(node: &RawNode) -> Option<NodeView> {
+    pub(super) fn from_object(node: &RawNode) -> Option<NodeView> {
         let metadata = &node.metadata;
         metadata.labels.as_ref()?.get(annotations::SIMULATED_LABEL)?;
         let mark = |name: &str| metadata.annotations.as_ref().and_then(|it| it.get(name)).map(String::as_str);
@@ -162,11 +162,11 @@ impl NodeView {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
             wanted: match mark(annotations::STATE) {
-                Some("NotReady") => Wanted::NotReady,
-                Some("Gone") => Wanted::Gone,
-                _ => Wanted::Ready,
+                Some("NotReady") => NodeState::NotReady,
+                Some("Gone") => NodeState::Gone,
+                _ => NodeState::Ready,
             },
-            refuses_to_drain: mark(annotations::DRAIN) == Some("refuse"),
+            refuses_drain: mark(annotations::DRAIN) == Some("refuse"),
             ready: conditions.iter().find(|it| it.r#type == "Ready").map(|it| it.status == "True"),
         })
     }

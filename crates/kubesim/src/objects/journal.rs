@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Event, EventType, Object, TableName};
+use super::{EventType, Object, TableName, WatchEvent};
 
 /// A journal smaller than this is never compacted: it costs nothing to read.
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
@@ -104,7 +104,7 @@ impl Journal {
     }
 
     /// Writes the events. When it fails, nothing of them is left in the file.
-    pub fn append(&mut self, events: &[Event]) -> Result<(), JournalError> {
+    pub fn append(&mut self, events: &[WatchEvent]) -> Result<(), JournalError> {
         let mut lines = Vec::new();
         for event in events {
             match event.kind {
@@ -124,7 +124,7 @@ impl Journal {
     }
 
     /// Whether most of what it holds is past.
-    pub fn is_mostly_past(&self) -> bool {
+    pub fn needs_compaction(&self) -> bool {
         self.length > COMPACT_FROM_BYTES.max(self.length_compacted) * COMPACT_GROWTH
     }
 
@@ -171,7 +171,7 @@ fn write_object(lines: &mut Vec<u8>, table: &str, object: &Object) {
     lines.extend_from_slice(b"}\n");
 }
 
-fn write_removal(lines: &mut Vec<u8>, event: &Event) {
+fn write_removal(lines: &mut Vec<u8>, event: &WatchEvent) {
     let (table, key) = (Value::from(&*event.table), Value::from(&*event.key));
     let line =
         format!("{{\"revision\":{},\"table\":{table},\"key\":{key},\"object\":null}}\n", event.revision);

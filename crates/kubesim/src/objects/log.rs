@@ -31,7 +31,7 @@ pub enum EventType {
 
 /// One change of one object.
 #[derive(Debug)]
-pub struct Event {
+pub struct WatchEvent {
     /// The revision that the change made.
     pub revision: u64,
     /// What happened.
@@ -49,7 +49,7 @@ pub struct Event {
 /// The last changes.
 #[derive(Debug)]
 pub struct Log {
-    events: VecDeque<(Instant, Arc<Event>)>,
+    events: VecDeque<(Instant, Arc<WatchEvent>)>,
     size_bytes: usize,
     start: u64,
 }
@@ -66,7 +66,7 @@ impl Log {
     }
 
     /// Adds an event and drops the oldest beyond the bounds.
-    pub fn push(&mut self, event: Event) {
+    pub fn push(&mut self, event: WatchEvent) {
         self.size_bytes += event.object.size_bytes();
         self.events.push_back((Instant::now(), Arc::new(event)));
         self.trim();
@@ -90,7 +90,7 @@ impl Log {
     }
 
     /// The events after `revision`, or nothing when some of them are gone.
-    pub fn since(&self, revision: u64) -> Option<impl DoubleEndedIterator<Item = &Arc<Event>>> {
+    pub fn since(&self, revision: u64) -> Option<impl DoubleEndedIterator<Item = &Arc<WatchEvent>>> {
         if revision < self.start {
             return None;
         }

@@ -15,14 +15,14 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use journal::{Journal, JournalError};
-pub use log::{Event, EventType, Log};
-pub use object::{Facts, Labels, Object, key_of};
+pub use log::{EventType, Log, WatchEvent};
+pub use object::{Labels, Object, ObjectSummary, object_key};
 
 /// The name of a table: `group/plural`, `/pods` for the core group.
 pub type TableName = Arc<str>;
 
 /// A table and a key in it.
-pub type Place = (TableName, Arc<str>);
+pub type ObjectRef = (TableName, Arc<str>);
 
 /// One change. Several are written together.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub struct Objects {
     log: Log,
     journal: Option<Journal>,
     /// Objects by the uid of each of their owners.
-    dependents: HashMap<Arc<str>, BTreeSet<Place>>,
+    dependents: HashMap<Arc<str>, BTreeSet<ObjectRef>>,
     /// Told of every revision: what drives the controllers.
     changed: watch::Sender<u64>,
 }
@@ -79,9 +79,9 @@ impl Objects {
             objects.revision = objects.revision.max(record.revision);
             let table: TableName = record.table.as_str().into();
             match record.object {
-                Some(value) => objects.lay_down(&table, Arc::new(Object::new(value, record.revision))),
+                Some(value) => objects.insert_object(&table, Arc::new(Object::new(value, record.revision))),
                 None => {
-                    objects.take_away(&table, &record.key);
+                    objects.remove_object(&table, &record.key);
                 }
             }
         }
@@ -146,7 +146,7 @@ impl Objects {
     }
 
     /// The events after `revision`, or nothing when the log no longer reaches back that far.
-    pub fn events_since(&self, revision: u64) -> Option<impl DoubleEndedIterator<Item = &Arc<Event>>> {
+    pub fn events_since(&self, revision: u64) -> Option<impl DoubleEndedIterator<Item = &Arc<WatchEvent>>> {
         self.log.since(revision)
     }
 
@@ -161,7 +161,7 @@ impl Objects {
     }
 
     /// Objects that name `uid` as an owner.
-    pub fn dependents(&self, uid: &str) -> Vec<Place> {
+    pub fn dependents(&self, uid: &str) -> Vec<ObjectRef> {
         self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
     }
 
@@ -193,13 +193,13 @@ impl Objects {
                     let key = object.key();
                     let previous = self.get(&table, &key).cloned();
                     let kind = if previous.is_some() { EventType::Modified } else { EventType::Added };
-                    events.push(Event { revision, kind, table, key, object, previous });
+                    events.push(WatchEvent { revision, kind, table, key, object, previous });
                 }
                 Change::Remove(table, key) => {
                     let Some(previous) = self.get(&table, &key).cloned() else { continue };
                     revision += 1;
                     let object = Arc::new(previous.at_revision(revision));
-                    events.push(Event {
+                    events.push(WatchEvent {
                         revision,
                         kind: EventType::Deleted,
                         table,
@@ -218,9 +218,11 @@ impl Objects {
         for event in events {
             match event.kind {
                 EventType::Deleted => {
-                    self.take_away(&event.table, &event.key);
+                    self.remove_object(&event.table, &event.key);
                 }
-                EventType::Added | EventType::Modified => self.lay_down(&event.table, event.object.clone()),
+                EventType::Added | EventType::Modified => {
+                    self.insert_object(&event.table, event.object.clone())
+                }
             }
             if let Some(table) = self.tables.get(&event.table) {
                 table.changed.send_replace(event.revision);
@@ -232,25 +234,25 @@ impl Objects {
         Ok(objects)
     }
 
-    fn lay_down(&mut self, table: &TableName, object: Arc<Object>) {
+    fn insert_object(&mut self, table: &TableName, object: Arc<Object>) {
         let key = object.key();
         let place = (table.clone(), key.clone());
         let replaced = self.tables.entry(table.clone()).or_default().objects.insert(key, object.clone());
         if let Some(replaced) = replaced {
-            self.forget_owners(&replaced, &place);
+            self.remove_from_owners(&replaced, &place);
         }
         for owner in object.owners() {
             self.dependents.entry(owner.clone()).or_default().insert(place.clone());
         }
     }
 
-    fn take_away(&mut self, table: &TableName, key: &str) -> Option<Arc<Object>> {
+    fn remove_object(&mut self, table: &TableName, key: &str) -> Option<Arc<Object>> {
         let removed = self.tables.get_mut(table)?.objects.remove(key)?;
-        self.forget_owners(&removed, &(table.clone(), removed.key()));
+        self.remove_from_owners(&removed, &(table.clone(), removed.key()));
         Some(removed)
     }
 
-    fn forget_owners(&mut self, object: &Object, place: &Place) {
+    fn remove_from_owners(&mut self, object: &Object, place: &ObjectRef) {
         for owner in object.owners() {
             if let Some(places) = self.dependents.get_mut(owner) {
                 places.remove(place);
@@ -264,7 +266,7 @@ impl Objects {
     /// A journal that holds mostly what is gone is written anew. If that fails, the old one still holds all.
     fn compact_when_due(&mut self) {
         let Some(journal) = &mut self.journal else { return };
-        if !journal.is_mostly_past() {
+        if !journal.needs_compaction() {
             return;
         }
         let live = self

@@ -1,4 +1,4 @@
-//! One object at one revision: its JSON text, and the few facts that are asked of it again and again.
+//! One object at one revision: its JSON text, and the few summary that are asked of it again and again.
 
 use std::sync::Arc;
 
@@ -18,52 +18,52 @@ pub struct Object {
     uid: Arc<str>,
     labels: Labels,
     owners: Box<[Arc<str>]>,
-    facts: Facts,
+    summary: ObjectSummary,
 }
 
 /// What controllers ask of many objects at once, so that they need not parse them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct ObjectSummary {
     /// It is being deleted.
-    pub is_ending: bool,
+    pub is_terminating: bool,
     /// A pod that succeeded or failed.
-    pub has_ended: bool,
+    pub is_finished: bool,
     /// Its condition `Ready` is true.
     pub is_ready: bool,
     /// A node with a taint that drives pods away.
-    pub repels: bool,
+    pub evicts_pods: bool,
     /// When a lease was renewed.
-    pub renewed: Option<Timestamp>,
+    pub renew_time: Option<Timestamp>,
     /// The node of a pod.
-    pub node: Option<Box<str>>,
+    pub node_name: Option<Box<str>>,
     /// The uid of the owner that controls it.
-    pub controller: Option<Arc<str>>,
+    pub controller_uid: Option<Arc<str>>,
 }
 
-impl Facts {
-    fn of(value: &Value) -> Facts {
+impl ObjectSummary {
+    fn from_value(value: &Value) -> ObjectSummary {
         let owners = value["metadata"]["ownerReferences"].as_array();
         let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
         let conditions = value["status"]["conditions"].as_array();
         let taints = value["spec"]["taints"].as_array();
         let node = value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
-        Facts {
-            is_ending: !value["metadata"]["deletionTimestamp"].is_null(),
-            has_ended: matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")),
+        ObjectSummary {
+            is_terminating: !value["metadata"]["deletionTimestamp"].is_null(),
+            is_finished: matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")),
             is_ready: conditions
                 .into_iter()
                 .flatten()
                 .any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
-            repels: taints.into_iter().flatten().any(|taint| taint["effect"] == "NoExecute"),
-            renewed: value["spec"]["renewTime"].as_str().and_then(|time| time.parse().ok()),
-            node: node.map(Into::into),
-            controller: controller.and_then(|owner| owner["uid"].as_str()).map(Into::into),
+            evicts_pods: taints.into_iter().flatten().any(|taint| taint["effect"] == "NoExecute"),
+            renew_time: value["spec"]["renewTime"].as_str().and_then(|time| time.parse().ok()),
+            node_name: node.map(Into::into),
+            controller_uid: controller.and_then(|owner| owner["uid"].as_str()).map(Into::into),
         }
     }
 }
 
 /// The key of an object: `namespace/name`, or the name alone.
-pub fn key_of(namespace: &str, name: &str) -> String {
+pub fn object_key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
@@ -73,15 +73,15 @@ impl Object {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("resourceVersion".into(), revision.to_string().into());
         }
-        Object::take(value, revision)
+        Object::from_value(value, revision)
     }
 
     /// An object that has no place in the cluster: what a dry run answers.
-    pub fn unnumbered(value: Value) -> Object {
-        Object::take(value, 0)
+    pub fn unsaved(value: Value) -> Object {
+        Object::from_value(value, 0)
     }
 
-    fn take(mut value: Value, revision: u64) -> Object {
+    fn from_value(mut value: Value, revision: u64) -> Object {
         if let Some(fields) = value.as_object_mut() {
             fields.remove("kind");
             fields.remove("apiVersion");
@@ -90,7 +90,7 @@ impl Object {
         let labels = value["metadata"]["labels"].as_object();
         let owners = value["metadata"]["ownerReferences"].as_array();
         Object {
-            key: key_of(text("namespace"), text("name")).into(),
+            key: object_key(text("namespace"), text("name")).into(),
             revision,
             uid: text("uid").into(),
             labels: labels
@@ -103,7 +103,7 @@ impl Object {
                 .flatten()
                 .filter_map(|owner| Some(owner["uid"].as_str()?.into()))
                 .collect(),
-            facts: Facts::of(&value),
+            summary: ObjectSummary::from_value(&value),
             // Without the room that a growing text leaves at its end.
             json: value.to_string().into_bytes().into_boxed_slice().into(),
         }
@@ -145,8 +145,8 @@ impl Object {
     }
 
     /// What is asked of it often.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
+    pub fn summary(&self) -> &ObjectSummary {
+        &self.summary
     }
 
     /// The value of a label.

@@ -16,7 +16,7 @@ fn put(name: &str, value: u32) -> Change {
 }
 
 fn remove(name: &str) -> Change {
-    Change::Remove(table(), key_of("default", name).into())
+    Change::Remove(table(), object_key("default", name).into())
 }
 
 fn contents(objects: &Objects) -> Vec<(String, Value)> {

@@ -4,7 +4,7 @@ use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
 use super::PatchError;
-use crate::schema::{DEPTH_MAX, found, is_too_deep};
+use crate::schema::{DEPTH_MAX, is_too_deep, json_type};
 
 /// As many operations as the real server takes in one patch.
 const OPERATIONS_MAX: usize = 10_000;
@@ -34,7 +34,7 @@ fn parse(patch: &Value) -> Result<Patch, PatchError> {
         if patch.is_null() {
             return Ok(Patch(Vec::new()));
         }
-        let found = found(patch);
+        let found = json_type(patch);
         return Err(PatchError::BadRequest(format!(
             "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
         )));
@@ -46,7 +46,7 @@ fn parse(patch: &Value) -> Result<Patch, PatchError> {
         )));
     }
     if let Some(other) = operations.iter().find(|operation| !operation.is_object()) {
-        let found = found(other);
+        let found = json_type(other);
         return Err(PatchError::BadRequest(format!(
             "error decoding patch: json: cannot unmarshal {found} into Go value of type handlers.jsonPatchOp"
         )));

@@ -3,14 +3,14 @@
 use serde_json::{Map, Value};
 
 use super::PatchError;
-use crate::schema::found;
+use crate::schema::json_type;
 
 /// The object with the patch laid over it: null removes, objects are merged, all else is replaced.
 pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Value::Object(patch) = patch else {
         return Err(PatchError::BadRequest(format!(
             "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            found(patch)
+            json_type(patch)
         )));
     };
     let mut result = object.as_object().cloned().unwrap_or_default();

@@ -8,7 +8,7 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::schema::{DecodeError, FieldError, in_go};
+use crate::schema::{DecodeError, FieldError, go_format};
 
 pub use json::json;
 pub use merge::merge;
@@ -47,7 +47,7 @@ pub fn undecodable_strategic(patch: &Value, error: &DecodeError) -> FieldError {
         }
         wanted => format!("unrecognized type: {wanted}"),
     };
-    FieldError::invalid("patch", &Value::from(in_go(patch)), &detail)
+    FieldError::invalid("patch", &Value::from(go_format(patch)), &detail)
 }
 
 /// What the real server says when a patch does not fit the object.

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::PatchError;
-use crate::schema::{Merge, NodeId, Origin, Schema, go_kind, in_go};
+use crate::schema::{Merge, NodeId, Origin, Schema, go_format, go_type_of};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -297,7 +297,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
             None => left.by_ref().any(|other| other == item),
         };
         if !found {
-            let (patch, order) = (in_go(&Value::from(patch)), in_go(&Value::from(order)));
+            let (patch, order) = (go_format(&Value::from(patch)), go_format(&Value::from(order)));
             return Err(PatchError::Internal(format!(
                 "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
             )));
@@ -326,7 +326,7 @@ fn array(value: Option<Value>) -> Result<Option<Vec<Value>>, PatchError> {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(list)) => Ok(Some(list)),
         Some(other) => {
-            let text = format!("expected a []interface {{}}, but received a {}", go_kind(&other));
+            let text = format!("expected a []interface {{}}, but received a {}", go_type_of(&other));
             Err(PatchError::Internal(text))
         }
     }
@@ -337,14 +337,14 @@ fn key_text(item: &Value, key: &str) -> Result<String, PatchError> {
         Some(value) => Ok(value.to_string()),
         None => Err(PatchError::Internal(format!(
             "map: {} does not contain declared merge key: {key}",
-            in_go(item)
+            go_format(item)
         ))),
     }
 }
 
 fn unknown_directive(directive: &Value, map: &Object) -> PatchError {
     let directive = directive.as_str().map_or_else(|| directive.to_string(), str::to_owned);
-    let map = in_go(&Value::Object(map.clone()));
+    let map = go_format(&Value::Object(map.clone()));
     PatchError::Internal(format!("unknown patch type: {directive} in map: {map}"))
 }
 

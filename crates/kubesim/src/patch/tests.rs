@@ -6,7 +6,7 @@ use crate::schema::tests::any_json;
 use crate::schema::{Schema, Schemas};
 
 fn pod() -> Schema {
-    Schemas::builtin().of("", "v1", "Pod").expect("a built-in kind")
+    Schemas::builtin().find("", "v1", "Pod").expect("a built-in kind")
 }
 
 fn containers(list: Value) -> Value {

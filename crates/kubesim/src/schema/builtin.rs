@@ -30,7 +30,7 @@ impl Schemas {
     }
 
     /// The schema of a kind; the group of core kinds is empty.
-    pub fn of(&self, group: &str, version: &str, kind: &str) -> Option<Schema> {
+    pub fn find(&self, group: &str, version: &str, kind: &str) -> Option<Schema> {
         let root = *self.kinds.get(&(group.to_owned(), version.to_owned(), kind.to_owned()))?;
         let has_status = self.arena.node(root).properties.contains_key("status");
         Some(Schema { arena: self.arena.clone(), root, origin: Origin::BuiltIn, metadata: None, has_status })

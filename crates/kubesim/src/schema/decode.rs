@@ -49,9 +49,15 @@ impl Schema {
         if path.len() > DEPTH_MAX || value.is_null() {
             return Ok(());
         }
-        if let Some(message) = node.go_type.as_deref().and_then(|go_type| scalar::complaint(go_type, value)) {
+        if let Some(message) = node.go_type.as_deref().and_then(|go_type| scalar::error_text(go_type, value))
+        {
             let wanted = self.go_type(node);
-            return Err(DecodeError { message, wanted, wants_struct: false, found: found(value).to_owned() });
+            return Err(DecodeError {
+                message,
+                wanted,
+                wants_struct: false,
+                found: json_type(value).to_owned(),
+            });
         }
         let fits = match node.kind {
             Kind::Any => true,
@@ -64,11 +70,16 @@ impl Schema {
             Kind::IntOrString => value.is_string() || value.is_i64(),
         };
         if !fits {
-            return Err(self.mismatch(found(value), node, owner, path));
+            return Err(self.mismatch(json_type(value), node, owner, path));
         }
         if let Some(message) = unreadable(value, node) {
             let wanted = self.go_type(node);
-            return Err(DecodeError { message, wanted, wants_struct: false, found: found(value).to_owned() });
+            return Err(DecodeError {
+                message,
+                wanted,
+                wants_struct: false,
+                found: json_type(value).to_owned(),
+            });
         }
         match value {
             Value::Object(map) => {
@@ -103,7 +114,7 @@ impl Schema {
         path: &[&str],
     ) -> Result<(), DecodeError> {
         let Value::Number(number) = value else {
-            return Err(self.mismatch(found(value), node, owner, path));
+            return Err(self.mismatch(json_type(value), node, owner, path));
         };
         let is_int32 = self.go_type(node) == "int32";
         let fits = number.as_i64().is_some_and(|number| !is_int32 || i32::try_from(number).is_ok());
@@ -176,7 +187,7 @@ fn illegal_base64(text: &str) -> Option<usize> {
 }
 
 /// A value's JSON type in the words of Go's decoder.
-pub(crate) fn found(value: &Value) -> &'static str {
+pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

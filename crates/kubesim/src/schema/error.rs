@@ -154,14 +154,14 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// A value as Go prints it in messages: `map[image:x name:y]`.
-pub(crate) fn in_go(value: &Value) -> String {
+pub(crate) fn go_format(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Array(list) => format!("[{}]", list.iter().map(in_go).collect::<Vec<_>>().join(" ")),
+        Value::Array(list) => format!("[{}]", list.iter().map(go_format).collect::<Vec<_>>().join(" ")),
         Value::Object(map) => {
             let pairs: Vec<String> =
-                map.iter().map(|(name, value)| format!("{name}:{}", in_go(value))).collect();
+                map.iter().map(|(name, value)| format!("{name}:{}", go_format(value))).collect();
             format!("map[{}]", pairs.join(" "))
         }
         other => other.to_string(),
@@ -169,7 +169,7 @@ pub(crate) fn in_go(value: &Value) -> String {
 }
 
 /// The Go type into which the real server reads a value that has no type of its own.
-pub(crate) fn go_kind(value: &Value) -> &'static str {
+pub(crate) fn go_type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "nil",
         Value::Bool(_) => "bool",

@@ -27,12 +27,12 @@ use serde_json::Value;
 
 pub use builtin::Schemas;
 pub use decode::DecodeError;
-pub(crate) use decode::found;
+pub(crate) use decode::json_type;
 pub use error::{FieldError, Reason};
 pub use openapi::{ResourceDoc, open_api_v3, open_api_v3_index};
-pub use structural::of_crd;
+pub use structural::parse_crd;
 
-pub(crate) use error::{go_kind, in_go, quoted};
+pub(crate) use error::{go_format, go_type_of, quoted};
 pub(crate) use node::{Arena, Kind, List, MapType, Merge, Node, NodeId, Origin};
 
 /// Objects may be nested this deep and no deeper. It is what our JSON reader takes from the wire; patches must not grow

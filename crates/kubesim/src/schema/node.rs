@@ -62,7 +62,7 @@ pub(crate) struct Merge {
 /// What the real server makes of the zero value of a field when it writes the object back (its Go type decides).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zero {
-    /// Kept as it is; only null disappears. A pointer in Go, and every field of a CRD.
+    /// Preserved as it is; only null disappears. A pointer in Go, and every field of a CRD.
     #[default]
     Keep,
     /// `false`, `0`, `""`, `[]` and `{}` disappear.

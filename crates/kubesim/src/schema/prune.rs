@@ -10,34 +10,34 @@ use super::{DEPTH_MAX, Schema, scalar};
 impl Schema {
     /// Takes out fields that the schema does not name, and values that the real server would not write back.
     pub fn prune(&self, object: &mut Value) {
-        self.prune_at(object, self.root, Place::Root, DEPTH_MAX);
+        self.prune_at(object, self.root, Position::Root, DEPTH_MAX);
     }
 
     /// The paths of fields that the schema does not name, sorted: what strict field validation complains about.
     pub fn unknown_fields(&self, object: &Value) -> Vec<String> {
         let mut unknown = Vec::new();
-        self.find_unknown(object, self.root, Place::Root, &mut Vec::new(), &mut unknown);
+        self.find_unknown(object, self.root, Position::Root, &mut Vec::new(), &mut unknown);
         unknown.sort();
         unknown
     }
 
-    fn prune_at(&self, value: &mut Value, id: NodeId, place: Place, left: usize) {
+    fn prune_at(&self, value: &mut Value, id: NodeId, position: Position, left: usize) {
         let Some(left) = left.checked_sub(1) else { return };
         let node = self.node(id);
         match value {
-            Value::Object(map) => map.retain(|name, value| match fate(node, name, place) {
-                Fate::Known(child) => {
-                    self.prune_at(value, child, Place::Inner, left);
-                    self.forget_empty(value, node, name, child);
-                    !self.vanishes(value, node, name, child)
+            Value::Object(map) => map.retain(|name, value| match match_field(node, name, position) {
+                FieldMatch::Known(child) => {
+                    self.prune_at(value, child, Position::Inner, left);
+                    self.clear_empty_collection(value, node, name, child);
+                    !self.is_omitted(value, node, name, child)
                 }
-                Fate::Kept => true,
-                Fate::Unknown => false,
+                FieldMatch::Preserved => true,
+                FieldMatch::Unknown => false,
             }),
             Value::Array(list) => {
                 let Some(items) = node.items else { return };
                 for item in list {
-                    self.prune_at(item, items, Place::Inner, left);
+                    self.prune_at(item, items, Position::Inner, left);
                 }
             }
             scalar => {
@@ -51,7 +51,7 @@ impl Schema {
     }
 
     /// The real server's store does not tell an empty list or map from none.
-    fn forget_empty(&self, value: &mut Value, parent: &Node, name: &str, id: NodeId) {
+    fn clear_empty_collection(&self, value: &mut Value, parent: &Node, name: &str, id: NodeId) {
         let is_always_written = parent.properties.get(name).is_some_and(|field| field.zero == Zero::Null);
         let is_collection = self.node(id).kind == Kind::Array || self.node(id).additional.is_some();
         if is_always_written && is_collection && is_zero(value) {
@@ -60,14 +60,14 @@ impl Schema {
     }
 
     /// Whether the real server would leave this (already pruned) field out when it writes the object.
-    fn vanishes(&self, value: &Value, parent: &Node, name: &str, id: NodeId) -> bool {
+    fn is_omitted(&self, value: &Value, parent: &Node, name: &str, id: NodeId) -> bool {
         let node = self.node(id);
         let field = parent.properties.get(name);
         if value.is_null() {
             let has_default = field.is_some_and(|field| field.default.is_some()) || node.default.is_some();
             return match self.origin {
                 Origin::BuiltIn => !field.is_some_and(|field| field.zero == Zero::Null),
-                // A default takes the place of a null later.
+                // A default takes the position of a null later.
                 Origin::Crd => !node.nullable && !has_default && node.kind != Kind::Any,
             };
         }
@@ -82,7 +82,7 @@ impl Schema {
         &self,
         value: &'a Value,
         id: NodeId,
-        place: Place,
+        position: Position,
         path: &mut Vec<Step<'a>>,
         unknown: &mut Vec<String>,
     ) {
@@ -94,10 +94,12 @@ impl Schema {
             Value::Object(map) => {
                 for (name, value) in map {
                     path.push(Step::Field(name));
-                    match fate(node, name, place) {
-                        Fate::Known(child) => self.find_unknown(value, child, Place::Inner, path, unknown),
-                        Fate::Kept => {}
-                        Fate::Unknown => unknown.push(written(path)),
+                    match match_field(node, name, position) {
+                        FieldMatch::Known(child) => {
+                            self.find_unknown(value, child, Position::Inner, path, unknown)
+                        }
+                        FieldMatch::Preserved => {}
+                        FieldMatch::Unknown => unknown.push(path_text(path)),
                     }
                     path.pop();
                 }
@@ -106,7 +108,7 @@ impl Schema {
                 let Some(items) = node.items else { return };
                 for (index, item) in list.iter().enumerate() {
                     path.push(Step::Index(index));
-                    self.find_unknown(item, items, Place::Inner, path, unknown);
+                    self.find_unknown(item, items, Position::Inner, path, unknown);
                     path.pop();
                 }
             }
@@ -116,29 +118,29 @@ impl Schema {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     Root,
     Inner,
 }
 
 /// What becomes of a field.
-enum Fate {
+enum FieldMatch {
     /// The schema has a node for it.
     Known(NodeId),
     /// The schema says nothing about it, and lets it be.
-    Kept,
+    Preserved,
     /// It goes.
     Unknown,
 }
 
-fn fate(node: &Node, name: &str, place: Place) -> Fate {
+fn match_field(node: &Node, name: &str, position: Position) -> FieldMatch {
     if let Some(child) = node.properties.get(name).map(|field| field.node).or(node.additional) {
-        return Fate::Known(child);
+        return FieldMatch::Known(child);
     }
-    let is_whole_object = node.embedded || place == Place::Root;
+    let is_whole_object = node.embedded || position == Position::Root;
     match node.preserve || (is_whole_object && matches!(name, "apiVersion" | "kind" | "metadata")) {
-        true => Fate::Kept,
-        false => Fate::Unknown,
+        true => FieldMatch::Preserved,
+        false => FieldMatch::Unknown,
     }
 }
 
@@ -147,7 +149,7 @@ enum Step<'a> {
     Index(usize),
 }
 
-fn written(path: &[Step<'_>]) -> String {
+fn path_text(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {
         match step {

@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         id
     }
 
-    /// Adds `metadata` (and the two words of every object) to the root of a CRD's schema.
+    /// Adds `metadata` (and the two keywords of every object) to the root of a CRD's schema.
     pub(crate) fn add_object_meta(&mut self, root: NodeId, object_meta: &'a str) {
         let text = self.push(Node { kind: Kind::String, ..Node::default() });
         let mut fields = vec![("apiVersion", text), ("kind", text)];
@@ -84,40 +84,40 @@ impl<'a> Reader<'a> {
     }
 
     fn node(&mut self, schema: &'a Value) -> Node {
-        let Some(words) = schema.as_object() else {
+        let Some(keywords) = schema.as_object() else {
             return Node { preserve: true, ..Node::default() };
         };
-        let flag = |name: &str| words.get(name) == Some(&Value::Bool(true));
-        if words.contains_key("x-kubernetes-validations") {
+        let flag = |name: &str| keywords.get(name) == Some(&Value::Bool(true));
+        if keywords.contains_key("x-kubernetes-validations") {
             self.arena.has_rules = true;
         }
         let mut node = Node {
-            kind: kind(words),
+            kind: kind(keywords),
             nullable: flag("nullable"),
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
             embedded: flag("x-kubernetes-embedded-resource"),
-            required: strings(words.get("required")),
-            default: words.get("default").cloned(),
-            list: list_type(words),
+            required: strings(keywords.get("required")),
+            default: keywords.get("default").cloned(),
+            list: list_type(keywords),
             map: map_type(schema).unwrap_or_default(),
-            go_type: words.get("x-go-type").and_then(Value::as_str).map(str::to_owned),
+            go_type: keywords.get("x-go-type").and_then(Value::as_str).map(str::to_owned),
             ..Node::default()
         };
-        if let Some(Value::Object(properties)) = words.get("properties") {
+        if let Some(Value::Object(properties)) = keywords.get("properties") {
             for (name, property) in properties {
                 let field = self.field(property);
                 node.properties.insert(name.clone(), field);
             }
         }
-        node.additional = match words.get("additionalProperties") {
+        node.additional = match keywords.get("additionalProperties") {
             Some(Value::Bool(false)) | None => None,
             Some(additional) => Some(self.schema(additional)),
         };
-        node.items = words.get("items").map(|items| self.schema(items));
+        node.items = keywords.get("items").map(|items| self.schema(items));
         if self.origin == Origin::BuiltIn && node.properties.is_empty() && node.additional.is_none() {
             node.preserve = matches!(node.kind, Kind::Object | Kind::Any);
         }
-        node.limits = self.limits(words);
+        node.limits = self.limits(keywords);
         node
     }
 
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn limits(&mut self, words: &'a Map<String, Value>) -> Option<Box<Limits>> {
+    fn limits(&mut self, keywords: &'a Map<String, Value>) -> Option<Box<Limits>> {
         const NAMES: [&str; 18] = [
             "format",
             "pattern",
@@ -163,17 +163,17 @@ impl<'a> Reader<'a> {
             "oneOf",
             "not",
         ];
-        if reference_words(words).is_some() || !NAMES.iter().any(|name| words.contains_key(*name)) {
+        if reference_keywords(keywords).is_some() || !NAMES.iter().any(|name| keywords.contains_key(*name)) {
             return None;
         }
-        let number = |name: &str| words.get(name).and_then(whole);
-        let flag = |name: &str| words.get(name) == Some(&Value::Bool(true));
-        let value = |name: &str| words.get(name).filter(|value| value.is_number()).cloned();
-        let text = |name: &str| words.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let number = |name: &str| keywords.get(name).and_then(whole);
+        let flag = |name: &str| keywords.get(name) == Some(&Value::Bool(true));
+        let value = |name: &str| keywords.get(name).filter(|value| value.is_number()).cloned();
+        let text = |name: &str| keywords.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         Some(Box::new(Limits {
             format: text("format").map(str::to_owned),
             pattern: text("pattern").map(Pattern::new),
-            enumeration: words.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
+            enumeration: keywords.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
             minimum: value("minimum"),
             maximum: value("maximum"),
             exclusive_minimum: flag("exclusiveMinimum"),
@@ -185,10 +185,10 @@ impl<'a> Reader<'a> {
             max_items: number("maxItems"),
             min_properties: number("minProperties"),
             max_properties: number("maxProperties"),
-            all_of: self.alternatives(words.get("allOf")),
-            any_of: self.alternatives(words.get("anyOf")),
-            one_of: self.alternatives(words.get("oneOf")),
-            not: words.get("not").map(|not| self.schema(not)),
+            all_of: self.alternatives(keywords.get("allOf")),
+            any_of: self.alternatives(keywords.get("anyOf")),
+            one_of: self.alternatives(keywords.get("oneOf")),
+            not: keywords.get("not").map(|not| self.schema(not)),
         }))
     }
 
@@ -216,25 +216,26 @@ impl Field {
 
 /// The name of the type that a schema refers to, directly or as the one part of an `allOf`.
 fn reference(schema: &Value) -> Option<&str> {
-    reference_words(schema.as_object()?)
+    reference_keywords(schema.as_object()?)
 }
 
-fn reference_words(words: &Map<String, Value>) -> Option<&str> {
-    let direct = words.get("$ref");
-    let wrapped = || match words.get("allOf")?.as_array()?.as_slice() {
+fn reference_keywords(keywords: &Map<String, Value>) -> Option<&str> {
+    let direct = keywords.get("$ref");
+    let wrapped = || match keywords.get("allOf")?.as_array()?.as_slice() {
         [only] => only.get("$ref"),
         _ => None,
     };
     direct.or_else(wrapped)?.as_str()?.strip_prefix(REFERENCE_PREFIX)
 }
 
-fn kind(words: &Map<String, Value>) -> Kind {
-    let format = words.get("format").and_then(Value::as_str);
-    if words.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) || format == Some("int-or-string")
+fn kind(keywords: &Map<String, Value>) -> Kind {
+    let format = keywords.get("format").and_then(Value::as_str);
+    if keywords.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true))
+        || format == Some("int-or-string")
     {
         return Kind::IntOrString;
     }
-    match words.get("type").and_then(Value::as_str) {
+    match keywords.get("type").and_then(Value::as_str) {
         Some("object") => Kind::Object,
         Some("array") => Kind::Array,
         Some("string") => Kind::String,
@@ -246,11 +247,11 @@ fn kind(words: &Map<String, Value>) -> Kind {
 }
 
 /// As the real server reads it for server-side apply: the list type, or else the older patch strategy.
-fn list_type(words: &Map<String, Value>) -> List {
-    let text = |name: &str| words.get(name).and_then(Value::as_str);
+fn list_type(keywords: &Map<String, Value>) -> List {
+    let text = |name: &str| keywords.get(name).and_then(Value::as_str);
     match text("x-kubernetes-list-type") {
         Some("set") => List::Set,
-        Some("map") => List::Map(strings(words.get("x-kubernetes-list-map-keys"))),
+        Some("map") => List::Map(strings(keywords.get("x-kubernetes-list-map-keys"))),
         Some(_) => List::Atomic,
         None => match (text("x-kubernetes-patch-strategy"), text("x-kubernetes-patch-merge-key")) {
             (Some("merge" | "merge,retainKeys"), Some(key)) => List::Map(vec![key.to_owned()]),

@@ -29,7 +29,7 @@ pub(super) fn canonical(go_type: &str, value: &Value) -> Option<Value> {
 }
 
 /// Why a value of such a type cannot be read, in Go's words.
-pub(super) fn complaint(go_type: &str, value: &Value) -> Option<String> {
+pub(super) fn error_text(go_type: &str, value: &Value) -> Option<String> {
     let is_time = matches!(go_type, "v1.Time" | "v1.MicroTime");
     if canonical(go_type, value).is_some() || !(is_time || go_type == "resource.Quantity") {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn complaint(go_type: &str, value: &Value) -> Option<String> {
             Some(format!("parsing time {text} as \"{layout}\": cannot parse {part} as \"{wanted}\""))
         }
         (true, other) => {
-            Some(format!("json: cannot unmarshal {} into Go value of type string", super::found(other)))
+            Some(format!("json: cannot unmarshal {} into Go value of type string", super::json_type(other)))
         }
         (false, _) => Some(NO_QUANTITY.to_owned()),
     }

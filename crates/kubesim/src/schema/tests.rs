@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{DEPTH_MAX, FieldError, Reason, ResourceDoc, Schema, Schemas, is_too_deep, of_crd, open_api_v3};
+use super::{
+    DEPTH_MAX, FieldError, Reason, ResourceDoc, Schema, Schemas, is_too_deep, open_api_v3, parse_crd,
+};
 use crate::schema::builtin::components;
 
 /// Any JSON, with names that schemas know among its keys.
@@ -85,7 +87,7 @@ pub(crate) fn any_json() -> impl Strategy<Value = Value> {
 }
 
 pub(crate) fn widget() -> Schema {
-    let schema = of_crd(&json!({
+    let schema = parse_crd(&json!({
         "type": "object",
         "properties": {
             "spec": {
@@ -128,7 +130,7 @@ fn defaulted(schema: &Schema, mut object: Value) -> Value {
 }
 
 fn deployment() -> Schema {
-    Schemas::builtin().of("apps", "v1", "Deployment").expect("a built-in kind")
+    Schemas::builtin().find("apps", "v1", "Deployment").expect("a built-in kind")
 }
 
 #[test]
@@ -150,9 +152,9 @@ fn the_embedded_schemas_are_small_and_hold_every_kind() {
         ("autoscaling", "v1", "Scale"),
     ];
     for (group, version, kind) in kinds {
-        assert!(Schemas::builtin().of(group, version, kind).is_some(), "{group}/{version} {kind}");
+        assert!(Schemas::builtin().find(group, version, kind).is_some(), "{group}/{version} {kind}");
     }
-    assert!(Schemas::builtin().of("apps", "v1beta1", "Deployment").is_none());
+    assert!(Schemas::builtin().find("apps", "v1beta1", "Deployment").is_none());
     assert!(include_str!("../../data/schemas.json").len() < 500 * 1024);
 }
 
@@ -275,7 +277,7 @@ fn what_was_wrong_before_an_update_is_let_be() {
 #[test]
 fn rules_in_cel_are_read_and_reported_as_not_enforced() {
     let schema =
-        of_crd(&json!({ "type": "object", "x-kubernetes-validations": [{ "rule": "self.spec > 1" }] }));
+        parse_crd(&json!({ "type": "object", "x-kubernetes-validations": [{ "rule": "self.spec > 1" }] }));
     assert!(schema.expect("a structural schema").has_rules());
     assert!(!widget().has_rules());
 }
@@ -283,7 +285,7 @@ fn rules_in_cel_are_read_and_reported_as_not_enforced() {
 #[test]
 fn a_crd_may_restrict_the_names_of_its_objects() {
     let schema =
-        of_crd(&json!({ "type": "object", "properties": { "metadata": { "type": "object", "properties": {
+        parse_crd(&json!({ "type": "object", "properties": { "metadata": { "type": "object", "properties": {
         "name": { "type": "string", "maxLength": 3 } } } } }));
     let errors = schema.expect("a structural schema").validate(&json!({ "metadata": { "name": "long" } }));
     assert_eq!(errors, [FieldError::too_long("metadata.name", 3)]);
@@ -341,10 +343,10 @@ fn nesting_has_a_bound() {
     assert!(!is_too_deep(&nested(DEPTH_MAX)));
     assert!(is_too_deep(&nested(DEPTH_MAX + 1)));
     let far = nested(400);
-    let schema = of_crd(&json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }))
+    let schema = parse_crd(&json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }))
         .expect("structural");
     assert_eq!(pruned(&schema, far.clone()), far);
-    assert!(of_crd(&nested(400)).is_err());
+    assert!(parse_crd(&nested(400)).is_err());
 }
 
 #[test]
@@ -375,7 +377,7 @@ proptest! {
             if component.get("x-kubernetes-group-version-kind").is_some() {
                 let kind = &component["x-kubernetes-group-version-kind"][0];
                 let word = |name: &str| kind[name].as_str().unwrap_or_default();
-                let schema = Schemas::builtin().of(word("group"), word("version"), word("kind"));
+                let schema = Schemas::builtin().find(word("group"), word("version"), word("kind"));
                 let schema = schema.unwrap_or_else(|| panic!("{name} has a kind"));
                 let mut object = object.clone();
                 let _ = schema.check_types(&object);
@@ -385,11 +387,11 @@ proptest! {
             }
         }
         let mut schema = json!({ "type": "object", "properties": { "spec": schema } });
-        let _ = of_crd(&schema);
+        let _ = parse_crd(&schema);
         if let Some(spec) = schema["properties"]["spec"].as_object_mut() {
             spec.insert("type".to_owned(), json!("object"));
         }
-        if let Ok(schema) = of_crd(&schema) {
+        if let Ok(schema) = parse_crd(&schema) {
             let mut object = object;
             schema.prune(&mut object);
             schema.default(&mut object);

@@ -14,11 +14,11 @@ pub struct LabelSelector {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    test: Test,
+    operator: Operator,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Test {
+enum Operator {
     In(Vec<String>),
     NotIn(Vec<String>),
     Exists,
@@ -34,12 +34,12 @@ impl LabelSelector {
     }
 
     /// Reads the form used in objects. A missing selector selects nothing; an empty one everything.
-    pub fn of_object(selector: Option<&Value>) -> Option<LabelSelector> {
+    pub fn from_object(selector: Option<&Value>) -> Option<LabelSelector> {
         let selector = selector?.as_object()?;
         let mut requirements = Vec::new();
         for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
             let value = value.as_str().unwrap_or_default().to_owned();
-            requirements.push(Requirement { key: key.clone(), test: Test::In(vec![value]) });
+            requirements.push(Requirement { key: key.clone(), operator: Operator::In(vec![value]) });
         }
         for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
             let key = expression["key"].as_str()?.to_owned();
@@ -47,14 +47,14 @@ impl LabelSelector {
                 .as_array()
                 .map(|values| values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect())
                 .unwrap_or_default();
-            let test = match expression["operator"].as_str()? {
-                "In" => Test::In(values),
-                "NotIn" => Test::NotIn(values),
-                "Exists" => Test::Exists,
-                "DoesNotExist" => Test::Absent,
+            let operator = match expression["operator"].as_str()? {
+                "In" => Operator::In(values),
+                "NotIn" => Operator::NotIn(values),
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::Absent,
                 _ => return None,
             };
-            requirements.push(Requirement { key, test });
+            requirements.push(Requirement { key, operator });
         }
         Some(LabelSelector { requirements })
     }
@@ -67,7 +67,7 @@ impl LabelSelector {
             .flatten()
             .map(|(key, value)| Requirement {
                 key: key.clone(),
-                test: Test::In(vec![value.as_str().unwrap_or_default().to_owned()]),
+                operator: Operator::In(vec![value.as_str().unwrap_or_default().to_owned()]),
             })
             .collect();
         LabelSelector { requirements }
@@ -100,27 +100,27 @@ impl std::fmt::Display for LabelSelector {
 impl Requirement {
     fn holds(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
-        match &self.test {
-            Test::In(values) => value.is_some_and(|value| values.iter().any(|one| one == value)),
-            Test::NotIn(values) => value.is_none_or(|value| values.iter().all(|one| one != value)),
-            Test::Exists => value.is_some(),
-            Test::Absent => value.is_none(),
-            Test::Greater(bound) => number().is_some_and(|value| value > *bound),
-            Test::Less(bound) => number().is_some_and(|value| value < *bound),
+        match &self.operator {
+            Operator::In(values) => value.is_some_and(|value| values.iter().any(|one| one == value)),
+            Operator::NotIn(values) => value.is_none_or(|value| values.iter().all(|one| one != value)),
+            Operator::Exists => value.is_some(),
+            Operator::Absent => value.is_none(),
+            Operator::Greater(bound) => number().is_some_and(|value| value > *bound),
+            Operator::Less(bound) => number().is_some_and(|value| value < *bound),
         }
     }
 
     fn text(&self) -> String {
         let key = &self.key;
-        match &self.test {
-            Test::In(values) if values.len() == 1 => format!("{key}={}", values[0]),
-            Test::In(values) => format!("{key} in ({})", values.join(",")),
-            Test::NotIn(values) if values.len() == 1 => format!("{key}!={}", values[0]),
-            Test::NotIn(values) => format!("{key} notin ({})", values.join(",")),
-            Test::Exists => key.clone(),
-            Test::Absent => format!("!{key}"),
-            Test::Greater(bound) => format!("{key}>{bound}"),
-            Test::Less(bound) => format!("{key}<{bound}"),
+        match &self.operator {
+            Operator::In(values) if values.len() == 1 => format!("{key}={}", values[0]),
+            Operator::In(values) => format!("{key} in ({})", values.join(",")),
+            Operator::NotIn(values) if values.len() == 1 => format!("{key}!={}", values[0]),
+            Operator::NotIn(values) => format!("{key} notin ({})", values.join(",")),
+            Operator::Exists => key.clone(),
+            Operator::Absent => format!("!{key}"),
+            Operator::Greater(bound) => format!("{key}>{bound}"),
+            Operator::Less(bound) => format!("{key}<{bound}"),
         }
     }
 }
@@ -129,14 +129,14 @@ impl Requirement {
 enum Token {
     Word(String),
     Symbol(&'static str),
-    Wrong(String),
+    Invalid(String),
     End,
 }
 
 impl Token {
     fn text(&self) -> &str {
         match self {
-            Token::Word(word) | Token::Wrong(word) => word,
+            Token::Word(word) | Token::Invalid(word) => word,
             Token::Symbol(symbol) => symbol,
             Token::End => "",
         }
@@ -162,7 +162,7 @@ fn scan(text: &str) -> Vec<Token> {
                     rest = &rest[symbol.len()..];
                 }
                 None => {
-                    tokens.push(Token::Wrong(format!("error expected: keyword found '{first}'")));
+                    tokens.push(Token::Invalid(format!("error expected: keyword found '{first}'")));
                     rest = &rest[first.len_utf8()..];
                 }
             }
@@ -244,34 +244,34 @@ impl Parser {
             return Err(format!("<nil>: Invalid value: \"{key}\": {}", errors.join("; ")));
         }
         if absent {
-            return Ok(Requirement { key, test: Test::Absent });
+            return Ok(Requirement { key, operator: Operator::Absent });
         }
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
-            return Ok(Requirement { key, test: Test::Exists });
+            return Ok(Requirement { key, operator: Operator::Exists });
         }
-        let test = self.test(&key)?;
-        Ok(Requirement { key, test })
+        let operator = self.operator(&key)?;
+        Ok(Requirement { key, operator })
     }
 
-    fn test(&mut self, key: &str) -> Result<Test, String> {
-        let test = match self.take() {
-            Token::Symbol("=" | "==") => Test::In(vec![self.exact_value()?]),
-            Token::Symbol("!=") => Test::NotIn(vec![self.exact_value()?]),
+    fn operator(&mut self, key: &str) -> Result<Operator, String> {
+        let operator = match self.take() {
+            Token::Symbol("=" | "==") => Operator::In(vec![self.exact_value()?]),
+            Token::Symbol("!=") => Operator::NotIn(vec![self.exact_value()?]),
             Token::Symbol(symbol @ (">" | "<")) => {
                 let value = self.exact_value()?;
                 let bound = value.parse().map_err(|_| {
                     let why = "for 'Gt', 'Lt' operators, the value must be an integer";
                     format!("values[0][{key}]: Invalid value: \"{value}\": {why}")
                 })?;
-                if symbol == ">" { Test::Greater(bound) } else { Test::Less(bound) }
+                if symbol == ">" { Operator::Greater(bound) } else { Operator::Less(bound) }
             }
-            Token::Word(word) if word == "in" => Test::In(self.values()?),
-            Token::Word(word) if word == "notin" => Test::NotIn(self.values()?),
+            Token::Word(word) if word == "in" => Operator::In(self.values()?),
+            Token::Word(word) if word == "notin" => Operator::NotIn(self.values()?),
             other => {
                 return Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text()));
             }
         };
-        if let Test::In(values) | Test::NotIn(values) = &test {
+        if let Operator::In(values) | Operator::NotIn(values) = &operator {
             for (index, value) in values.iter().enumerate() {
                 let errors = names::label_value(value);
                 if !errors.is_empty() {
@@ -282,7 +282,7 @@ impl Parser {
                 }
             }
         }
-        Ok(test)
+        Ok(operator)
     }
 
     fn exact_value(&mut self) -> Result<String, String> {
@@ -362,23 +362,23 @@ mod tests {
 
     #[test]
     fn a_label_selector_that_makes_no_sense_is_refused_in_the_known_words() {
-        let refusal = |text: &str| LabelSelector::parse(text).unwrap_err();
-        assert_eq!(refusal("a,"), "found '', expected: identifier after ','");
-        assert_eq!(refusal("a in b"), "unable to parse requirement: found 'b' expected: '('");
-        assert_eq!(refusal("=a"), "found '=', expected: !, identifier, or 'end of string'");
+        let error = |text: &str| LabelSelector::parse(text).unwrap_err();
+        assert_eq!(error("a,"), "found '', expected: identifier after ','");
+        assert_eq!(error("a in b"), "unable to parse requirement: found 'b' expected: '('");
+        assert_eq!(error("=a"), "found '=', expected: !, identifier, or 'end of string'");
         assert!(
-            refusal("-a=b")
+            error("-a=b")
                 .starts_with("unable to parse requirement: <nil>: Invalid value: \"-a\": name part must")
         );
-        assert!(refusal("a=b c").starts_with("found 'c', expected: ',' or 'end of string'"));
+        assert!(error("a=b c").starts_with("found 'c', expected: ',' or 'end of string'"));
     }
 
     #[test]
     fn a_selector_in_an_object_selects_nothing_when_missing_and_everything_when_empty() {
-        assert_eq!(LabelSelector::of_object(None), None);
-        assert!(LabelSelector::of_object(Some(&json!({}))).unwrap().is_empty());
+        assert_eq!(LabelSelector::from_object(None), None);
+        assert!(LabelSelector::from_object(Some(&json!({}))).unwrap().is_empty());
         let selector = json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]});
-        let selector = LabelSelector::of_object(Some(&selector)).unwrap();
+        let selector = LabelSelector::from_object(Some(&selector)).unwrap();
         assert!(selector.matches_object(&json!({"metadata": {"labels": {"app": "web"}}})));
         assert!(!selector.matches_object(&json!({"metadata": {}})));
     }

@@ -7,15 +7,15 @@ use serde_json::Value;
 use super::{Validation, WriteOptions, metadata};
 use crate::kinds::{self, Kind};
 use crate::schema::Schemas;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// Checks that a body is an object of this kind.
-pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> Outcome<()> {
+pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> ApiResult<()> {
     let Some(fields) = value.as_object_mut() else {
         let group_version = kind.api_version();
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }} (expected {group_version} {})",
-            shape(value),
+            json_type(value),
             kind.kind()
         )));
     };
@@ -28,26 +28,29 @@ pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> Outcome<()> {
     if !given_kind.is_empty() && given_kind != kind.kind() {
         let version = if given_version.is_empty() { &expected } else { &given_version };
         let (short, name) = (version.rsplit('/').next().unwrap_or_default(), kind.kind());
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "{given_kind} in version \"{short}\" cannot be handled as a {name}: converting ({short}.{given_kind}) to ({}.{name}): unknown conversion",
             package(kind.group()),
         )));
     }
     if !given_version.is_empty() && given_version != expected {
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the API version in the data ({given_version}) does not match the expected API version ({expected})"
         )));
     }
     if kind.custom().is_some() && (given_kind.is_empty() || given_version.is_empty()) {
         let missing = if given_kind.is_empty() { "kind" } else { "apiVersion" };
-        return Err(Failure::bad_request(format!("Object '{}' is missing in '{value}'", capital(missing))));
+        return Err(StatusError::bad_request(format!(
+            "Object '{}' is missing in '{value}'",
+            capitalized(missing)
+        )));
     }
-    kind.dress(value);
+    kind.set_type_meta(value);
     Ok(())
 }
 
 /// The refusal of a kind that nobody has in the version that the body names.
-fn unregistered(kind: &Kind, version: &str, name: &str) -> Option<Failure> {
+fn unregistered(kind: &Kind, version: &str, name: &str) -> Option<StatusError> {
     if kind.custom().is_some() || version.is_empty() || name.is_empty() {
         return None;
     }
@@ -56,7 +59,7 @@ fn unregistered(kind: &Kind, version: &str, name: &str) -> Option<Failure> {
         return None;
     }
     let short = version.rsplit('/').next().unwrap_or_default();
-    Some(Failure::bad_request(format!(
+    Some(StatusError::bad_request(format!(
         "{name} in version \"{short}\" cannot be handled as a {}: no kind \"{name}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\"",
         kind.kind()
     )))
@@ -67,7 +70,7 @@ fn package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
-fn shape(value: &Value) -> &'static str {
+fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -78,18 +81,18 @@ fn shape(value: &Value) -> &'static str {
     }
 }
 
-fn capital(word: &str) -> String {
+fn capitalized(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// Types, unknown fields, defaults. What the caller should know of comes back as warnings.
-pub(super) fn settle(kind: &Kind, value: &mut Value, options: &WriteOptions) -> Outcome<Vec<String>> {
+pub(super) fn normalize(kind: &Kind, value: &mut Value, options: &WriteOptions) -> ApiResult<Vec<String>> {
     let mut warnings = Vec::new();
     if let Some(schema) = kind.schema() {
         schema.check_types(value).map_err(|error| {
             let (version, name) = (kind.version(), kind.kind());
-            Failure::bad_request(format!(
+            StatusError::bad_request(format!(
                 "{name} in version \"{version}\" cannot be handled as a {name}: {error}"
             ))
         })?;
@@ -101,7 +104,7 @@ pub(super) fn settle(kind: &Kind, value: &mut Value, options: &WriteOptions) -> 
                 .collect();
             if options.validation == Validation::Strict && !unknown.is_empty() {
                 let (name, version) = (kind.kind(), kind.version());
-                return Err(Failure::bad_request(format!(
+                return Err(StatusError::bad_request(format!(
                     "{name} in version \"{version}\" cannot be handled as a {name}: strict decoding error: {}",
                     unknown.join(", ")
                 )));
@@ -112,7 +115,7 @@ pub(super) fn settle(kind: &Kind, value: &mut Value, options: &WriteOptions) -> 
         schema.default(value);
     }
     (kind.row().default)(value);
-    metadata::tidy(value);
+    metadata::remove_empty(value);
     if kind.custom().is_some_and(|custom| custom.has_unenforced_rules) {
         warnings.push(
             "validation rules (CEL) of this kind are not enforced by this simulated API server".to_owned(),
@@ -122,16 +125,16 @@ pub(super) fn settle(kind: &Kind, value: &mut Value, options: &WriteOptions) -> 
 }
 
 /// Checks the types of what a subresource takes, which is no object of the kind that it hangs on.
-pub(crate) fn expect_shape(group: &str, kind: &str, value: &Value) -> Outcome<()> {
-    let Some(schema) = Schemas::builtin().of(group, "v1", kind) else { return Ok(()) };
+pub(crate) fn check_types(group: &str, kind: &str, value: &Value) -> ApiResult<()> {
+    let Some(schema) = Schemas::builtin().find(group, "v1", kind) else { return Ok(()) };
     schema.check_types(value).map_err(|error| {
-        Failure::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}"))
+        StatusError::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}"))
     })
 }
 
 /// Everything that is wrong with an object, as one refusal.
-pub(super) fn validate(kind: &Kind, value: &Value, old: Option<&Value>) -> Outcome<()> {
-    let mut causes = metadata::refused(kind, value);
+pub(super) fn validate(kind: &Kind, value: &Value, old: Option<&Value>) -> ApiResult<()> {
+    let mut causes = metadata::validate(kind, value);
     if kind.custom().is_some()
         && let Some(schema) = kind.schema()
     {
@@ -145,5 +148,5 @@ pub(super) fn validate(kind: &Kind, value: &Value, old: Option<&Value>) -> Outco
         return Ok(());
     }
     let name = value["metadata"]["name"].as_str().unwrap_or_default();
-    Err(Failure::invalid(kind.group(), kind.kind(), name, &causes))
+    Err(StatusError::invalid(kind.group(), kind.kind(), name, &causes))
 }

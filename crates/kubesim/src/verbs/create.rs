@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Caller, Target, WriteOptions, Written, admit, allocate, metadata};
+use super::{Caller, Target, WriteOptions, WriteResult, admit, allocate, metadata};
 use crate::apply;
 use crate::fields;
 use crate::kinds::{self, StatusRule};
 use crate::objects::Object;
 use crate::state::State;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// A generated name that is taken is generated anew this often.
 const NAME_ATTEMPTS_MAX: usize = 8;
@@ -22,12 +22,12 @@ pub fn create(
     value: Value,
     options: &WriteOptions,
     caller: &Caller,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     let mut value = value;
     admit::expect_kind(&target.kind, &mut value)?;
-    let warnings = admit::settle(&target.kind, &mut value, options)?;
+    let warnings = admit::normalize(&target.kind, &mut value, options)?;
     store_new(state, target, value, options, caller, Tracking::Update)
-        .map(|written| Written { warnings, ..written })
+        .map(|written| WriteResult { warnings, ..written })
 }
 
 /// Whether the new object's fields are already ascribed.
@@ -47,12 +47,12 @@ pub(super) fn store_new(
     options: &WriteOptions,
     caller: &Caller,
     tracking: Tracking,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     let kind = &target.kind;
     if value["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
-        return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created"));
+        return Err(StatusError::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
-    metadata::settle_name(target, &mut value)?;
+    metadata::fill_name(target, &mut value)?;
     expect_namespace(state, target, &value)?;
     if kind.status_rule() == StatusRule::Cleared
         && let Some(fields) = value.as_object_mut()
@@ -70,25 +70,24 @@ pub(super) fn store_new(
     if tracking == Tracking::Update {
         apply::track_update(None, &mut value, &options.manager, None, kind.schema(), caller.now);
     }
-    metadata::stamp(kind, &mut value, caller)?;
+    metadata::initialize(kind, &mut value, caller)?;
     (kind.row().prepare)(&mut value);
     prepare_with_state(state, target, &mut value, caller)?;
     admit::validate(kind, &value, None)?;
-    take_free_name(state, target, &mut value)?;
-    metadata::tidy(&mut value);
-    let object =
-        if options.dry_run { Arc::new(Object::unnumbered(value)) } else { state.put(kind, value)? };
-    Ok(Written { object, is_new: true, warnings: Vec::new() })
+    ensure_free_name(state, target, &mut value)?;
+    metadata::remove_empty(&mut value);
+    let object = if options.dry_run { Arc::new(Object::unsaved(value)) } else { state.put(kind, value)? };
+    Ok(WriteResult { object, is_new: true, warnings: Vec::new() })
 }
 
 /// A namespaced object needs its namespace, and one that is not ending.
-fn expect_namespace(state: &State, target: &Target, value: &Value) -> Outcome<()> {
+fn expect_namespace(state: &State, target: &Target, value: &Value) -> ApiResult<()> {
     if !target.kind.is_namespaced() {
         return Ok(());
     }
-    let Some(kind) = kinds::of("", "Namespace") else { return Ok(()) };
+    let Some(kind) = kinds::find("", "Namespace") else { return Ok(()) };
     let Some(namespace) = state.read(kind, "", &target.namespace) else {
-        return Err(Failure::not_found(kind, &target.namespace));
+        return Err(StatusError::not_found(kind, &target.namespace));
     };
     if namespace["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
@@ -96,7 +95,7 @@ fn expect_namespace(state: &State, target: &Target, value: &Value) -> Outcome<()
     let name = value["metadata"]["name"].as_str().unwrap_or_default();
     let namespace = &target.namespace;
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let mut failure = Failure::forbidden(&target.kind, name, &why);
+    let mut failure = StatusError::forbidden(&target.kind, name, &why);
     failure.details["causes"] = json!([{
         "reason": "NamespaceTerminating",
         "message": format!("namespace {namespace} is being terminated"),
@@ -106,7 +105,7 @@ fn expect_namespace(state: &State, target: &Target, value: &Value) -> Outcome<()
 }
 
 /// What cannot be decided by looking at the object alone.
-fn prepare_with_state(state: &State, target: &Target, value: &mut Value, caller: &Caller) -> Outcome<()> {
+fn prepare_with_state(state: &State, target: &Target, value: &mut Value, caller: &Caller) -> ApiResult<()> {
     match (target.kind.group(), target.kind.kind()) {
         ("", "Service") => allocate::service(state, value),
         ("", "Pod") => expect_service_account(state, target, value),
@@ -117,15 +116,15 @@ fn prepare_with_state(state: &State, target: &Target, value: &mut Value, caller:
             Ok(())
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            super::special::establish(state, value, caller)
+            super::kind_verbs::establish(state, value, caller)
         }
         _ => Ok(()),
     }
 }
 
-fn expect_service_account(state: &State, target: &Target, value: &Value) -> Outcome<()> {
+fn expect_service_account(state: &State, target: &Target, value: &Value) -> ApiResult<()> {
     let account = value["spec"]["serviceAccountName"].as_str().unwrap_or_default();
-    let Some(kind) = kinds::of("", "ServiceAccount") else { return Ok(()) };
+    let Some(kind) = kinds::find("", "ServiceAccount") else { return Ok(()) };
     if account.is_empty() || state.get(kind, &target.namespace, account).is_some() {
         return Ok(());
     }
@@ -133,11 +132,11 @@ fn expect_service_account(state: &State, target: &Target, value: &Value) -> Outc
     let why = format!(
         "error looking up service account {namespace}/{account}: serviceaccount \"{account}\" not found"
     );
-    Err(Failure::forbidden(&target.kind, name, &why))
+    Err(StatusError::forbidden(&target.kind, name, &why))
 }
 
 /// A name that was given must be free; one that was generated is generated until it is.
-fn take_free_name(state: &State, target: &Target, value: &mut Value) -> Outcome<()> {
+fn ensure_free_name(state: &State, target: &Target, value: &mut Value) -> ApiResult<()> {
     let kind = &target.kind;
     for _ in 0..NAME_ATTEMPTS_MAX {
         let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -147,11 +146,11 @@ fn take_free_name(state: &State, target: &Target, value: &mut Value) -> Outcome<
         let prefix = value["metadata"]["generateName"].as_str().unwrap_or_default();
         let kept = prefix.get(..prefix.len().min(58)).unwrap_or(prefix);
         if prefix.is_empty() || name.len() != kept.len() + 5 || !name.starts_with(kept) {
-            return Err(Failure::already_exists(kind, &name));
+            return Err(StatusError::already_exists(kind, &name));
         }
         fields::set(value, &["metadata", "name"], json!(""));
-        metadata::settle_name(target, value)?;
+        metadata::fill_name(target, value)?;
     }
     let name = value["metadata"]["name"].as_str().unwrap_or_default();
-    Err(Failure::already_exists(kind, name))
+    Err(StatusError::already_exists(kind, name))
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{Caller, Target, Written};
+use super::{Caller, Target, WriteResult};
 use crate::fields;
 use crate::kinds::Kind;
-use crate::objects::{Change, Object, key_of};
+use crate::objects::{Change, Object, object_key};
 use crate::state::{State, time};
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// The finalizer of an object that waits for its dependents.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -18,7 +18,7 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
 
 /// Namespaces that no cluster is without.
-const KEPT_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
+const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// How a deletion is to be done.
 #[derive(Debug, Clone, Default)]
@@ -48,9 +48,9 @@ pub enum Propagation {
 
 /// What became of a deletion.
 #[derive(Debug)]
-pub struct Deleted {
+pub struct DeleteResult {
     /// The object: as it was last, or as it is while it ends.
-    pub written: Written,
+    pub result: WriteResult,
     /// Whether it is gone.
     pub is_gone: bool,
 }
@@ -61,20 +61,21 @@ pub fn delete(
     target: &Target,
     options: &DeleteOptions,
     caller: &Caller,
-) -> Outcome<Deleted> {
+) -> ApiResult<DeleteResult> {
     let kind = &target.kind;
     let Some(present) = state.get(kind, &target.namespace, &target.name).cloned() else {
-        return Err(Failure::not_found(kind, &target.name));
+        return Err(StatusError::not_found(kind, &target.name));
     };
     let old = state.read(kind, &target.namespace, &target.name).unwrap_or_default();
-    if kind.group().is_empty() && kind.kind() == "Namespace" && KEPT_NAMESPACES.contains(&&*target.name) {
-        return Err(Failure::forbidden(kind, &target.name, "this namespace may not be deleted"));
+    if kind.group().is_empty() && kind.kind() == "Namespace" && PROTECTED_NAMESPACES.contains(&&*target.name)
+    {
+        return Err(StatusError::forbidden(kind, &target.name, "this namespace may not be deleted"));
     }
     expect_preconditions(kind, &old, options)?;
     let mut warnings = Vec::new();
     let propagation = options.propagation.or_else(|| default_propagation(kind, &old, &mut warnings));
-    let new = marked(kind, &old, options, propagation, caller);
-    let is_gone = is_finished(kind, &new);
+    let new = mark_deleted(kind, &old, options, propagation, caller);
+    let is_gone = is_removable(kind, &new);
     let object = match (options.dry_run, is_gone) {
         (true, true) => present,
         (true, false) => Arc::new(Object::new(new, present.revision())),
@@ -87,7 +88,7 @@ pub fn delete(
         (false, false) if new == old => present,
         (false, false) => state.put(kind, new)?,
     };
-    Ok(Deleted { written: Written { object, is_new: false, warnings }, is_gone })
+    Ok(DeleteResult { result: WriteResult { object, is_new: false, warnings }, is_gone })
 }
 
 /// Deletes the objects at these keys, each as if it were alone; those that are gone already do not matter.
@@ -97,12 +98,12 @@ pub fn delete_collection(
     names: &[(String, String)],
     options: &DeleteOptions,
     caller: &Caller,
-) -> Outcome<Vec<Arc<Object>>> {
+) -> ApiResult<Vec<Arc<Object>>> {
     let mut deleted = Vec::new();
     for (namespace, name) in names {
         let one = Target { namespace: namespace.clone(), name: name.clone(), ..target.clone() };
         match delete(state, &one, options, caller) {
-            Ok(outcome) => deleted.push(outcome.written.object),
+            Ok(outcome) => deleted.push(outcome.result.object),
             Err(failure) if failure.code == 404 => {}
             Err(failure) => return Err(failure),
         }
@@ -111,8 +112,8 @@ pub fn delete_collection(
 }
 
 /// Removes an object, whatever it waits for.
-pub fn remove(state: &mut State, kind: &Kind, namespace: &str, name: &str) -> Outcome<()> {
-    let mut changes = vec![Change::Remove(kind.table().clone(), key_of(namespace, name).into())];
+pub fn remove(state: &mut State, kind: &Kind, namespace: &str, name: &str) -> ApiResult<()> {
+    let mut changes = vec![Change::Remove(kind.table().clone(), object_key(namespace, name).into())];
     if kind.kind() == "CustomResourceDefinition" {
         // Its objects go with it.
         if let Some((plural, group)) = name.split_once('.') {
@@ -126,7 +127,7 @@ pub fn remove(state: &mut State, kind: &Kind, namespace: &str, name: &str) -> Ou
 }
 
 /// Whether nothing keeps a deleted object any longer.
-pub(super) fn is_finished(kind: &Kind, value: &Value) -> bool {
+pub(super) fn is_removable(kind: &Kind, value: &Value) -> bool {
     let metadata = &value["metadata"];
     let no_finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
     let no_grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
@@ -136,7 +137,7 @@ pub(super) fn is_finished(kind: &Kind, value: &Value) -> bool {
     !metadata["deletionTimestamp"].is_null() && no_finalizers && no_grace && !kept
 }
 
-pub(super) fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOptions) -> Outcome<()> {
+pub(super) fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOptions) -> ApiResult<()> {
     let name = old["metadata"]["name"].as_str().unwrap_or_default();
     let checks = [
         ("UID", "uid", &options.uid, "deleted and then recreated"),
@@ -150,7 +151,7 @@ pub(super) fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOpt
             let why = format!(
                 "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object might have been {fate}"
             );
-            return Err(Failure::conflict_on(kind, kind.kind(), name, &why));
+            return Err(StatusError::conflict_on(kind, kind.kind(), name, &why));
         }
     }
     Ok(())
@@ -177,7 +178,7 @@ fn default_propagation(kind: &Kind, old: &Value, warnings: &mut Vec<String>) -> 
 }
 
 /// The object as a deletion leaves it: marked, with the finalizers of its propagation.
-fn marked(
+fn mark_deleted(
     kind: &Kind,
     old: &Value,
     options: &DeleteOptions,

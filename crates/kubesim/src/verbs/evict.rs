@@ -3,25 +3,25 @@
 use serde_json::{Value, json};
 
 use super::delete::{DeleteOptions, delete, expect_preconditions};
-use super::special::set_condition;
+use super::kind_verbs::set_condition;
 use super::{Caller, Target};
 use crate::fields;
 use crate::kinds::{self, Kind};
 use crate::selector::LabelSelector;
 use crate::state::{State, time};
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// Seconds after which a caller may try again when the budget is not up to date.
 const RETRY_SECONDS: u32 = 10;
 
 /// Evicts a pod, or says which budget forbids it.
-pub fn evict(state: &mut State, target: &Target, options: &DeleteOptions, caller: &Caller) -> Outcome<()> {
+pub fn evict(state: &mut State, target: &Target, options: &DeleteOptions, caller: &Caller) -> ApiResult<()> {
     let kind = &target.kind;
     let Some(pod) = state.read(kind, &target.namespace, &target.name) else {
-        return Err(Failure::not_found(kind, &target.name));
+        return Err(StatusError::not_found(kind, &target.name));
     };
-    let Some(budgets) = kinds::of("policy", "PodDisruptionBudget") else {
-        return Err(Failure::no_such_resource());
+    let Some(budgets) = kinds::find("policy", "PodDisruptionBudget") else {
+        return Err(StatusError::no_such_resource());
     };
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     let ending = !pod["metadata"]["deletionTimestamp"].is_null();
@@ -29,9 +29,9 @@ pub fn evict(state: &mut State, target: &Target, options: &DeleteOptions, caller
         let matching = matching_budgets(state, budgets, &pod);
         match matching.as_slice() {
             [] => {}
-            [budget] => spend(state, budgets, budget, &pod, options.dry_run, caller)?,
+            [budget] => use_disruption(state, budgets, budget, &pod, options.dry_run, caller)?,
             _ => {
-                return Err(Failure::new(
+                return Err(StatusError::new(
                     500,
                     "",
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
@@ -68,21 +68,21 @@ fn matching_budgets(state: &State, kind: &Kind, pod: &Value) -> Vec<Value> {
         .range(kind.table(), &prefix, "")
         .map(|(_, budget)| budget.value())
         .filter(|budget| {
-            LabelSelector::of_object(budget["spec"].get("selector"))
+            LabelSelector::from_object(budget["spec"].get("selector"))
                 .is_some_and(|one| one.matches_object(pod))
         })
         .collect()
 }
 
 /// Takes one disruption from the budget, or refuses.
-fn spend(
+fn use_disruption(
     state: &mut State,
     kind: &Kind,
     budget: &Value,
     pod: &Value,
     dry_run: bool,
     caller: &Caller,
-) -> Outcome<()> {
+) -> ApiResult<()> {
     let name = budget["metadata"]["name"].as_str().unwrap_or_default();
     let status = &budget["status"];
     let ready = pod["status"]["conditions"]
@@ -101,28 +101,28 @@ fn spend(
     let observed = status["observedGeneration"].as_i64().unwrap_or(0);
     if observed < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
         let why = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(refused(&why, Some(RETRY_SECONDS)));
+        return Err(eviction_error(&why, Some(RETRY_SECONDS)));
     }
     let allowed = number("disruptionsAllowed");
     if allowed <= 0 {
         let (wanted, healthy) = (number("desiredHealthy"), number("currentHealthy"));
         let why =
             format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently");
-        return Err(refused(&why, None));
+        return Err(eviction_error(&why, None));
     }
     if dry_run {
         return Ok(());
     }
     let mut spent = budget.clone();
-    kind.dress(&mut spent);
+    kind.set_type_meta(&mut spent);
     fields::set(&mut spent, &["status", "disruptionsAllowed"], json!(allowed - 1));
     let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
     fields::set(&mut spent, &["status", "disruptedPods", pod], json!(time(caller.now)));
     state.put(kind, spent).map(drop)
 }
 
-fn refused(why: &str, retry_after: Option<u32>) -> Failure {
-    let mut failure = Failure::new(
+fn eviction_error(why: &str, retry_after: Option<u32>) -> StatusError {
+    let mut failure = StatusError::new(
         429,
         "TooManyRequests",
         "Cannot evict pod as it would violate the pod's disruption budget.",

@@ -8,7 +8,7 @@ use crate::names;
 use crate::random;
 use crate::schema::FieldError;
 use crate::state::time;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// The generated part of a name is cut to leave room for what is added.
 const GENERATED_NAME_MAX: usize = 63;
@@ -16,26 +16,26 @@ const GENERATED_NAME_MAX: usize = 63;
 const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 
 /// The metadata of an object, made if it has none.
-pub(super) fn of(value: &mut Value) -> Outcome<&mut Map<String, Value>> {
+pub(super) fn fields(value: &mut Value) -> ApiResult<&mut Map<String, Value>> {
     let Some(fields) = value.as_object_mut() else {
-        return Err(Failure::bad_request("the body of the request must be an object"));
+        return Err(StatusError::bad_request("the body of the request must be an object"));
     };
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
     if metadata.is_null() {
         *metadata = json!({});
     }
-    metadata.as_object_mut().ok_or_else(|| Failure::bad_request("metadata must be an object"))
+    metadata.as_object_mut().ok_or_else(|| StatusError::bad_request("metadata must be an object"))
 }
 
 /// Checks and fills the namespace and the name of an object that is to be created.
-pub(super) fn settle_name(target: &Target, value: &mut Value) -> Outcome<()> {
-    let metadata = of(value)?;
+pub(super) fn fill_name(target: &Target, value: &mut Value) -> ApiResult<()> {
+    let metadata = fields(value)?;
     if target.kind.is_namespaced() {
         match metadata.get("namespace").and_then(Value::as_str).filter(|namespace| !namespace.is_empty()) {
             Some(given) if given != target.namespace => {
                 let why =
                     "the namespace of the provided object does not match the namespace sent on the request";
-                return Err(Failure::bad_request(why));
+                return Err(StatusError::bad_request(why));
             }
             _ => metadata.insert("namespace".into(), target.namespace.clone().into()),
         };
@@ -58,8 +58,8 @@ pub(super) fn settle_name(target: &Target, value: &mut Value) -> Outcome<()> {
 }
 
 /// What the server sets on a new object.
-pub(super) fn stamp(kind: &Kind, value: &mut Value, caller: &Caller) -> Outcome<()> {
-    let metadata = of(value)?;
+pub(super) fn initialize(kind: &Kind, value: &mut Value, caller: &Caller) -> ApiResult<()> {
+    let metadata = fields(value)?;
     for field in
         ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"]
     {
@@ -74,8 +74,8 @@ pub(super) fn stamp(kind: &Kind, value: &mut Value, caller: &Caller) -> Outcome<
 }
 
 /// What no update changes.
-pub(super) fn carry_over(old: &Value, new: &mut Value) -> Outcome<()> {
-    let metadata = of(new)?;
+pub(super) fn keep_server_fields(old: &Value, new: &mut Value) -> ApiResult<()> {
+    let metadata = fields(new)?;
     for field in [
         "name",
         "namespace",
@@ -97,7 +97,7 @@ pub(super) fn carry_over(old: &Value, new: &mut Value) -> Outcome<()> {
 }
 
 /// Empty maps and lists are not written.
-pub(super) fn tidy(value: &mut Value) {
+pub(super) fn remove_empty(value: &mut Value) {
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|_, value| match value {
             Value::Null => false,
@@ -109,13 +109,13 @@ pub(super) fn tidy(value: &mut Value) {
 }
 
 /// What is wrong with the metadata.
-pub(super) fn refused(kind: &Kind, value: &Value) -> Vec<FieldError> {
+pub(super) fn validate(kind: &Kind, value: &Value) -> Vec<FieldError> {
     let metadata = &value["metadata"];
     let mut causes = Vec::new();
     match metadata["name"].as_str().unwrap_or_default() {
         "" => causes.push(FieldError::required("metadata.name", "name or generateName is required")),
         name => {
-            for error in kind.name_rule().refuses(name) {
+            for error in kind.name_rule().errors(name) {
                 causes.push(FieldError::invalid("metadata.name", &json!(name), &error));
             }
         }
@@ -176,7 +176,8 @@ fn owner_references(metadata: &Value) -> Vec<FieldError> {
                 let why = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {named}"
                 );
-                let shown = format!("Invalid value: {}: {why}", in_order(&metadata["ownerReferences"]));
+                let shown =
+                    format!("Invalid value: {}: {why}", display_references(&metadata["ownerReferences"]));
                 let cause = FieldError::invalid("metadata.ownerReferences", &Value::Null, &why);
                 causes.push(FieldError { message: shown, ..cause });
             }
@@ -186,7 +187,7 @@ fn owner_references(metadata: &Value) -> Vec<FieldError> {
 }
 
 /// References as the real server writes them in messages: fields in the order of their type.
-fn in_order(references: &Value) -> String {
+fn display_references(references: &Value) -> String {
     let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
     let written: Vec<String> = references
         .as_array()

@@ -6,11 +6,11 @@ mod allocate;
 mod create;
 mod delete;
 mod evict;
+mod kind_verbs;
 mod metadata;
 mod patch;
 mod renew;
 mod scale;
-mod special;
 mod update;
 
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use serde_json::Value;
 use crate::kinds::Kind;
 use crate::objects::Object;
 
-pub(crate) use admit::expect_shape;
+pub(crate) use admit::check_types;
 pub use create::create;
 pub use delete::{DeleteOptions, Propagation, delete, delete_collection, remove};
 pub(crate) use delete::{FOREGROUND, ORPHAN};
 pub use evict::evict;
+pub(crate) use kind_verbs::set_condition;
+pub use kind_verbs::{approve, bind, finalize, review};
 pub use patch::{PatchType, patch};
 pub use renew::renew;
-pub use scale::{read_scale, scaled};
-pub(crate) use special::set_condition;
-pub use special::{approve, bind, finalize, review};
+pub use scale::{read_scale, update_scale};
 pub use update::update;
 
 /// What a request is about.
@@ -84,7 +84,7 @@ pub enum Validation {
 
 /// What became of a write.
 #[derive(Debug)]
-pub struct Written {
+pub struct WriteResult {
     /// The object; without a place in the cluster if it was a dry run.
     pub object: Arc<Object>,
     /// Whether it is new.
@@ -94,6 +94,6 @@ pub struct Written {
 }
 
 /// A value at a path of fields, or null.
-fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
+fn value_at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().fold(value, |value, field| &value[*field])
 }

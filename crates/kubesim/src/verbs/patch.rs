@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use super::create::{Tracking, store_new};
 use super::update::replace;
-use super::{Caller, Target, WriteOptions, Written, admit, metadata, scale};
+use super::{Caller, Target, WriteOptions, WriteResult, admit, metadata, scale};
 use crate::apply::{self, ApplyError};
 use crate::fields;
 use crate::patch::{self, PatchError};
 use crate::schema::FieldError;
 use crate::state::State;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
-/// The language of a patch.
+/// The patch_type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
     /// A list of operations.
@@ -29,34 +29,34 @@ pub enum PatchType {
 pub fn patch(
     state: &mut State,
     target: &Target,
-    language: PatchType,
+    patch_type: PatchType,
     body: &Value,
     options: &WriteOptions,
     caller: &Caller,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     let kind = &target.kind;
     if target.subresource == "scale" {
-        return patch_scale(state, target, language, body, options, caller);
+        return patch_scale(state, target, patch_type, body, options, caller);
     }
     let old = state.read(kind, &target.namespace, &target.name);
-    let (mut value, tracking) = if language == PatchType::Apply {
+    let (mut value, tracking) = if patch_type == PatchType::Apply {
         (applied(target, old.as_ref(), body, options, caller)?, Tracking::Done)
     } else {
-        let old = old.as_ref().ok_or_else(|| Failure::not_found(kind, &target.name))?;
-        (changed(target, language, old, body)?, Tracking::Update)
+        let old = old.as_ref().ok_or_else(|| StatusError::not_found(kind, &target.name))?;
+        (patched(target, patch_type, old, body)?, Tracking::Update)
     };
-    // What the configuration names but the schema does not know is told of, whatever became of it.
-    let told = match language {
-        PatchType::Apply => Some(admit::settle(kind, &mut body.clone(), options)?),
+    // What the configuration names but the schema does not know is config_warnings of, whatever became of it.
+    let config_warnings = match patch_type {
+        PatchType::Apply => Some(admit::normalize(kind, &mut body.clone(), options)?),
         PatchType::Json | PatchType::Merge | PatchType::Strategic => None,
     };
     admit::expect_kind(kind, &mut value)?;
-    let found = admit::settle(kind, &mut value, options)?;
-    let warnings = told.unwrap_or(found);
+    let found = admit::normalize(kind, &mut value, options)?;
+    let warnings = config_warnings.unwrap_or(found);
     let written = match &old {
         None => {
             let mut value = value;
-            let given = metadata::of(&mut value)?;
+            let given = metadata::fields(&mut value)?;
             given.insert("name".into(), target.name.clone().into());
             given.remove("resourceVersion");
             store_new(state, target, value, options, caller, tracking)?
@@ -73,12 +73,12 @@ pub fn patch(
             replace(state, target, value, options, caller, tracking)?
         }
     };
-    Ok(Written { warnings, ..written })
+    Ok(WriteResult { warnings, ..written })
 }
 
-fn changed(target: &Target, language: PatchType, old: &Value, body: &Value) -> Outcome<Value> {
+fn patched(target: &Target, patch_type: PatchType, old: &Value, body: &Value) -> ApiResult<Value> {
     let kind = &target.kind;
-    let result = match (language, kind.schema()) {
+    let result = match (patch_type, kind.schema()) {
         (PatchType::Json, _) => patch::json(old, body),
         (PatchType::Strategic, Some(schema)) if kind.custom().is_none() => {
             patch::strategic(old, body, schema)
@@ -89,30 +89,30 @@ fn changed(target: &Target, language: PatchType, old: &Value, body: &Value) -> O
             let message = format!(
                 "the body of the request was in an unknown format - accepted media types include: {types}"
             );
-            return Err(Failure::new(415, "UnsupportedMediaType", message));
+            return Err(StatusError::new(415, "UnsupportedMediaType", message));
         }
         (PatchType::Merge | PatchType::Apply, _) => patch::merge(old, body),
     };
-    let value = result.map_err(|error| refused_patch(&error))?;
+    let value = result.map_err(|error| patch_error(&error))?;
     if let Err(failure) = admit::expect_kind(kind, &mut value.clone()) {
         let shown = Value::from(value.to_string());
         let cause = FieldError::invalid("patch", &shown, &failure.message);
-        return Err(Failure::invalid("", "", "", &[cause]));
+        return Err(StatusError::invalid("", "", "", &[cause]));
     }
     if let Some(schema) = kind.schema()
         && let Err(error) = schema.check_types(&value)
     {
-        let cause = match language {
+        let cause = match patch_type {
             PatchType::Strategic => patch::undecodable_strategic(body, &error),
             PatchType::Json | PatchType::Merge | PatchType::Apply => patch::undecodable(&value, &error),
         };
-        return Err(Failure::invalid("", "", "", &[cause]));
+        return Err(StatusError::invalid("", "", "", &[cause]));
     }
     Ok(value)
 }
 
-fn refused_patch(error: &PatchError) -> Failure {
-    let failure = Failure::new(error.code(), error.reason(), error.to_string());
+fn patch_error(error: &PatchError) -> StatusError {
+    let failure = StatusError::new(error.code(), error.reason(), error.to_string());
     match error {
         PatchError::Unprocessable(_) => failure.about("", "", ""),
         PatchError::BadRequest(_) | PatchError::TooLarge(_) | PatchError::Internal(_) => failure,
@@ -125,45 +125,45 @@ fn applied(
     body: &Value,
     options: &WriteOptions,
     caller: &Caller,
-) -> Outcome<Value> {
+) -> ApiResult<Value> {
     let kind = &target.kind;
     if options.manager.is_empty() {
         let cause = FieldError::required("fieldManager", "is required for apply patch");
-        return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &[cause]));
+        return Err(StatusError::invalid("meta.k8s.io", "PatchOptions", "", &[cause]));
     }
     if !body.is_object() {
-        return Err(Failure::bad_request("error decoding YAML: the configuration must be an object"));
+        return Err(StatusError::bad_request("error decoding YAML: the configuration must be an object"));
     }
     let given = body["metadata"]["name"].as_str().unwrap_or(&target.name);
     if given != target.name {
         let wanted = &target.name;
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({wanted})"
         )));
     }
     let mut config = body.clone();
     let (version, expected) = (body["apiVersion"].as_str().unwrap_or_default(), kind.api_version());
     if version != expected {
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "Incorrect version specified in apply patch. Specified patch version: {version}, expected: {expected}"
         )));
     }
     if config["kind"].is_null() {
-        kind.dress(&mut config);
+        kind.set_type_meta(&mut config);
     }
     admit::expect_kind(kind, &mut config)?;
-    metadata::of(&mut config)?.insert("name".into(), json!(target.name));
+    metadata::fields(&mut config)?.insert("name".into(), json!(target.name));
     let subresource = Some(target.subresource.as_str()).filter(|name| !name.is_empty());
     if old.is_none() && subresource.is_some() {
-        return Err(Failure::not_found(kind, &target.name));
+        return Err(StatusError::not_found(kind, &target.name));
     }
     let force = options.force == Some(true);
     apply::apply(old, &config, &options.manager, force, subresource, kind.schema(), caller.now)
-        .map_err(|error| refused_apply(&error))
+        .map_err(|error| apply_error(&error))
 }
 
-fn refused_apply(error: &ApplyError) -> Failure {
-    let mut failure = Failure::new(error.code(), error.reason(), error.to_string());
+fn apply_error(error: &ApplyError) -> StatusError {
+    let mut failure = StatusError::new(error.code(), error.reason(), error.to_string());
     if let ApplyError::Conflict(conflicts) = error {
         let causes: Vec<Value> = conflicts
             .iter()
@@ -174,23 +174,23 @@ fn refused_apply(error: &ApplyError) -> Failure {
     failure
 }
 
-fn expect_same_object(target: &Target, old: &Value, new: &Value) -> Outcome<()> {
+fn expect_same_object(target: &Target, old: &Value, new: &Value) -> ApiResult<()> {
     let given = new["metadata"]["name"].as_str().unwrap_or_default();
     if !given.is_empty() && given != target.name {
         let wanted = &target.name;
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({wanted})"
         )));
     }
     let namespace = new["metadata"]["namespace"].as_str().unwrap_or_default();
     if target.kind.is_namespaced() && !namespace.is_empty() && namespace != target.namespace {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Failure::bad_request(why));
+        return Err(StatusError::bad_request(why));
     }
     let (uid, before) = (&new["metadata"]["uid"], &old["metadata"]["uid"]);
     if uid.as_str().is_some_and(|uid| !uid.is_empty()) && uid != before {
         let cause = FieldError::invalid("metadata.uid", uid, "field is immutable");
-        return Err(Failure::invalid(target.kind.group(), target.kind.kind(), &target.name, &[cause]));
+        return Err(StatusError::invalid(target.kind.group(), target.kind.kind(), &target.name, &[cause]));
     }
     Ok(())
 }
@@ -198,16 +198,16 @@ fn expect_same_object(target: &Target, old: &Value, new: &Value) -> Outcome<()> 
 fn patch_scale(
     state: &mut State,
     target: &Target,
-    language: PatchType,
+    patch_type: PatchType,
     body: &Value,
     options: &WriteOptions,
     caller: &Caller,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     let present = scale::read_scale(state, target)?;
-    let wanted = match language {
+    let wanted = match patch_type {
         PatchType::Json => patch::json(&present, body),
         _ => patch::merge(&present, body),
     };
-    let wanted = wanted.map_err(|error| refused_patch(&error))?;
-    scale::scaled(state, target, &wanted, options, caller)
+    let wanted = wanted.map_err(|error| patch_error(&error))?;
+    scale::update_scale(state, target, &wanted, options, caller)
 }

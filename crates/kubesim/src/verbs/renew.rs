@@ -13,7 +13,7 @@ use crate::state::{State, time};
 /// Renews those of `leases` that differ in their time alone from what is stored, and answers for each whether it was. Each
 /// is what a merge patch by `manager` would say.
 pub fn renew(state: &mut State, leases: &[Value], manager: &str, caller: &Caller) -> Vec<bool> {
-    let Some(kind) = kinds::of("coordination.k8s.io", "Lease") else { return vec![false; leases.len()] };
+    let Some(kind) = kinds::find("coordination.k8s.io", "Lease") else { return vec![false; leases.len()] };
     let mut changes = Vec::new();
     let renewed: Vec<bool> = leases
         .iter()
@@ -86,7 +86,7 @@ mod tests {
 
     fn target(name: &str) -> Target {
         Target {
-            kind: kinds::of("coordination.k8s.io", "Lease").unwrap().clone(),
+            kind: kinds::find("coordination.k8s.io", "Lease").unwrap().clone(),
             namespace: "kube-node-lease".to_owned(),
             name: name.to_owned(),
             subresource: String::new(),
@@ -103,7 +103,7 @@ mod tests {
 
     fn state() -> State {
         let mut state = State::new(Objects::in_memory());
-        let namespace = kinds::of("", "Namespace").unwrap();
+        let namespace = kinds::find("", "Namespace").unwrap();
         state.put(namespace, json!({"metadata": {"name": "kube-node-lease"}})).unwrap();
         for name in ["a", "b"] {
             let first = lease(name, "2026-01-01T00:00:00.000000Z");

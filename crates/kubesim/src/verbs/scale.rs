@@ -4,30 +4,30 @@ use serde_json::{Value, json};
 
 use super::create::Tracking;
 use super::update::replace;
-use super::{Caller, Target, WriteOptions, Written, admit};
+use super::{Caller, Target, WriteOptions, WriteResult, admit};
 use crate::selector::LabelSelector;
 use crate::state::State;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// The `Scale` of an object.
-pub fn read_scale(state: &State, target: &Target) -> Outcome<Value> {
+pub fn read_scale(state: &State, target: &Target) -> ApiResult<Value> {
     let kind = &target.kind;
     let object = state
         .read(kind, &target.namespace, &target.name)
-        .ok_or_else(|| Failure::not_found(kind, &target.name))?;
+        .ok_or_else(|| StatusError::not_found(kind, &target.name))?;
     let (wanted, present, selector) = match kind.custom() {
         Some(custom) => {
-            let scale = custom.scale.as_ref().ok_or_else(Failure::no_such_resource)?;
+            let scale = custom.scale.as_ref().ok_or_else(StatusError::no_such_resource)?;
             let selector =
                 scale.selector.as_ref().and_then(|path| object.pointer(path)).and_then(Value::as_str);
             (
-                object.pointer(&scale.wanted).cloned().unwrap_or(json!(0)),
-                object.pointer(&scale.present).cloned().unwrap_or(json!(0)),
+                object.pointer(&scale.spec_replicas).cloned().unwrap_or(json!(0)),
+                object.pointer(&scale.status_replicas).cloned().unwrap_or(json!(0)),
                 selector.map(str::to_owned),
             )
         }
         None => {
-            let selector = LabelSelector::of_object(object["spec"].get("selector"));
+            let selector = LabelSelector::from_object(object["spec"].get("selector"));
             (
                 object["spec"]["replicas"].clone(),
                 object["status"]["replicas"].clone(),
@@ -55,18 +55,18 @@ pub fn read_scale(state: &State, target: &Target) -> Outcome<Value> {
 }
 
 /// Writes the wanted number of replicas that `scale` tells.
-pub fn scaled(
+pub fn update_scale(
     state: &mut State,
     target: &Target,
     scale: &Value,
     options: &WriteOptions,
     caller: &Caller,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     let kind = &target.kind;
     let mut object = state
         .read(kind, &target.namespace, &target.name)
-        .ok_or_else(|| Failure::not_found(kind, &target.name))?;
-    admit::expect_shape("autoscaling", "Scale", scale)?;
+        .ok_or_else(|| StatusError::not_found(kind, &target.name))?;
+    admit::check_types("autoscaling", "Scale", scale)?;
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
     if replicas < 0 {
         let cause = crate::schema::FieldError::invalid(
@@ -74,15 +74,15 @@ pub fn scaled(
             &json!(replicas),
             "must be greater than or equal to 0",
         );
-        return Err(Failure::invalid("autoscaling", "Scale", &target.name, &[cause]));
+        return Err(StatusError::invalid("autoscaling", "Scale", &target.name, &[cause]));
     }
     let given = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     if !given.is_empty() && object["metadata"]["resourceVersion"] != given {
-        return Err(Failure::modified(kind, &target.name));
+        return Err(StatusError::modified(kind, &target.name));
     }
     let path = match kind.custom().map(|custom| custom.scale.as_ref()) {
-        Some(Some(scale)) => scale.wanted.clone(),
-        Some(None) => return Err(Failure::no_such_resource()),
+        Some(Some(scale)) => scale.spec_replicas.clone(),
+        Some(None) => return Err(StatusError::no_such_resource()),
         None => "/spec/replicas".to_owned(),
     };
     set(&mut object, &path, json!(replicas));

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::create::{Tracking, store_new};
-use super::{Caller, Target, WriteOptions, Written, admit, allocate, delete, metadata};
+use super::{Caller, Target, WriteOptions, WriteResult, admit, allocate, delete, metadata};
 use crate::apply;
 use crate::fields;
 use crate::kinds::{Kind, StatusRule};
 use crate::objects::Object;
 use crate::schema::FieldError;
 use crate::state::State;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// Replaces the object, or the part of it that the subresource is about.
 pub fn update(
@@ -21,25 +21,27 @@ pub fn update(
     mut value: Value,
     options: &WriteOptions,
     caller: &Caller,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     admit::expect_kind(&target.kind, &mut value)?;
-    let given = metadata::of(&mut value)?.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let given =
+        metadata::fields(&mut value)?.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if given.is_empty() {
-        metadata::of(&mut value)?.insert("name".into(), target.name.clone().into());
+        metadata::fields(&mut value)?.insert("name".into(), target.name.clone().into());
     } else if given != target.name {
         let wanted = &target.name;
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({wanted})"
         )));
     }
-    let namespace = metadata::of(&mut value)?.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    let namespace =
+        metadata::fields(&mut value)?.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if target.kind.is_namespaced() && !namespace.is_empty() && namespace != target.namespace {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Failure::bad_request(why));
+        return Err(StatusError::bad_request(why));
     }
-    let warnings = admit::settle(&target.kind, &mut value, options)?;
+    let warnings = admit::normalize(&target.kind, &mut value, options)?;
     let written = replace(state, target, value, options, caller, Tracking::Update)?;
-    Ok(Written { warnings, ..written })
+    Ok(WriteResult { warnings, ..written })
 }
 
 /// The part that a patch shares: the value is settled already.
@@ -50,19 +52,19 @@ pub(super) fn replace(
     options: &WriteOptions,
     caller: &Caller,
     tracking: Tracking,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     let kind = &target.kind;
     let Some(old) = state.read(kind, &target.namespace, &target.name) else {
         if target.subresource.is_empty() && is_created_on_update(kind) {
             let mut value = value;
-            metadata::of(&mut value)?.remove("resourceVersion");
+            metadata::fields(&mut value)?.remove("resourceVersion");
             return store_new(state, target, value, options, caller, tracking);
         }
-        return Err(Failure::not_found(kind, &target.name));
+        return Err(StatusError::not_found(kind, &target.name));
     };
     expect_unchanged(kind, &old, &value)?;
     let mut new = merge_part(target, &old, value)?;
-    metadata::carry_over(&old, &mut new)?;
+    metadata::keep_server_fields(&old, &mut new)?;
     // What the server adds below is nobody's.
     if tracking == Tracking::Update {
         let subresource = Some(target.subresource.as_str()).filter(|name| !name.is_empty());
@@ -72,9 +74,9 @@ pub(super) fn replace(
         prepare_update(state, kind, &old, &mut new)?;
     }
     if kind.kind() == "CustomResourceDefinition" && target.subresource.is_empty() {
-        super::special::establish(state, &mut new, caller)?;
+        super::kind_verbs::establish(state, &mut new, caller)?;
     }
-    metadata::tidy(&mut new);
+    metadata::remove_empty(&mut new);
     if target.subresource != "status" {
         count_generation(kind, &old, &mut new);
     }
@@ -90,14 +92,14 @@ fn store(
     old: &Value,
     new: Value,
     options: &WriteOptions,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     let kind = &target.kind;
     let present = state.get(kind, &target.namespace, &target.name).cloned();
-    let finished = delete::is_finished(kind, &new);
+    let finished = delete::is_removable(kind, &new);
     let object = match present {
         Some(present) if new == *old && !finished => present,
         Some(present) if options.dry_run => Arc::new(Object::new(new, present.revision())),
-        _ if options.dry_run => Arc::new(Object::unnumbered(new)),
+        _ if options.dry_run => Arc::new(Object::unsaved(new)),
         _ if finished => {
             let revision =
                 state.get(kind, &target.namespace, &target.name).map_or(0, |object| object.revision());
@@ -106,7 +108,7 @@ fn store(
         }
         _ => state.put(kind, new)?,
     };
-    Ok(Written { object, is_new: false, warnings: Vec::new() })
+    Ok(WriteResult { object, is_new: false, warnings: Vec::new() })
 }
 
 /// Kinds that a PUT creates when they are missing.
@@ -117,7 +119,7 @@ fn is_created_on_update(kind: &Kind) -> bool {
     )
 }
 
-fn expect_unchanged(kind: &Kind, old: &Value, new: &Value) -> Outcome<()> {
+fn expect_unchanged(kind: &Kind, old: &Value, new: &Value) -> ApiResult<()> {
     let text = |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
     let name = text(old, "name");
     let (uid, given) = (text(old, "uid"), text(new, "uid"));
@@ -126,23 +128,23 @@ fn expect_unchanged(kind: &Kind, old: &Value, new: &Value) -> Outcome<()> {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
         );
-        return Err(Failure::conflict(kind, &name, &why));
+        return Err(StatusError::conflict(kind, &name, &why));
     }
     let given = text(new, "resourceVersion");
     if given.is_empty() || given == "0" {
         if kind.custom().is_some() {
             let cause =
                 FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-            return Err(Failure::invalid(kind.group(), kind.plural(), &name, &[cause]));
+            return Err(StatusError::invalid(kind.group(), kind.plural(), &name, &[cause]));
         }
         return Ok(());
     }
     if given.parse::<u64>().is_err() {
         let cause =
             FieldError::invalid("metadata.resourceVersion", &json!(given), "must be an unsigned integer");
-        return Err(Failure::invalid(kind.group(), kind.kind(), &name, &[cause]));
+        return Err(StatusError::invalid(kind.group(), kind.kind(), &name, &[cause]));
     }
-    if given != text(old, "resourceVersion") { Err(Failure::modified(kind, &name)) } else { Ok(()) }
+    if given != text(old, "resourceVersion") { Err(StatusError::modified(kind, &name)) } else { Ok(()) }
 }
 
 /// Where the real server keeps an object in etcd, which it tells.
@@ -161,7 +163,7 @@ fn storage_key(kind: &Kind, object: &Value) -> String {
 }
 
 /// The old object with the part replaced that the request is about.
-fn merge_part(target: &Target, old: &Value, mut new: Value) -> Outcome<Value> {
+fn merge_part(target: &Target, old: &Value, mut new: Value) -> ApiResult<Value> {
     let kind = &target.kind;
     let take = |into: &mut Value, from: &Value, field: &str| {
         if let Some(fields) = into.as_object_mut() {
@@ -186,13 +188,13 @@ fn merge_part(target: &Target, old: &Value, mut new: Value) -> Outcome<Value> {
             take(&mut merged, &new, "status");
             for field in metadata_beside_status(kind).iter().chain(&["managedFields"]) {
                 match &new["metadata"][field] {
-                    Value::Null => metadata::of(&mut merged)?.remove(*field),
-                    value => metadata::of(&mut merged)?.insert((*field).to_owned(), value.clone()),
+                    Value::Null => metadata::fields(&mut merged)?.remove(*field),
+                    value => metadata::fields(&mut merged)?.insert((*field).to_owned(), value.clone()),
                 };
             }
             Ok(merged)
         }
-        _ => Err(Failure::method_not_allowed()),
+        _ => Err(StatusError::method_not_allowed()),
     }
 }
 
@@ -208,7 +210,7 @@ fn metadata_beside_status(kind: &Kind) -> &'static [&'static str] {
 }
 
 /// What the server keeps or counts itself when the object is replaced.
-fn prepare_update(state: &State, kind: &Kind, old: &Value, new: &mut Value) -> Outcome<()> {
+fn prepare_update(state: &State, kind: &Kind, old: &Value, new: &mut Value) -> ApiResult<()> {
     match (kind.group(), kind.kind()) {
         ("", "Service") => {
             let spec = &old["spec"];
@@ -280,7 +282,7 @@ fn count_generation(kind: &Kind, old: &Value, new: &mut Value) {
 }
 
 /// An object that is being deleted may lose finalizers, never gain one.
-fn refuse_new_finalizers(kind: &Kind, old: &Value, new: &Value) -> Outcome<()> {
+fn refuse_new_finalizers(kind: &Kind, old: &Value, new: &Value) -> ApiResult<()> {
     if old["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
@@ -298,7 +300,7 @@ fn refuse_new_finalizers(kind: &Kind, old: &Value, new: &Value) -> Outcome<()> {
         names.join(", ")
     );
     let cause = FieldError::forbidden("metadata.finalizers", &why);
-    Err(Failure::invalid(
+    Err(StatusError::invalid(
         kind.group(),
         kind.kind(),
         old["metadata"]["name"].as_str().unwrap_or_default(),

@@ -202,7 +202,7 @@ async fn schemas_of_crds_are_refused_as_by_the_real_server() {
                 status["details"]["causes"].as_array().unwrap_or(&Vec::new()).iter().map(cause).collect()
             }
         };
-        let ours = match schema::of_crd(&open_api_v3_schema) {
+        let ours = match schema::parse_crd(&open_api_v3_schema) {
             Ok(_) => Vec::new(),
             Err(errors) => errors.iter().map(|error| format!("spec.validation.{error}")).collect(),
         };

@@ -94,9 +94,9 @@ impl Kind {
         let (group, version, kind, _) = self.place();
         match self {
             Kind::Widget => {
-                schema::of_crd(&cases::widget_schema()).expect("a structural schema").with_status()
+                schema::parse_crd(&cases::widget_schema()).expect("a structural schema").with_status()
             }
-            _ => Schemas::builtin().of(group, version, kind).expect("a built-in kind"),
+            _ => Schemas::builtin().find(group, version, kind).expect("a built-in kind"),
         }
     }
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{Comparison, Shape, Type, Typed, list, object};
+use super::{Comparison, SchemaTypes, Shape, Type, list, object};
 use crate::apply::set;
 
-impl Typed<'_> {
+impl SchemaTypes<'_> {
     /// What has to change to get from one object to the other.
     pub(in crate::apply) fn compare(&self, from: &Value, to: &Value) -> Comparison {
         let mut comparison = Comparison::default();

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{Shape, Type, Typed, list, object};
+use super::{SchemaTypes, Shape, Type, list, object};
 use crate::apply::set;
 
-impl Typed<'_> {
+impl SchemaTypes<'_> {
     /// The left object with the right one laid over it.
     pub(in crate::apply) fn merge(&self, left: &Value, right: &Value) -> Result<Value, String> {
         Ok(self.merge_at(self.root(), Some(left), Some(right))?.unwrap_or(Value::Null))

@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::set::{self, Set};
-use crate::schema::{DEPTH_MAX, Kind, List, MapType, NodeId, Schema, go_kind, in_go};
+use super::set::{self, FieldSet};
+use crate::schema::{DEPTH_MAX, Kind, List, MapType, NodeId, Schema, go_format, go_type_of};
 
 /// The type of a place in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,18 +35,18 @@ enum Shape {
 /// What differs between two values.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Comparison {
-    pub(super) removed: Set,
-    pub(super) modified: Set,
-    pub(super) added: Set,
+    pub(super) removed: FieldSet,
+    pub(super) modified: FieldSet,
+    pub(super) added: FieldSet,
 }
 
 /// An object's schema, or none: then everything is deduced.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Typed<'a> {
+pub(super) struct SchemaTypes<'a> {
     pub(super) schema: Option<&'a Schema>,
 }
 
-impl Typed<'_> {
+impl SchemaTypes<'_> {
     pub(super) fn root(&self) -> Type {
         self.schema.map_or(Type::Deduced, |schema| Type::Node(schema.root))
     }
@@ -173,7 +173,7 @@ impl Typed<'_> {
                 }
                 Ok(())
             }
-            (Shape::Map { .. }, other) => at(path, format!("expected map, got &{{{}}}", in_go(other))),
+            (Shape::Map { .. }, other) => at(path, format!("expected map, got &{{{}}}", go_format(other))),
             (shape @ (Shape::List | Shape::AtomicList), Value::Array(list)) => {
                 let items = self.items(kind);
                 let mut seen = HashSet::new();
@@ -196,7 +196,7 @@ impl Typed<'_> {
                 Ok(())
             }
             (Shape::List | Shape::AtomicList, other) => {
-                at(path, format!("expected list, got &{{{}}}", in_go(other)))
+                at(path, format!("expected list, got &{{{}}}", go_format(other)))
             }
             (Shape::Scalar, other) => match self.scalar_error(kind, other) {
                 Some(text) => at(path, text),
@@ -209,27 +209,27 @@ impl Typed<'_> {
         let (Type::Node(id), Some(schema)) = (kind, self.schema) else { return None };
         match schema.node(id).kind {
             Kind::Integer | Kind::Number if !value.is_number() => {
-                let found = go_kind(value);
+                let found = go_type_of(value);
                 Some(format!("expected numeric (int or float), got {found}"))
             }
             Kind::String if !value.is_string() => {
-                Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", in_go(value)))
+                Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_format(value)))
             }
             Kind::Boolean if !value.is_boolean() => {
-                Some(format!("expected boolean, got &{{{}}}", in_go(value)))
+                Some(format!("expected boolean, got &{{{}}}", go_format(value)))
             }
             _ => None,
         }
     }
 
     /// The fields that an object has.
-    pub(super) fn fields(&self, object: &Value) -> Set {
-        let mut set = Set::default();
+    pub(super) fn fields(&self, object: &Value) -> FieldSet {
+        let mut set = FieldSet::default();
         self.gather(self.root(), object, &mut Vec::new(), &mut set);
         set
     }
 
-    fn gather(&self, kind: Type, value: &Value, path: &mut Vec<String>, set: &mut Set) {
+    fn gather(&self, kind: Type, value: &Value, path: &mut Vec<String>, set: &mut FieldSet) {
         match (self.shape(kind, value), value) {
             (Shape::Map { is_atomic: true } | Shape::AtomicList | Shape::Scalar, _) => set.insert(path),
             (Shape::Map { .. }, Value::Object(map)) => {
@@ -267,7 +267,7 @@ impl Typed<'_> {
     }
 
     /// The object without the fields of a set.
-    pub(super) fn remove(&self, object: &Value, fields: &Set) -> Value {
+    pub(super) fn remove(&self, object: &Value, fields: &FieldSet) -> Value {
         match self.remove_at(self.root(), object, fields) {
             Value::Null => Value::Object(Map::new()),
             left => left,
@@ -275,7 +275,7 @@ impl Typed<'_> {
     }
 
     /// What becomes empty is null, as in the real server: it still is there when the result is compared.
-    fn remove_at(&self, kind: Type, value: &Value, fields: &Set) -> Value {
+    fn remove_at(&self, kind: Type, value: &Value, fields: &FieldSet) -> Value {
         match (self.shape(kind, value), value) {
             (Shape::Map { is_atomic: false }, Value::Object(map)) if !map.is_empty() => {
                 let mut kept = Map::new();
@@ -316,7 +316,7 @@ impl Typed<'_> {
     }
 
     /// The set in which named fields are members wherever something below them is.
-    pub(super) fn with_named(&self, set: &Set) -> Set {
+    pub(super) fn with_named(&self, set: &FieldSet) -> FieldSet {
         let step = |kind: &Type, element: &str| match element.strip_prefix("f:") {
             Some(name) => self.field_or_deduced(*kind, name).0,
             None => self.items(*kind),

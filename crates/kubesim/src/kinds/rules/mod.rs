@@ -18,15 +18,15 @@ pub(super) use workload::{
 use crate::schema::FieldError;
 
 /// Nothing is set.
-pub(super) fn nothing(_: &mut Value) {}
+pub(super) fn no_change(_: &mut Value) {}
 
 /// Nothing is refused.
-pub(super) fn anything(_: &Value, _: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn no_errors(_: &Value, _: Option<&Value>) -> Vec<FieldError> {
     Vec::new()
 }
 
 /// A field that may not change once it is set.
-fn unchangeable(causes: &mut Vec<FieldError>, path: &str, new: &Value, old: &Value) {
+fn check_immutable(causes: &mut Vec<FieldError>, path: &str, new: &Value, old: &Value) {
     if new != old {
         causes.push(FieldError::invalid(path, new, "field is immutable"));
     }

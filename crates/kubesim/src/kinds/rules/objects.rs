@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::unchangeable;
+use super::check_immutable;
 use crate::fields;
 use crate::schema::FieldError;
 
@@ -135,7 +135,7 @@ fn decoded_length(value: &Value) -> usize {
 pub(in crate::kinds) fn secret(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut causes = Vec::new();
     if let Some(old) = old {
-        unchangeable(&mut causes, "type", &new["type"], &old["type"]);
+        check_immutable(&mut causes, "type", &new["type"], &old["type"]);
         immutable(&mut causes, new, old, &["data"]);
     }
     data_keys(&mut causes, new, "data");
@@ -322,7 +322,7 @@ pub(in crate::kinds) fn custom_resource_definition(new: &Value, old: Option<&Val
     versions(&mut causes, spec);
     if let Some(old) = old {
         let fixed = |causes: &mut Vec<FieldError>, path: &str, new: &Value, old: &Value| {
-            unchangeable(causes, path, new, old);
+            check_immutable(causes, path, new, old);
         };
         fixed(&mut causes, "spec.scope", &spec["scope"], &old["spec"]["scope"]);
         fixed(&mut causes, "spec.names.kind", &spec["names"]["kind"], &old["spec"]["names"]["kind"]);
@@ -344,7 +344,7 @@ fn versions(causes: &mut Vec<FieldError>, spec: &Value) {
     if stored != 1 {
         let why = "must have exactly one version marked as storage version";
         let cause = FieldError::invalid("spec.versions", &Value::Null, why);
-        let shown: Vec<String> = versions.iter().map(kept_version).collect();
+        let shown: Vec<String> = versions.iter().map(internal_version).collect();
         causes.push(FieldError { message: format!("Invalid value: [{}]: {why}", shown.join(",")), ..cause });
     }
     if stored == 0 {
@@ -354,7 +354,7 @@ fn versions(causes: &mut Vec<FieldError>, spec: &Value) {
 }
 
 /// A version as the real server keeps and shows it: what all versions share is kept elsewhere.
-fn kept_version(version: &Value) -> String {
+fn internal_version(version: &Value) -> String {
     format!(
         "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
         version["name"],

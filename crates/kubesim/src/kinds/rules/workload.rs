@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::unchangeable;
+use super::check_immutable;
 use crate::fields;
 use crate::names;
 use crate::schema::FieldError;
@@ -213,7 +213,7 @@ pub(in crate::kinds) fn pod(new: &Value, old: Option<&Value>) -> Vec<FieldError>
         pod_spec(&mut causes, &new["spec"], "spec");
         return causes;
     };
-    if without_changeable(&new["spec"], old) != without_changeable(&old["spec"], old) {
+    if without_mutable_fields(&new["spec"], old) != without_mutable_fields(&old["spec"], old) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
         causes.push(FieldError::forbidden("spec", why));
     }
@@ -221,7 +221,7 @@ pub(in crate::kinds) fn pod(new: &Value, old: Option<&Value>) -> Vec<FieldError>
 }
 
 /// A pod's spec without what may be changed later, and without what is set when a pod is bound.
-fn without_changeable(spec: &Value, old: &Value) -> Value {
+fn without_mutable_fields(spec: &Value, old: &Value) -> Value {
     let mut rest = spec.clone();
     for list in ["containers", "initContainers"] {
         for container in rest[list].as_array_mut().into_iter().flatten() {
@@ -260,8 +260,8 @@ pub(in crate::kinds) fn workload(new: &Value, old: Option<&Value>) -> Vec<FieldE
         let why = "`selector` does not match template `labels`";
         FieldError::invalid("spec.template.metadata.labels", labels, why)
     };
-    match LabelSelector::of_object(spec.get("selector").filter(|selector| !selector.is_null())) {
-        // No selector selects nothing, so not these labels either.
+    match LabelSelector::from_object(spec.get("selector").filter(|selector| !selector.is_null())) {
+        // No selector selects no_change, so not these labels either.
         None => causes.extend([FieldError::required("spec.selector", ""), unmatched()]),
         Some(selector) if selector.is_empty() => {
             let why = match new["kind"].as_str() {
@@ -284,7 +284,7 @@ pub(in crate::kinds) fn workload(new: &Value, old: Option<&Value>) -> Vec<FieldE
         ));
     }
     if let Some(old) = old {
-        unchangeable(&mut causes, "spec.selector", &spec["selector"], &old["spec"]["selector"]);
+        check_immutable(&mut causes, "spec.selector", &spec["selector"], &old["spec"]["selector"]);
     }
     causes
 }
@@ -305,9 +305,9 @@ pub(in crate::kinds) fn job(new: &Value, old: Option<&Value>) -> Vec<FieldError>
         }
     }
     if let Some(old) = old {
-        unchangeable(&mut causes, "spec.selector", &spec["selector"], &old["spec"]["selector"]);
-        unchangeable(&mut causes, "spec.completions", &spec["completions"], &old["spec"]["completions"]);
-        unchangeable(&mut causes, "spec.template", &spec["template"], &old["spec"]["template"]);
+        check_immutable(&mut causes, "spec.selector", &spec["selector"], &old["spec"]["selector"]);
+        check_immutable(&mut causes, "spec.completions", &spec["completions"], &old["spec"]["completions"]);
+        check_immutable(&mut causes, "spec.template", &spec["template"], &old["spec"]["template"]);
     }
     causes
 }

@@ -1,7 +1,7 @@
 //! The rules for schemas in CRDs: each must be *structural*, so that every field has one known type.
 
+mod keywords;
 mod structure;
-mod words;
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use super::error::FieldError;
 use super::node::Origin;
 use super::read::Reader;
 use super::{Schema, is_too_deep};
+use keywords::{Context, UNREADABLE, check_keywords};
 use structure::{Level, check_complete, check_structure};
-use words::{Place, UNREADABLE, check_words};
 
 /// The schema of a version of a CRD, from its `openAPIV3Schema`; or all that is wrong with it.
 ///
 /// The paths of errors begin with `openAPIV3Schema`; the caller puts what stands before it in front.
-pub fn of_crd(open_api_v3_schema: &Value) -> Result<Schema, Vec<FieldError>> {
+pub fn parse_crd(open_api_v3_schema: &Value) -> Result<Schema, Vec<FieldError>> {
     const ROOT: &str = "openAPIV3Schema";
     if is_too_deep(open_api_v3_schema) {
         return Err(vec![FieldError::invalid(ROOT, &Value::from(""), "nested too deep")]);
     }
-    let Some(words) = open_api_v3_schema.as_object() else {
+    let Some(keywords) = open_api_v3_schema.as_object() else {
         return Err(vec![FieldError::required(ROOT, "schemas are required")]);
     };
     let mut errors = Vec::new();
-    check_words(words, ROOT, Place::root(), &mut errors);
-    // With words that it does not support at all, the real server does not look at the structure.
+    check_keywords(keywords, ROOT, Context::root(), &mut errors);
+    // With keywords that it does not support at all, the real server does not look at the structure.
     let is_readable = !errors.iter().any(|error| UNREADABLE.iter().any(|word| error.field.ends_with(word)));
     if is_readable {
         let mut structure = Vec::new();
-        check_structure(words, Level::Root, ROOT, &mut structure);
-        check_complete(words, Some(words), ROOT, ROOT, &mut structure);
+        check_structure(keywords, Level::Root, ROOT, &mut structure);
+        check_complete(keywords, Some(keywords), ROOT, ROOT, &mut structure);
         structure.sort_by_cached_key(ToString::to_string);
         errors.append(&mut structure);
     }
@@ -42,7 +42,7 @@ pub fn of_crd(open_api_v3_schema: &Value) -> Result<Schema, Vec<FieldError>> {
     }
     let schema = read(open_api_v3_schema);
     let mut errors = Vec::new();
-    check_defaults(words, ROOT, &mut errors);
+    check_defaults(keywords, ROOT, &mut errors);
     match errors.is_empty() {
         true => Ok(schema),
         false => Err(errors),
@@ -58,9 +58,9 @@ fn read(open_api_v3_schema: &Value) -> Schema {
 }
 
 /// A default must itself satisfy the schema at its place.
-fn check_defaults(words: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
-    if let Some(default) = words.get("default").filter(|default| !default.is_null()) {
-        let place = Value::Object(words.clone());
+fn check_defaults(keywords: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
+    if let Some(default) = keywords.get("default").filter(|default| !default.is_null()) {
+        let place = Value::Object(keywords.clone());
         let own = read(&place);
         let mut pruned = default.clone();
         own.prune(&mut pruned);
@@ -76,41 +76,42 @@ fn check_defaults(words: &Map<String, Value>, path: &str, errors: &mut Vec<Field
             errors.push(FieldError { field, ..error });
         }
     }
-    for (name, inner) in objects(words, "properties") {
+    for (name, inner) in objects(keywords, "properties") {
         check_defaults(inner, &format!("{path}.properties[{name}]"), errors);
     }
     for name in ["items", "additionalProperties"] {
-        if let Some(Value::Object(inner)) = words.get(name) {
+        if let Some(Value::Object(inner)) = keywords.get(name) {
             check_defaults(inner, &format!("{path}.{name}"), errors);
         }
     }
 }
 
-fn text<'a>(words: &'a Map<String, Value>, name: &str) -> &'a str {
-    words.get(name).and_then(Value::as_str).unwrap_or_default()
+fn text<'a>(keywords: &'a Map<String, Value>, name: &str) -> &'a str {
+    keywords.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn is_set(words: &Map<String, Value>, name: &str) -> bool {
-    words.get(name) == Some(&Value::Bool(true))
+fn is_set(keywords: &Map<String, Value>, name: &str) -> bool {
+    keywords.get(name) == Some(&Value::Bool(true))
 }
 
 fn objects<'a>(
-    words: &'a Map<String, Value>,
+    keywords: &'a Map<String, Value>,
     name: &str,
 ) -> impl Iterator<Item = (&'a str, &'a Map<String, Value>)> {
-    let map = words.get(name).and_then(Value::as_object).into_iter().flatten();
+    let map = keywords.get(name).and_then(Value::as_object).into_iter().flatten();
     map.filter_map(|(name, schema)| Some((name.as_str(), schema.as_object()?)))
 }
 
 /// The schemas under `allOf`, `anyOf`, `oneOf` and `not`, with their paths.
-fn nested<'a>(words: &'a Map<String, Value>, path: &str) -> Vec<(&'a Map<String, Value>, String)> {
+fn nested<'a>(keywords: &'a Map<String, Value>, path: &str) -> Vec<(&'a Map<String, Value>, String)> {
     let mut found = Vec::new();
     for name in ["anyOf", "allOf", "oneOf"] {
-        let schemas = words.get(name).and_then(Value::as_array).into_iter().flatten();
+        let schemas = keywords.get(name).and_then(Value::as_array).into_iter().flatten();
         for (index, schema) in schemas.enumerate() {
             found.extend(schema.as_object().map(|schema| (schema, format!("{path}.{name}[{index}]"))));
         }
     }
-    found.extend(words.get("not").and_then(Value::as_object).map(|schema| (schema, format!("{path}.not"))));
+    found
+        .extend(keywords.get("not").and_then(Value::as_object).map(|schema| (schema, format!("{path}.not"))));
     found
 }

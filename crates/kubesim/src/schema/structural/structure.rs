@@ -14,22 +14,22 @@ pub(super) enum Level {
 
 /// Each place has a type, outside of alternatives; alternatives only restrict.
 pub(super) fn check_structure(
-    words: &Map<String, Value>,
+    keywords: &Map<String, Value>,
     level: Level,
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
     let at = |name: &str| format!("{path}.{name}");
-    let kind = text(words, "type");
-    match words.get("items") {
+    let kind = text(keywords, "type");
+    match keywords.get("items") {
         Some(Value::Object(items)) => check_structure(items, Level::Item, &at("items"), errors),
         None if kind == "array" => errors.push(FieldError::required(at("items"), "must be specified")),
         _ => {}
     }
-    for (name, schema) in objects(words, "properties") {
+    for (name, schema) in objects(keywords, "properties") {
         check_structure(schema, Level::Field, &format!("{path}.properties[{name}]"), errors);
     }
-    if let Some(additional) = words.get("additionalProperties") {
+    if let Some(additional) = keywords.get("additionalProperties") {
         if level == Level::Root {
             errors.push(FieldError::forbidden(at("additionalProperties"), "must not be used at the root"));
         }
@@ -37,9 +37,9 @@ pub(super) fn check_structure(
             check_structure(schema, Level::Field, &at("additionalProperties"), errors);
         }
     }
-    let int_or_string = is_set(words, "x-kubernetes-int-or-string");
-    let preserves = is_set(words, "x-kubernetes-preserve-unknown-fields");
-    let embedded = is_set(words, "x-kubernetes-embedded-resource");
+    let int_or_string = is_set(keywords, "x-kubernetes-int-or-string");
+    let preserves = is_set(keywords, "x-kubernetes-preserve-unknown-fields");
+    let embedded = is_set(keywords, "x-kubernetes-embedded-resource");
     for (name, is_wrong) in
         [("x-kubernetes-preserve-unknown-fields", preserves), ("x-kubernetes-embedded-resource", embedded)]
     {
@@ -48,7 +48,7 @@ pub(super) fn check_structure(
             errors.push(FieldError::invalid(at(name), &Value::Bool(true), detail));
         }
     }
-    check_alternatives(words, path, int_or_string_exception(words), errors);
+    check_alternatives(keywords, path, int_or_string_exception(keywords), errors);
     if embedded && kind != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
         errors.push(match kind {
@@ -63,25 +63,25 @@ pub(super) fn check_structure(
         };
         errors.push(FieldError::required(at("type"), detail));
     }
-    if embedded && words.contains_key("additionalProperties") {
+    if embedded && keywords.contains_key("additionalProperties") {
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
         errors.push(FieldError::forbidden(at("additionalProperties"), detail));
     }
     if level == Level::Root && !kind.is_empty() && kind != "object" {
         errors.push(FieldError::invalid(at("type"), &Value::from(kind), "must be object at the root"));
     }
-    if embedded && !preserves && objects(words, "properties").next().is_none() {
+    if embedded && !preserves && objects(keywords, "properties").next().is_none() {
         let detail = "must not be empty if x-kubernetes-embedded-resource is true without \
                       x-kubernetes-preserve-unknown-fields";
         errors.push(FieldError::required(at("properties"), detail));
     }
     if level == Level::Root || embedded {
-        check_meta_fields(words, level, path, errors);
+        check_meta_fields(keywords, level, path, errors);
     }
 }
 
-fn check_meta_fields(words: &Map<String, Value>, level: Level, path: &str, errors: &mut Vec<FieldError>) {
-    for (name, schema) in objects(words, "properties") {
+fn check_meta_fields(keywords: &Map<String, Value>, level: Level, path: &str, errors: &mut Vec<FieldError>) {
+    for (name, schema) in objects(keywords, "properties") {
         let kind = Value::from(text(schema, "type"));
         let at = format!("{path}.properties[{name}]");
         match name {
@@ -110,8 +110,8 @@ fn check_meta_fields(words: &Map<String, Value>, level: Level, path: &str, error
 }
 
 /// The two shapes in which an int-or-string may name its types in alternatives.
-fn int_or_string_exception(words: &Map<String, Value>) -> bool {
-    if !is_set(words, "x-kubernetes-int-or-string") {
+fn int_or_string_exception(keywords: &Map<String, Value>) -> bool {
+    if !is_set(keywords, "x-kubernetes-int-or-string") {
         return false;
     }
     let is_pair = |any_of: Option<&Value>| {
@@ -119,17 +119,23 @@ fn int_or_string_exception(words: &Map<String, Value>) -> bool {
             any_of.and_then(Value::as_array).map(|list| list.iter().map(|one| one.get("type")).collect());
         types == Some(vec![Some(&Value::from("integer")), Some(&Value::from("string"))])
     };
-    is_pair(words.get("anyOf")) || is_pair(words.get("allOf").and_then(|all_of| all_of.get(0)?.get("anyOf")))
+    is_pair(keywords.get("anyOf"))
+        || is_pair(keywords.get("allOf").and_then(|all_of| all_of.get(0)?.get("anyOf")))
 }
 
-fn check_alternatives(words: &Map<String, Value>, path: &str, exception: bool, errors: &mut Vec<FieldError>) {
-    for (schema, at) in nested(words, path) {
+fn check_alternatives(
+    keywords: &Map<String, Value>,
+    path: &str,
+    exception: bool,
+    errors: &mut Vec<FieldError>,
+) {
+    for (schema, at) in nested(keywords, path) {
         if exception && at.starts_with(&format!("{path}.anyOf[")) {
             continue;
         }
         check_alternative(schema, &at, exception, errors);
     }
-    if let Some(pattern) = words.get("pattern").and_then(Value::as_str)
+    if let Some(pattern) = keywords.get("pattern").and_then(Value::as_str)
         && let Err(error) = regex::Regex::new(pattern)
     {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
@@ -137,15 +143,20 @@ fn check_alternatives(words: &Map<String, Value>, path: &str, exception: bool, e
     }
 }
 
-fn check_alternative(words: &Map<String, Value>, path: &str, exception: bool, errors: &mut Vec<FieldError>) {
+fn check_alternative(
+    keywords: &Map<String, Value>,
+    path: &str,
+    exception: bool,
+    errors: &mut Vec<FieldError>,
+) {
     let at = |name: &str| format!("{path}.{name}");
     if !(exception && path.ends_with(".allOf[0]")) {
-        check_alternatives(words, path, false, errors);
+        check_alternatives(keywords, path, false, errors);
     }
-    if let Some(Value::Object(items)) = words.get("items") {
+    if let Some(Value::Object(items)) = keywords.get("items") {
         check_alternative(items, &at("items"), false, errors);
     }
-    for (name, schema) in objects(words, "properties") {
+    for (name, schema) in objects(keywords, "properties") {
         check_alternative(schema, &format!("{path}.properties[{name}]"), false, errors);
         if name == "metadata" {
             let detail = "must not be specified in a nested context";
@@ -168,8 +179,9 @@ fn check_alternative(words: &Map<String, Value>, path: &str, exception: bool, er
         ("x-kubernetes-validations", "must be empty to be structural"),
     ];
     for (name, detail) in rules {
-        let is_said = words.get(name).is_some_and(|value| !matches!(value, Value::Bool(false) | Value::Null));
-        if is_said {
+        let is_set =
+            keywords.get(name).is_some_and(|value| !matches!(value, Value::Bool(false) | Value::Null));
+        if is_set {
             errors.push(FieldError::forbidden(at(name), detail));
         }
     }
@@ -177,19 +189,19 @@ fn check_alternative(words: &Map<String, Value>, path: &str, exception: bool, er
 
 /// Whatever an alternative speaks of is also specified outside of it.
 pub(super) fn check_complete(
-    words: &Map<String, Value>,
+    keywords: &Map<String, Value>,
     structure: Option<&Map<String, Value>>,
     at: &str,
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
-    for (schema, path) in nested(words, path) {
+    for (schema, path) in nested(keywords, path) {
         check_alternative_complete(schema, structure, at, &path, errors);
     }
 }
 
 fn check_alternative_complete(
-    words: &Map<String, Value>,
+    keywords: &Map<String, Value>,
     structure: Option<&Map<String, Value>>,
     at: &str,
     path: &str,
@@ -198,12 +210,12 @@ fn check_alternative_complete(
     let Some(structure) = structure else {
         return errors.push(FieldError::required(at, &format!("because it is defined in {path}")));
     };
-    check_complete(words, Some(structure), at, path, errors);
-    if let Some(Value::Object(items)) = words.get("items") {
+    check_complete(keywords, Some(structure), at, path, errors);
+    if let Some(Value::Object(items)) = keywords.get("items") {
         let inner = structure.get("items").and_then(Value::as_object);
         check_alternative_complete(items, inner, &format!("{at}.items"), &format!("{path}.items"), errors);
     }
-    for (name, schema) in objects(words, "properties") {
+    for (name, schema) in objects(keywords, "properties") {
         let inner =
             objects(structure, "properties").find(|(other, _)| *other == name).map(|(_, schema)| schema);
         let (at, path) = (format!("{at}.properties[{name}]"), format!("{path}.properties[{name}]"));

@@ -3,13 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Caller, Target, WriteOptions, Written, admit, at, delete, update};
+use super::{Caller, Target, WriteOptions, WriteResult, admit, delete, update, value_at};
 use crate::fields;
 use crate::kinds::Kind;
 use crate::schema;
 use crate::schema::FieldError;
 use crate::state::{State, time};
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 
 /// Binds a pod to the node that the binding names.
 pub fn bind(
@@ -18,30 +18,30 @@ pub fn bind(
     binding: &Value,
     options: &WriteOptions,
     caller: &Caller,
-) -> Outcome<()> {
+) -> ApiResult<()> {
     let kind = &target.kind;
-    admit::expect_shape("", "Binding", binding)?;
+    admit::check_types("", "Binding", binding)?;
     let Some(mut pod) = state.read(kind, &target.namespace, &target.name) else {
-        return Err(Failure::not_found(kind, &target.name));
+        return Err(StatusError::not_found(kind, &target.name));
     };
-    let node = at(binding, &["target", "name"]).as_str().unwrap_or_default();
+    let node = value_at(binding, &["target", "name"]).as_str().unwrap_or_default();
     if node.is_empty() {
         let cause = FieldError::required("target.name", "");
-        return Err(Failure::invalid("", "Binding", &target.name, &[cause]));
+        return Err(StatusError::invalid("", "Binding", &target.name, &[cause]));
     }
     if !pod["metadata"]["deletionTimestamp"].is_null() {
         let why = format!("pod {} is being deleted, cannot be assigned to a host", target.name);
-        return Err(Failure::conflict_on(kind, "pods/binding", &target.name, &why));
+        return Err(StatusError::conflict_on(kind, "pods/binding", &target.name, &why));
     }
     if let Some(bound) = pod["spec"]["nodeName"].as_str().filter(|bound| !bound.is_empty()) {
         let why = format!("pod {} is already assigned to node \"{bound}\"", target.name);
-        return Err(Failure::conflict_on(kind, "pods/binding", &target.name, &why));
+        return Err(StatusError::conflict_on(kind, "pods/binding", &target.name, &why));
     }
     if options.dry_run {
         return Ok(());
     }
     fields::set(&mut pod, &["spec", "nodeName"], json!(node));
-    for (key, value) in at(binding, &["metadata", "annotations"]).as_object().into_iter().flatten() {
+    for (key, value) in value_at(binding, &["metadata", "annotations"]).as_object().into_iter().flatten() {
         fields::set(&mut pod, &["metadata", "annotations", key], value.clone());
     }
     set_condition(
@@ -76,30 +76,30 @@ pub fn finalize(
     target: &Target,
     value: &Value,
     options: &WriteOptions,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     let kind = &target.kind;
     let Some(mut namespace) = state.read(kind, "", &target.name) else {
-        return Err(Failure::not_found(kind, &target.name));
+        return Err(StatusError::not_found(kind, &target.name));
     };
     let given = value["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     if !given.is_empty() && namespace["metadata"]["resourceVersion"] != given {
-        return Err(Failure::modified(kind, &target.name));
+        return Err(StatusError::modified(kind, &target.name));
     }
     let mut value = value.clone();
     admit::expect_kind(kind, &mut value)?;
-    admit::settle(kind, &mut value, options)?;
+    admit::normalize(kind, &mut value, options)?;
     let finalizers = value["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     namespace["spec"] = if finalizers.is_empty() { json!({}) } else { json!({"finalizers": finalizers}) };
     let revision = state.get(kind, "", &target.name).map_or(0, |object| object.revision());
     let object = if options.dry_run {
         std::sync::Arc::new(crate::objects::Object::new(namespace, revision))
-    } else if delete::is_finished(kind, &namespace) {
+    } else if delete::is_removable(kind, &namespace) {
         delete::remove(state, kind, "", &target.name)?;
         std::sync::Arc::new(crate::objects::Object::new(namespace, revision))
     } else {
         state.put(kind, namespace)?
     };
-    Ok(Written { object, is_new: false, warnings: Vec::new() })
+    Ok(WriteResult { object, is_new: false, warnings: Vec::new() })
 }
 
 /// Replaces the decision about a certificate.
@@ -109,7 +109,7 @@ pub fn approve(
     mut value: Value,
     options: &WriteOptions,
     caller: &Caller,
-) -> Outcome<Written> {
+) -> ApiResult<WriteResult> {
     // Nothing is known of its shape yet; what is not as it should be is refused by the update.
     let conditions = value.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     // Times that the caller leaves out are the server's.
@@ -133,9 +133,9 @@ pub fn approve(
 }
 
 /// The answer to whoever asks what they may do: everything.
-pub fn review(kind: &Kind, mut value: Value, options: &WriteOptions) -> Outcome<Value> {
+pub fn review(kind: &Kind, mut value: Value, options: &WriteOptions) -> ApiResult<Value> {
     admit::expect_kind(kind, &mut value)?;
-    admit::settle(kind, &mut value, options)?;
+    admit::normalize(kind, &mut value, options)?;
     if value["metadata"].is_null() {
         fields::set(&mut value, &["metadata"], json!({}));
     }
@@ -153,7 +153,7 @@ pub fn review(kind: &Kind, mut value: Value, options: &WriteOptions) -> Outcome<
 }
 
 /// Accepts a definition's names, or says with whom they collide, and refuses a schema that cannot be used.
-pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Outcome<()> {
+pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> ApiResult<()> {
     let mut causes = Vec::new();
     let versions = value["spec"]["versions"].as_array().cloned().unwrap_or_default();
     // A schema that all versions share is kept once, and named there.
@@ -161,7 +161,7 @@ pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Ou
     for (index, version) in versions.iter().enumerate().take(if is_shared { 1 } else { versions.len() }) {
         let given = &version["schema"]["openAPIV3Schema"];
         if given.is_object()
-            && let Err(errors) = schema::of_crd(given)
+            && let Err(errors) = schema::parse_crd(given)
         {
             let prefix = if is_shared {
                 "spec.validation".to_owned()
@@ -169,13 +169,15 @@ pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Ou
                 format!("spec.versions[{index}].schema")
             };
             causes.extend(
-                errors.into_iter().map(|error| FieldError { field: beneath(&prefix, &error.field), ..error }),
+                errors
+                    .into_iter()
+                    .map(|error| FieldError { field: join_path(&prefix, &error.field), ..error }),
             );
         }
     }
     let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if !causes.is_empty() {
-        return Err(Failure::invalid("apiextensions.k8s.io", "CustomResourceDefinition", &name, &causes));
+        return Err(StatusError::invalid("apiextensions.k8s.io", "CustomResourceDefinition", &name, &causes));
     }
     let taken = taken_name(state, value, &name);
     let storage: Vec<Value> = value["spec"]["versions"]
@@ -198,7 +200,7 @@ pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Ou
         fields::set(value, &["status", "conditions"], json!([]));
     }
     let now = time(caller.now);
-    let mut say = |kind: &str, status: &str, reason: &str, message: &str| {
+    let mut put_condition = |kind: &str, status: &str, reason: &str, message: &str| {
         let condition = json!({
             "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
         });
@@ -206,18 +208,23 @@ pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Ou
     };
     match taken {
         None => {
-            say("NamesAccepted", "True", "NoConflicts", "no conflicts found");
-            say("Established", "True", "InitialNamesAccepted", "the initial names have been accepted");
+            put_condition("NamesAccepted", "True", "NoConflicts", "no conflicts found");
+            put_condition(
+                "Established",
+                "True",
+                "InitialNamesAccepted",
+                "the initial names have been accepted",
+            );
         }
         Some((reason, message)) => {
-            say("NamesAccepted", "False", reason, &message);
-            say("Established", "False", "NotAccepted", "not all names are accepted");
+            put_condition("NamesAccepted", "False", reason, &message);
+            put_condition("Established", "False", "NotAccepted", "not all names are accepted");
         }
     }
     Ok(())
 }
 
-fn beneath(prefix: &str, field: &str) -> String {
+fn join_path(prefix: &str, field: &str) -> String {
     match field {
         "" | "<nil>" => prefix.to_owned(),
         field if field.starts_with('[') => format!("{prefix}{field}"),

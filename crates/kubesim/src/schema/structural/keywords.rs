@@ -6,30 +6,30 @@ use super::{is_set, nested, objects, text};
 use crate::schema::FieldError;
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct Place {
+pub(super) struct Context {
     is_root: bool,
     /// Why a default may not stand here.
-    forbids_default: Option<Forbids>,
+    forbids_default: Option<DefaultRule>,
     is_in_meta: bool,
 }
 
 #[derive(Clone, Copy)]
-enum Forbids {
+enum DefaultRule {
     TopLevel(&'static str),
     InsideMetadataMap,
 }
 
-impl Place {
-    pub(super) fn root() -> Place {
-        Place { is_root: true, ..Place::default() }
+impl Context {
+    pub(super) fn root() -> Context {
+        Context { is_root: true, ..Context::default() }
     }
 }
 
-impl Forbids {
+impl DefaultRule {
     fn detail(self) -> String {
         match self {
-            Forbids::TopLevel(name) => format!("must not be set in top-level {name}"),
-            Forbids::InsideMetadataMap => {
+            DefaultRule::TopLevel(name) => format!("must not be set in top-level {name}"),
+            DefaultRule::InsideMetadataMap => {
                 "must not be set inside additionalProperties applying to object metadata".to_owned()
             }
         }
@@ -43,14 +43,14 @@ pub(super) const UNREADABLE: [&str; 6] =
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// Words that may not be used, or not together.
-pub(super) fn check_words(
-    words: &Map<String, Value>,
+pub(super) fn check_keywords(
+    keywords: &Map<String, Value>,
     path: &str,
-    place: Place,
+    place: Context,
     errors: &mut Vec<FieldError>,
 ) {
     let at = |name: &str| format!("{path}.{name}");
-    let kind = text(words, "type");
+    let kind = text(keywords, "type");
     if kind == "null" {
         let detail = "type cannot be set to null, use nullable as an alternative";
         errors.push(FieldError::forbidden(at("type"), detail));
@@ -60,27 +60,27 @@ pub(super) fn check_words(
         errors.push(FieldError::not_supported(at("type"), &Value::from(kind), types.iter()));
     }
     if let Some(forbids) =
-        place.forbids_default.filter(|_| words.get("default").is_some_and(|value| !value.is_null()))
+        place.forbids_default.filter(|_| keywords.get("default").is_some_and(|value| !value.is_null()))
     {
         errors.push(FieldError::forbidden(at("default"), &forbids.detail()));
     }
     for name in UNREADABLE.map(|name| name.trim_start_matches('.')) {
-        if words.contains_key(name) {
+        if keywords.contains_key(name) {
             errors.push(FieldError::forbidden(at(name), &format!("{name} is not supported")));
         }
     }
-    if words.get("items").is_some_and(Value::is_array) {
+    if keywords.get("items").is_some_and(Value::is_array) {
         errors.push(FieldError::forbidden(at("items"), "items must be a schema object and not an array"));
     }
-    if place.is_in_meta && is_set(words, "x-kubernetes-embedded-resource") {
+    if place.is_in_meta && is_set(keywords, "x-kubernetes-embedded-resource") {
         let detail = "must not be used inside of resource meta";
         errors.push(FieldError::forbidden(at("x-kubernetes-embedded-resource"), detail));
     }
-    if is_set(words, "uniqueItems") {
+    if is_set(keywords, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.push(FieldError::forbidden(at("uniqueItems"), detail));
     }
-    if words.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+    if keywords.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
         let detail = "must be true or undefined";
         errors.push(FieldError::invalid(
             at("x-kubernetes-preserve-unknown-fields"),
@@ -88,51 +88,55 @@ pub(super) fn check_words(
             detail,
         ));
     }
-    check_additional(words, path, place, errors);
-    check_list_words(words, path, errors);
-    check_rules(words, path, errors);
-    for (name, schema) in objects(words, "properties") {
+    check_additional(keywords, path, place, errors);
+    check_list_keywords(keywords, path, errors);
+    check_rules(keywords, path, errors);
+    for (name, schema) in objects(keywords, "properties") {
         let inner = match name {
             "metadata" | "apiVersion" | "kind"
-                if place.is_root || is_set(words, "x-kubernetes-embedded-resource") =>
+                if place.is_root || is_set(keywords, "x-kubernetes-embedded-resource") =>
             {
                 let name = ["metadata", "apiVersion", "kind"].into_iter().find(|meta| *meta == name);
-                let forbids = name.filter(|_| place.is_root).map(Forbids::TopLevel);
-                Place { is_root: false, is_in_meta: true, forbids_default: forbids.or(place.forbids_default) }
+                let forbids = name.filter(|_| place.is_root).map(DefaultRule::TopLevel);
+                Context {
+                    is_root: false,
+                    is_in_meta: true,
+                    forbids_default: forbids.or(place.forbids_default),
+                }
             }
-            _ => Place { is_root: false, ..place },
+            _ => Context { is_root: false, ..place },
         };
-        check_words(schema, &format!("{path}.properties[{name}]"), inner, errors);
+        check_keywords(schema, &format!("{path}.properties[{name}]"), inner, errors);
     }
-    let inner = Place { is_root: false, ..place };
-    for (schema, at) in nested(words, path) {
-        check_words(schema, &at, inner, errors);
+    let inner = Context { is_root: false, ..place };
+    for (schema, at) in nested(keywords, path) {
+        check_keywords(schema, &at, inner, errors);
     }
-    if let Some(Value::Object(items)) = words.get("items") {
-        check_words(items, &at("items"), inner, errors);
+    if let Some(Value::Object(items)) = keywords.get("items") {
+        check_keywords(items, &at("items"), inner, errors);
     }
 }
 
-fn check_additional(words: &Map<String, Value>, path: &str, place: Place, errors: &mut Vec<FieldError>) {
-    let Some(additional) = words.get("additionalProperties") else { return };
+fn check_additional(keywords: &Map<String, Value>, path: &str, place: Context, errors: &mut Vec<FieldError>) {
+    let Some(additional) = keywords.get("additionalProperties") else { return };
     let at = format!("{path}.additionalProperties");
-    let has_properties = objects(words, "properties").next().is_some();
+    let has_properties = objects(keywords, "properties").next().is_some();
     if has_properties && *additional != Value::Bool(true) {
         let detail = "additionalProperties and properties are mutual exclusive";
         errors.push(FieldError::forbidden(&at, detail));
     }
     if let Value::Object(schema) = additional {
         let forbids_default = match place.is_in_meta {
-            true => Some(Forbids::InsideMetadataMap),
+            true => Some(DefaultRule::InsideMetadataMap),
             false => place.forbids_default,
         };
-        check_words(schema, &at, Place { is_root: false, forbids_default, ..place }, errors);
+        check_keywords(schema, &at, Context { is_root: false, forbids_default, ..place }, errors);
     }
 }
 
-fn check_list_words(words: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
+fn check_list_keywords(keywords: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
     let at = |name: &str| format!("{path}.{name}");
-    let kind = text(words, "type");
+    let kind = text(keywords, "type");
     let mut expect_type = |word: &str, wanted: &str| {
         let detail = format!("must be {wanted} if {word} is specified");
         match kind {
@@ -143,8 +147,8 @@ fn check_list_words(words: &Map<String, Value>, path: &str, errors: &mut Vec<Fie
             _ => {}
         }
     };
-    let map_type = words.get("x-kubernetes-map-type").and_then(Value::as_str);
-    let list_type = words.get("x-kubernetes-list-type").and_then(Value::as_str);
+    let map_type = keywords.get("x-kubernetes-map-type").and_then(Value::as_str);
+    let list_type = keywords.get("x-kubernetes-list-type").and_then(Value::as_str);
     if map_type.is_some() {
         expect_type("x-kubernetes-map-type", "object");
     }
@@ -159,7 +163,7 @@ fn check_list_words(words: &Map<String, Value>, path: &str, errors: &mut Vec<Fie
     };
     expect_one_of("x-kubernetes-map-type", map_type, &["atomic", "granular"]);
     expect_one_of("x-kubernetes-list-type", list_type, &["atomic", "set", "map"]);
-    let items = words.get("items").and_then(Value::as_object);
+    let items = keywords.get("items").and_then(Value::as_object);
     if list_type == Some("set")
         && let Some(items) = items
     {
@@ -174,18 +178,18 @@ fn check_list_words(words: &Map<String, Value>, path: &str, errors: &mut Vec<Fie
             errors.push(FieldError::invalid(at("items.x-kubernetes-map-type"), &Value::Null, detail));
         }
     }
-    check_map_keys(words, list_type, items, path, errors);
+    check_map_keys(keywords, list_type, items, path, errors);
 }
 
 fn check_map_keys(
-    words: &Map<String, Value>,
+    keywords: &Map<String, Value>,
     list_type: Option<&str>,
     items: Option<&Map<String, Value>>,
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
     let at = |name: &str| format!("{path}.{name}");
-    let keys_value = words.get("x-kubernetes-list-map-keys").cloned().unwrap_or(Value::Null);
+    let keys_value = keywords.get("x-kubernetes-list-map-keys").cloned().unwrap_or(Value::Null);
     let keys: Vec<&str> = keys_value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if !keys.is_empty() && list_type != Some("map") {
         let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
@@ -253,8 +257,8 @@ fn check_map_keys(
     }
 }
 
-fn check_rules(words: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
-    let rules = words.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+fn check_rules(keywords: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
+    let rules = keywords.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
     for (index, rule) in rules.enumerate() {
         let at = |name: &str| format!("{path}.x-kubernetes-validations[{index}].{name}");
         let word = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -5,33 +5,33 @@ use std::sync::{Arc, RwLockWriteGuard};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::tasks::Task;
-use crate::cluster::Shared;
+use super::work_items::WorkItem;
+use crate::cluster::ClusterInner;
 use crate::kinds::{self, Kind};
-use crate::objects::{Object, key_of};
+use crate::objects::{Object, object_key};
 use crate::state::State;
-use crate::status::{Failure, Outcome};
+use crate::status::{ApiResult, StatusError};
 use crate::verbs::{self, Caller, DeleteOptions, Propagation, Target, WriteOptions};
 
 /// The name under which controllers write.
 const MANAGER: &str = "kube-controller-manager";
 
 /// The state of a cluster in the hands of a controller.
-pub(super) struct Desk<'a> {
-    pub(super) cluster: &'a Arc<Shared>,
+pub(super) struct ControllerContext<'a> {
+    pub(super) cluster: &'a Arc<ClusterInner>,
     pub(super) state: RwLockWriteGuard<'a, State>,
     pub(super) now: Timestamp,
     /// What is to be looked at again, though nothing may change until then.
-    pub(super) later: Vec<(Timestamp, Task)>,
+    pub(super) later: Vec<(Timestamp, WorkItem)>,
 }
 
-impl<'a> Desk<'a> {
-    pub(super) fn of(cluster: &'a Arc<Shared>) -> Desk<'a> {
-        Desk { state: cluster.write(), now: cluster.clock.now(), cluster, later: Vec::new() }
+impl<'a> ControllerContext<'a> {
+    pub(super) fn new(cluster: &'a Arc<ClusterInner>) -> ControllerContext<'a> {
+        ControllerContext { state: cluster.write(), now: cluster.clock.now(), cluster, later: Vec::new() }
     }
 
     /// Has something looked at again when `span` has passed since `start`; whether that is so already.
-    pub(super) fn has_passed(&mut self, start: &Value, span: i64, then: Task) -> bool {
+    pub(super) fn has_elapsed(&mut self, start: &Value, span: i64, then: WorkItem) -> bool {
         let start = start.as_str().and_then(|text| text.parse::<Timestamp>().ok());
         let Some(end) = start.and_then(|start| start.checked_add(SignedDuration::from_secs(span)).ok())
         else {
@@ -53,14 +53,14 @@ impl<'a> Desk<'a> {
     }
 
     /// The built-in kind of this name.
-    pub(super) fn kind(group: &str, kind: &str) -> Outcome<&'static Arc<Kind>> {
-        kinds::of(group, kind).ok_or_else(Failure::no_such_resource)
+    pub(super) fn built_in_kind(group: &str, kind: &str) -> ApiResult<&'static Arc<Kind>> {
+        kinds::find(group, kind).ok_or_else(StatusError::no_such_resource)
     }
 
     /// The object at a key, with its kind.
     pub(super) fn read(&self, kind: &Kind, key: &str) -> Option<Value> {
         let mut value = self.state.objects.get(kind.table(), key)?.value();
-        kind.dress(&mut value);
+        kind.set_type_meta(&mut value);
         Some(value)
     }
 
@@ -70,7 +70,7 @@ impl<'a> Desk<'a> {
             self.state.objects.dependents(uid).into_iter().filter(|(table, _)| table == kind.table());
         places
             .filter_map(|(table, key)| self.state.objects.get(&table, &key).cloned())
-            .filter(|object| object.facts().controller.as_deref() == Some(uid))
+            .filter(|object| object.summary().controller_uid.as_deref() == Some(uid))
             .collect()
     }
 
@@ -81,30 +81,35 @@ impl<'a> Desk<'a> {
             .iter()
             .map(|object| {
                 let mut value = object.value();
-                kind.dress(&mut value);
+                kind.set_type_meta(&mut value);
                 value
             })
             .collect()
     }
 
     /// Creates an object.
-    pub(super) fn create(&mut self, kind: &Arc<Kind>, namespace: &str, value: Value) -> Outcome<Arc<Object>> {
+    pub(super) fn create(
+        &mut self,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        value: Value,
+    ) -> ApiResult<Arc<Object>> {
         let target = target(kind, namespace, "", "");
         let caller = self.caller();
         verbs::create(&mut self.state, &target, value, &options(), &caller).map(|written| written.object)
     }
 
     /// Replaces an object.
-    pub(super) fn update(&mut self, kind: &Arc<Kind>, value: Value) -> Outcome<()> {
+    pub(super) fn update(&mut self, kind: &Arc<Kind>, value: Value) -> ApiResult<()> {
         self.replace(kind, value, "")
     }
 
     /// Replaces the status of an object. What does not change is not written.
-    pub(super) fn update_status(&mut self, kind: &Arc<Kind>, value: Value) -> Outcome<()> {
+    pub(super) fn update_status(&mut self, kind: &Arc<Kind>, value: Value) -> ApiResult<()> {
         self.replace(kind, value, "status")
     }
 
-    fn replace(&mut self, kind: &Arc<Kind>, value: Value, subresource: &str) -> Outcome<()> {
+    fn replace(&mut self, kind: &Arc<Kind>, value: Value, subresource: &str) -> ApiResult<()> {
         let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
         let target = target(kind, &text("namespace"), &text("name"), subresource);
         let caller = self.caller();
@@ -112,7 +117,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Deletes an object; one that is gone already does not matter.
-    pub(super) fn delete(&mut self, kind: &Arc<Kind>, key: &str, propagation: Propagation) -> Outcome<()> {
+    pub(super) fn delete(&mut self, kind: &Arc<Kind>, key: &str, propagation: Propagation) -> ApiResult<()> {
         self.delete_with(
             kind,
             key,
@@ -120,7 +125,12 @@ impl<'a> Desk<'a> {
         )
     }
 
-    pub(super) fn delete_with(&mut self, kind: &Arc<Kind>, key: &str, options: DeleteOptions) -> Outcome<()> {
+    pub(super) fn delete_with(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &str,
+        options: DeleteOptions,
+    ) -> ApiResult<()> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let target = target(kind, namespace, name, "");
         let caller = self.caller();
@@ -131,8 +141,8 @@ impl<'a> Desk<'a> {
     }
 
     /// Binds a pod to a node.
-    pub(super) fn bind(&mut self, pod: &Value, node: &str) -> Outcome<()> {
-        let kind = Desk::kind("", "Pod")?;
+    pub(super) fn bind(&mut self, pod: &Value, node: &str) -> ApiResult<()> {
+        let kind = ControllerContext::built_in_kind("", "Pod")?;
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
         let target = target(kind, text("namespace"), text("name"), "binding");
         let binding = serde_json::json!({"target": {"kind": "Node", "name": node}});
@@ -157,5 +167,5 @@ fn target(kind: &Arc<Kind>, namespace: &str, name: &str, subresource: &str) -> T
 /// The key of an object.
 pub(super) fn key(value: &Value) -> String {
     let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();
-    key_of(text("namespace"), text("name"))
+    object_key(text("namespace"), text("name"))
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::desk::Desk;
-use crate::cluster::Shared;
+use super::context::ControllerContext;
+use crate::cluster::ClusterInner;
 use crate::fields;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 
 /// The namespaces of a new cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -15,11 +15,11 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 
 /// Writes what every cluster has.
-pub(crate) fn furnish(cluster: &Arc<Shared>) -> Outcome<()> {
-    let mut desk = Desk::of(cluster);
+pub(crate) fn bootstrap(cluster: &Arc<ClusterInner>) -> ApiResult<()> {
+    let mut context = ControllerContext::new(cluster);
     for name in NAMESPACES {
-        ensure(&mut desk, "Namespace", "", name, json!({}))?;
-        namespace(&mut desk, name)?;
+        ensure(&mut context, "Namespace", "", name, json!({}))?;
+        namespace(&mut context, name)?;
     }
     let service = json!({
         "metadata": {"labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -28,30 +28,38 @@ pub(crate) fn furnish(cluster: &Arc<Shared>) -> Outcome<()> {
             "ports": [{"name": "https", "port": 443, "targetPort": 6443, "protocol": "TCP"}],
         },
     });
-    ensure(&mut desk, "Service", "default", "kubernetes", service)
+    ensure(&mut context, "Service", "default", "kubernetes", service)
 }
 
 /// Gives a namespace its service account and the certificate of the authority.
-pub(super) fn namespace(desk: &mut Desk<'_>, name: &str) -> Outcome<()> {
-    let Some(namespace) = desk.read(Desk::kind("", "Namespace")?, name) else { return Ok(()) };
+pub(super) fn namespace(context: &mut ControllerContext<'_>, name: &str) -> ApiResult<()> {
+    let Some(namespace) = context.read(ControllerContext::built_in_kind("", "Namespace")?, name) else {
+        return Ok(());
+    };
     if !namespace["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
-    ensure(desk, "ServiceAccount", name, "default", json!({}))?;
-    let authority = desk.cluster.access.authority().to_owned();
+    ensure(context, "ServiceAccount", name, "default", json!({}))?;
+    let authority = context.cluster.access.authority().to_owned();
     let map = json!({
         "metadata": {"annotations": {"kubernetes.io/description": DESCRIPTION}},
         "data": {"ca.crt": authority},
     });
-    ensure(desk, "ConfigMap", name, "kube-root-ca.crt", map)
+    ensure(context, "ConfigMap", name, "kube-root-ca.crt", map)
 }
 
 /// Creates an object of the core group unless it is there.
-fn ensure(desk: &mut Desk<'_>, kind: &str, namespace: &str, name: &str, mut object: Value) -> Outcome<()> {
-    let kind = Desk::kind("", kind)?;
-    if desk.state.get(kind, namespace, name).is_some() {
+fn ensure(
+    context: &mut ControllerContext<'_>,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    mut object: Value,
+) -> ApiResult<()> {
+    let kind = ControllerContext::built_in_kind("", kind)?;
+    if context.state.get(kind, namespace, name).is_some() {
         return Ok(());
     }
     fields::set(&mut object, &["metadata", "name"], json!(name));
-    desk.create(kind, namespace, object).map(drop)
+    context.create(kind, namespace, object).map(drop)
 }

@@ -4,67 +4,68 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::desk::Desk;
+use super::context::ControllerContext;
 use super::pods;
 use crate::state::time;
-use crate::status::Outcome;
+use crate::status::ApiResult;
 use crate::verbs::set_condition;
 
 /// What a node that does not say otherwise can hold.
 const PODS_MAX: i64 = 110;
 
-pub(super) fn round(desk: &mut Desk<'_>) -> Outcome<()> {
-    let (pod_kind, node_kind) = (Desk::kind("", "Pod")?, Desk::kind("", "Node")?);
+pub(super) fn schedule_pods(context: &mut ControllerContext<'_>) -> ApiResult<()> {
+    let (pod_kind, node_kind) =
+        (ControllerContext::built_in_kind("", "Pod")?, ControllerContext::built_in_kind("", "Node")?);
     let mut waiting = Vec::new();
     let mut taken: BTreeMap<String, i64> = BTreeMap::new();
-    for (_, pod) in desk.state.objects.range(pod_kind.table(), "", "") {
-        let facts = pod.facts();
-        match &facts.node {
-            _ if facts.has_ended => {}
+    for (_, pod) in context.state.objects.range(pod_kind.table(), "", "") {
+        let summary = pod.summary();
+        match &summary.node_name {
+            _ if summary.is_finished => {}
             Some(node) => *taken.entry(node.to_string()).or_default() += 1,
-            None if !facts.is_ending => waiting.push(pod.value()),
+            None if !summary.is_terminating => waiting.push(pod.value()),
             None => {}
         }
     }
-    waiting.retain(waits);
+    waiting.retain(is_schedulable);
     if waiting.is_empty() {
         return Ok(());
     }
     let nodes: Vec<Value> =
-        desk.state.objects.range(node_kind.table(), "", "").map(|(_, node)| node.value()).collect();
+        context.state.objects.range(node_kind.table(), "", "").map(|(_, node)| node.value()).collect();
     for mut pod in waiting {
         let chosen = nodes
             .iter()
-            .filter(|node| refusal(&pod, node).is_none())
+            .filter(|node| unschedulable_reason(&pod, node).is_none())
             .filter_map(|node| {
                 let name = node["metadata"]["name"].as_str()?;
                 let count = taken.get(name).copied().unwrap_or(0);
-                (count < room(node)).then_some((count, name))
+                (count < pod_capacity(node)).then_some((count, name))
             })
             .min();
         if let Some((_, node)) = chosen {
-            desk.bind(&pod, node)?;
+            context.bind(&pod, node)?;
             *taken.entry(node.to_owned()).or_default() += 1;
         } else {
-            pod_kind.dress(&mut pod);
+            pod_kind.set_type_meta(&mut pod);
             let condition = json!({
                 "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastProbeTime": null,
-                "message": explanation(&pod, &nodes, &taken), "lastTransitionTime": time(desk.now),
+                "message": explanation(&pod, &nodes, &taken), "lastTransitionTime": time(context.now),
             });
             set_condition(&mut pod, condition);
-            desk.update_status(pod_kind, pod)?;
+            context.update_status(pod_kind, pod)?;
         }
     }
     Ok(())
 }
 
-fn waits(pod: &Value) -> bool {
-    !pods::is_ending(pod)
+fn is_schedulable(pod: &Value) -> bool {
+    !pods::is_terminating(pod)
         && pod["spec"]["schedulerName"] == "default-scheduler"
         && pod["spec"]["schedulingGates"].as_array().is_none_or(Vec::is_empty)
 }
 
-fn room(node: &Value) -> i64 {
+fn pod_capacity(node: &Value) -> i64 {
     match &node["status"]["allocatable"]["pods"] {
         Value::String(text) => text.parse().unwrap_or(PODS_MAX),
         Value::Number(number) => number.as_i64().unwrap_or(PODS_MAX),
@@ -73,7 +74,7 @@ fn room(node: &Value) -> i64 {
 }
 
 /// Why a pod cannot go to a node, in the words of the real scheduler.
-pub(super) fn refusal(pod: &Value, node: &Value) -> Option<String> {
+pub(super) fn unschedulable_reason(pod: &Value, node: &Value) -> Option<String> {
     let tolerated = |taint: &Value| tolerates(&pod["spec"]["tolerations"], taint);
     if node["spec"]["unschedulable"] == true
         && !tolerated(&json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}))
@@ -86,7 +87,7 @@ pub(super) fn refusal(pod: &Value, node: &Value) -> Option<String> {
             return Some("had untolerated taint(s)".to_owned());
         }
     }
-    if selects(pod, node) { None } else { Some("didn't match Pod's node affinity/selector".to_owned()) }
+    if matches_node(pod, node) { None } else { Some("didn't match Pod's node affinity/selector".to_owned()) }
 }
 
 /// Whether a toleration covers a taint.
@@ -102,7 +103,7 @@ pub(super) fn tolerates(tolerations: &Value, taint: &Value) -> bool {
 }
 
 /// Whether the pod's node selector and required affinity choose the node.
-fn selects(pod: &Value, node: &Value) -> bool {
+fn matches_node(pod: &Value, node: &Value) -> bool {
     let labels = &node["metadata"]["labels"];
     let selector = pod["spec"]["nodeSelector"].as_object();
     if !selector.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value)) {
@@ -112,15 +113,19 @@ fn selects(pod: &Value, node: &Value) -> bool {
     let Some(terms) = required["nodeSelectorTerms"].as_array() else { return true };
     terms.iter().any(|term| {
         let list = |field: &str| term[field].as_array().cloned().unwrap_or_default();
-        let by_field = list("matchFields").iter().all(|one| holds(one, node["metadata"]["name"].as_str()));
+        let by_field =
+            list("matchFields").iter().all(|one| expression_matches(one, node["metadata"]["name"].as_str()));
         let by_label = list("matchExpressions").iter().all(|one| {
-            holds(one, labels.get(one["key"].as_str().unwrap_or_default()).and_then(Value::as_str))
+            expression_matches(
+                one,
+                labels.get(one["key"].as_str().unwrap_or_default()).and_then(Value::as_str),
+            )
         });
         by_field && by_label
     })
 }
 
-fn holds(expression: &Value, value: Option<&str>) -> bool {
+fn expression_matches(expression: &Value, value: Option<&str>) -> bool {
     let values: Vec<&str> =
         expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let numbers = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
@@ -139,15 +144,15 @@ fn explanation(pod: &Value, nodes: &[Value], taken: &BTreeMap<String, i64>) -> S
     if nodes.is_empty() {
         return "no nodes available to schedule pods".to_owned();
     }
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
-        let full = taken.get(name).copied().unwrap_or(0) >= room(node);
-        let reason =
-            refusal(pod, node).unwrap_or_else(|| if full { "Too many pods" } else { "unknown" }.to_owned());
-        *reasons.entry(reason).or_default() += 1;
+        let full = taken.get(name).copied().unwrap_or(0) >= pod_capacity(node);
+        let reason = unschedulable_reason(pod, node)
+            .unwrap_or_else(|| if full { "Too many pods" } else { "unknown" }.to_owned());
+        *counts.entry(reason).or_default() += 1;
     }
-    let told: Vec<String> = reasons
+    let reasons: Vec<String> = counts
         .into_iter()
         .map(|(reason, count)| {
             if reason == "Too many pods" {
@@ -157,7 +162,7 @@ fn explanation(pod: &Value, nodes: &[Value], taken: &BTreeMap<String, i64>) -> S
             }
         })
         .collect();
-    format!("0/{} nodes are available: {}.", nodes.len(), told.join(", "))
+    format!("0/{} nodes are available: {}.", nodes.len(), reasons.join(", "))
 }
 
 #[cfg(test)]
@@ -170,17 +175,17 @@ mod tests {
         let tolerant = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
         let cordoned = json!({"spec": {"unschedulable": true}});
         let tainted = json!({"spec": {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}});
-        assert!(refusal(&pod, &json!({"spec": {}})).is_none());
+        assert!(unschedulable_reason(&pod, &json!({"spec": {}})).is_none());
         for node in [cordoned, tainted] {
-            assert!(refusal(&pod, &node).is_some());
-            assert!(refusal(&tolerant, &node).is_none());
+            assert!(unschedulable_reason(&pod, &node).is_some());
+            assert!(unschedulable_reason(&tolerant, &node).is_none());
         }
     }
 
     #[test]
     fn a_node_selector_chooses_by_labels() {
         let pod = json!({"spec": {"nodeSelector": {"disk": "ssd"}}});
-        assert!(refusal(&pod, &json!({"metadata": {"labels": {"disk": "ssd"}}})).is_none());
-        assert!(refusal(&pod, &json!({"metadata": {"labels": {}}})).is_some());
+        assert!(unschedulable_reason(&pod, &json!({"metadata": {"labels": {"disk": "ssd"}}})).is_none());
+        assert!(unschedulable_reason(&pod, &json!({"metadata": {"labels": {}}})).is_some());
     }
 }
