@@ -1,4 +1,4 @@
-//! One simulated cluster: its state, its door, and what keeps it in order.
+//! One simulated cluster: its state, its API server and its controllers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,19 +23,19 @@ use crate::status::StatusError;
 /// The name of a cluster's journal in its directory.
 const JOURNAL_FILE: &str = "journal";
 
-/// How a cluster is made.
+/// Options of a simulated cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
-    /// Where its journal, keys and port are kept; without it, everything is gone when the process ends.
+    /// Directory of its journal, keys and port. Without it, everything is lost when the process exits.
     pub directory: Option<PathBuf>,
-    /// The clock it lives by.
+    /// Source of the current time.
     pub clock: SharedClock,
-    /// Sets apart the random choices of one run from those of another.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
 impl Default for ClusterOptions {
-    /// A cluster in memory that lives by this machine's clock.
+    /// A cluster in memory that uses the clock of this machine.
     fn default() -> ClusterOptions {
         ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 0 }
     }
@@ -44,44 +44,44 @@ impl Default for ClusterOptions {
 /// A cluster cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its directory cannot be made.
+    /// The directory cannot be created.
     #[error("the directory {} could not be made", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// Its journal cannot be used.
+    /// The journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Its keys cannot be used.
+    /// The keys cannot be opened.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// Its door cannot be opened.
+    /// The listener cannot be opened.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// What every cluster has could not be written.
+    /// The initial objects cannot be written.
     #[error("the first objects could not be written: {0}")]
     InitialObjects(String),
-    /// The name is taken.
+    /// Another cluster has this name.
     #[error("there is a cluster {0} already")]
     NameTaken(String),
 }
 
-/// What everything in a cluster shares.
+/// The parts of a cluster that its server, controllers and kubelets share.
 #[derive(Debug)]
 pub struct ClusterInner {
-    /// The name.
+    /// The name of the cluster.
     pub name: String,
-    /// The clock.
+    /// Source of the current time.
     pub clock: SharedClock,
-    /// Who may come in.
+    /// Certificates and tokens.
     pub access: Access,
-    /// What goes wrong.
+    /// Faults of the API server.
     pub faults: Faults,
-    /// What containers print.
+    /// Logs of containers.
     pub logs: Logs,
     pub(crate) seed: u64,
     pub(crate) stopped: CancellationToken,
@@ -91,22 +91,22 @@ pub struct ClusterInner {
 }
 
 impl ClusterInner {
-    /// The state, to look at.
+    /// Locks the state for reading.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, alone, to change.
+    /// Locks the state for writing.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kinds that are served now.
+    /// The kinds that are currently served.
     pub(crate) fn kinds(&self) -> Arc<Registry> {
         self.read().kinds.clone()
     }
 
-    /// Whether nobody is let in over the network.
+    /// Whether connections over the network are rejected.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.unreachable.load(Ordering::Relaxed)
     }
@@ -117,7 +117,7 @@ impl ClusterInner {
     }
 }
 
-/// A running cluster. It ends when it is stopped or dropped.
+/// A running cluster. It stops when [`SimulatedCluster::stop`] is called or the value is dropped.
 #[derive(Debug)]
 pub struct SimulatedCluster {
     shared: Arc<ClusterInner>,
@@ -158,12 +158,12 @@ impl SimulatedCluster {
         Ok(SimulatedCluster { shared, tasks: Mutex::new(tasks) })
     }
 
-    /// The name.
+    /// The name of the cluster.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Where the API server listens.
+    /// The URL of the API server.
     pub fn url(&self) -> String {
         format!("https://{}", self.shared.address)
     }
@@ -173,12 +173,12 @@ impl SimulatedCluster {
         self.shared.access.kubeconfig(&self.shared.name, &self.url())
     }
 
-    /// A kubeconfig for whoever the cluster was made for, with everything inline.
+    /// A kubeconfig for the customer who owns the cluster, with everything inline.
     pub fn customer_kubeconfig(&self) -> String {
         self.shared.access.customer_kubeconfig(&self.shared.name, &self.url())
     }
 
-    /// A client for the administrator that does not go over the network.
+    /// A client of the administrator that does not use the network.
     pub fn client(&self) -> kube::Client {
         let shared = self.shared.clone();
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -201,8 +201,8 @@ impl SimulatedCluster {
         &self.shared.faults
     }
 
-    /// Lets callers in over the network, or nobody any longer, as when the machines of a control plane do not run. Whoever is
-    /// inside ([`SimulatedCluster::client`]) does not notice.
+    /// Accepts or rejects connections over the network. A cluster whose control plane machines are stopped is
+    /// unreachable. Clients in the process ([`SimulatedCluster::client`]) are not affected.
     pub fn set_reachable(&self, reachable: bool) {
         let was_unreachable = self.shared.unreachable.swap(!reachable, Ordering::Relaxed);
         if !reachable && !was_unreachable {
@@ -210,27 +210,27 @@ impl SimulatedCluster {
         }
     }
 
-    /// What containers print.
+    /// Logs of containers.
     pub fn logs(&self) -> &Logs {
         &self.shared.logs
     }
 
-    /// The clock it lives by.
+    /// Source of the current time.
     pub fn clock(&self) -> SharedClock {
         self.shared.clock.clone()
     }
 
-    /// What everything in it shares.
+    /// The parts that server, controllers and kubelets share.
     pub(crate) fn shared(&self) -> Arc<ClusterInner> {
         self.shared.clone()
     }
 
-    /// The seed it was given.
+    /// Seed of the random choices.
     pub fn seed(&self) -> u64 {
         self.shared.seed
     }
 
-    /// Ends the cluster: nobody is let in any longer, every connection is closed. What was response is in the journal.
+    /// Stops the cluster and closes every connection. The journal holds all changes that were acknowledged.
     pub async fn stop(&self) {
         self.shared.stopped.cancel();
         let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
@@ -248,19 +248,19 @@ fn journal_of(directory: &Path) -> PathBuf {
     directory.join(JOURNAL_FILE)
 }
 
-/// Many clusters in one process.
+/// All simulated clusters of a process.
 #[derive(Debug, Default)]
 pub struct SimulatedClusters {
     clusters: Mutex<BTreeMap<String, Arc<SimulatedCluster>>>,
 }
 
 impl SimulatedClusters {
-    /// No clusters yet.
+    /// An empty set.
     pub fn new() -> SimulatedClusters {
         SimulatedClusters::default()
     }
 
-    /// Starts a cluster under a name of its own.
+    /// Starts a cluster with a unique name.
     pub async fn start(
         &self,
         name: &str,
@@ -279,12 +279,12 @@ impl SimulatedClusters {
         self.clusters().get(name).cloned()
     }
 
-    /// Every cluster, by name.
+    /// All clusters, ordered by name.
     pub fn list(&self) -> Vec<Arc<SimulatedCluster>> {
         self.clusters().values().cloned().collect()
     }
 
-    /// Ends and forgets a cluster; its directory stays.
+    /// Stops and removes a cluster; its directory stays.
     pub async fn remove(&self, name: &str) {
         let removed = self.clusters().remove(name);
         if let Some(cluster) = removed {
@@ -292,7 +292,7 @@ impl SimulatedClusters {
         }
     }
 
-    /// Ends every cluster.
+    /// Stops all clusters.
     pub async fn stop(&self) {
         for cluster in self.list() {
             cluster.stop().await;

@@ -1,4 +1,4 @@
-//! Faults of one cluster's API server, turned on and off while it runs.
+//! Faults of one cluster's API server, which can be added and removed while it runs.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,25 +8,25 @@ use tokio::sync::watch;
 
 use crate::status::StatusError;
 
-/// What goes wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Every answer takes this much longer.
+    /// Every response takes this much longer.
     Latency(Duration),
     /// 429 with `Retry-After`.
     TooManyRequests {
-        /// After how many seconds the caller may try again.
+        /// Seconds after which the client may retry.
         retry_after_seconds: u32,
     },
     /// 500.
     InternalError,
-    /// The connection breaks instead of an answer.
+    /// The connection is reset instead of a response.
     ConnectionReset,
-    /// Nobody answers: connections are refused or broken as soon as they are made.
+    /// The server is unreachable: connections are refused or closed at once.
     Unreachable,
 }
 
-/// A fault with its bounds.
+/// A fault and the requests that it applies to.
 #[derive(Debug, Clone)]
 struct Rule {
     fault: Fault,
@@ -47,14 +47,14 @@ impl Default for Faults {
     }
 }
 
-/// What happens to one request.
+/// The faults of one request.
 #[derive(Debug)]
 pub(crate) struct RequestFaults {
     pub(crate) latency: Option<Duration>,
     pub(crate) action: FaultAction,
 }
 
-/// What happens instead of an answer.
+/// What happens to a request.
 #[derive(Debug)]
 pub(crate) enum FaultAction {
     Proceed,
@@ -63,52 +63,52 @@ pub(crate) enum FaultAction {
 }
 
 impl Faults {
-    /// From now on every request meets this fault.
+    /// Applies a fault to every request from now on.
     pub fn always(&self, fault: Fault) {
         self.rules().push(Rule { fault, path: None, left: None });
     }
 
-    /// The next `times` requests meet this fault.
+    /// Applies a fault to the next `times` requests.
     pub fn next_times(&self, fault: Fault, times: u32) {
         self.rules().push(Rule { fault, path: None, left: Some(times) });
     }
 
-    /// The next `times` requests whose path contains `path` meet this fault.
+    /// Applies a fault to the next `times` requests whose path contains `path`, or to all of them.
     pub fn on_path(&self, fault: Fault, path: &str, times: Option<u32>) {
         self.rules().push(Rule { fault, path: Some(path.to_owned()), left: times });
     }
 
-    /// Every watch that is open now ends.
+    /// Ends every open watch.
     pub fn drop_watches(&self) {
         self.dropped.send_modify(|count| *count += 1);
     }
 
-    /// No faults any longer.
+    /// Removes all faults.
     pub fn clear(&self) {
         self.rules().clear();
     }
 
-    /// The faults that are on now.
+    /// The faults that are currently active.
     pub fn active(&self) -> Vec<Fault> {
         self.rules().iter().map(|rule| rule.fault).collect()
     }
 
-    /// Whether nothing goes wrong now.
+    /// Whether no fault is active.
     pub(crate) fn is_clear(&self) -> bool {
         self.rules().is_empty()
     }
 
-    /// Whether nobody answers.
+    /// Whether the server is unreachable.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.rules().iter().any(|rule| rule.fault == Fault::Unreachable)
     }
 
-    /// Tells when watches are dropped.
+    /// Notifies when watches are dropped.
     pub(crate) fn dropped(&self) -> watch::Receiver<u64> {
         self.dropped.subscribe()
     }
 
-    /// What happens to the next request, which spends one of the counted faults.
+    /// The faults of the next request; a counted fault is used up by it.
     pub(crate) fn take(&self, path: &str) -> RequestFaults {
         let mut rules = self.rules();
         let mut found = RequestFaults { latency: None, action: FaultAction::Proceed };

@@ -1,9 +1,9 @@
-//! Writing into JSON that somebody else has made. `value["a"]["b"] = …` panics where `a` is a text or a list; this does not.
+//! Writing into JSON that a client sent. `value["a"]["b"] = …` panics where `a` is a string or a list; this does not.
 
 use serde_json::{Map, Value};
 
-/// Sets the field at `path`, making objects where nothing is. What stands in the way and is no object is left as it is:
-/// that it does not belong there is for validation to say.
+/// Sets the field at `path` and creates objects where values are missing. A value in the path that is not an object
+/// stays unchanged; validation reports it.
 pub(crate) fn set(value: &mut Value, path: &[&str], new: Value) {
     let Some((last, parents)) = path.split_last() else { return };
     let mut place = value;
@@ -16,7 +16,7 @@ pub(crate) fn set(value: &mut Value, path: &[&str], new: Value) {
     }
 }
 
-/// The fields of an object, which nothing becomes.
+/// The fields of an object. A null value becomes an empty object.
 fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     if value.is_null() {
         *value = Value::Object(Map::new());

@@ -1,5 +1,5 @@
-//! A small Kubernetes API server in memory, many clusters in one process. It serves what our own code, our README and
-//! everyday kubectl ask of it; anything else is refused with a clear Status, never answered wrongly.
+//! A small Kubernetes API server in memory; one process can hold many clusters. It serves what our own code, our
+//! README and everyday kubectl need. It rejects everything else with a clear Status instead of a wrong response.
 
 pub mod access;
 pub mod apply;

@@ -1,11 +1,11 @@
-//! What simulated containers print: the last lines of each, in memory.
+//! Logs of simulated containers: the last lines of each, in memory.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-/// Of each container this much is kept; the oldest lines go first.
+/// Limit on the log of a container; the oldest lines are dropped first.
 const LOG_BYTES_MAX: usize = 16 << 10;
 
 /// The logs of one cluster's containers, by the uid of the pod and the name of the container.
@@ -22,7 +22,7 @@ impl Default for Logs {
 }
 
 impl Logs {
-    /// Adds a line.
+    /// Appends a line.
     pub fn append(&self, pod_uid: &str, container: &str, line: &str) {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let text = texts.entry((pod_uid.to_owned(), container.to_owned())).or_default();
@@ -36,19 +36,19 @@ impl Logs {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// What is kept of a container's log.
+    /// The stored part of a container's log.
     pub fn read(&self, pod_uid: &str, container: &str) -> String {
         let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.get(&(pod_uid.to_owned(), container.to_owned())).cloned().unwrap_or_default()
     }
 
-    /// Forgets the logs of pods that are gone.
+    /// Removes the logs of a deleted pod.
     pub(crate) fn forget(&self, pod_uid: &str) {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.retain(|(uid, _), _| uid != pod_uid);
     }
 
-    /// Tells of every line.
+    /// Notifies about every line.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }

@@ -1,4 +1,4 @@
-//! What may be a name, a label key or a label value, with the words in which the real server refuses the rest.
+//! Validation of names, label keys and label values, with the error texts of the real server.
 
 const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -6,21 +6,21 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
-/// Which rule a kind's names follow.
+/// The rule for the names of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
     /// An RFC 1123 subdomain: most kinds.
     Subdomain,
-    /// An RFC 1123 label: namespaces, and services in new servers.
+    /// An RFC 1123 label: namespaces.
     Label,
     /// An RFC 1035 label: services.
     Label1035,
-    /// Anything that can stand in a path: RBAC.
+    /// Anything that is valid in a path: RBAC.
     PathSegment,
 }
 
 impl NameRule {
-    /// What is wrong with `name`, or nothing.
+    /// The errors of `name` under this rule; empty if it is valid.
     pub fn errors(self, name: &str) -> Vec<String> {
         match self {
             NameRule::Subdomain => subdomain(name),
@@ -31,7 +31,7 @@ impl NameRule {
     }
 }
 
-/// What is wrong with `name` as an RFC 1123 subdomain.
+/// The errors of `name` as an RFC 1123 subdomain.
 pub fn subdomain(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > 253 {
@@ -43,7 +43,7 @@ pub fn subdomain(name: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with `name` as an RFC 1123 label.
+/// The errors of `name` as an RFC 1123 label.
 pub fn label(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > 63 {
@@ -87,7 +87,7 @@ fn is_lower_label(part: &str, starts_with_letter: bool) -> bool {
         && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
 }
 
-/// What is wrong with `key` as a label key or annotation key.
+/// The errors of `key` as a label key or annotation key.
 pub fn qualified(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let parts: Vec<&str> = key.split('/').collect();
@@ -120,7 +120,7 @@ pub fn qualified(key: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with `value` as the value of a label.
+/// The errors of `value` as a label value.
 pub fn label_value(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > 63 {

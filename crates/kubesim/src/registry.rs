@@ -1,4 +1,4 @@
-//! The kinds that one cluster serves now: the built-in ones and those of its CustomResourceDefinitions.
+//! The kinds that one cluster currently serves: the built-in ones and those of its CustomResourceDefinitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::objects::Objects;
 /// The table of CustomResourceDefinitions.
 pub const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 
-/// The kinds of one cluster, found by path or by name.
+/// The kinds of one cluster.
 #[derive(Debug, Default, Clone)]
 pub struct Registry {
     custom: BTreeMap<(String, String, String), Arc<Kind>>,
 }
 
 impl Registry {
-    /// The registry that the definitions among `objects` make.
+    /// A registry with the established definitions among `objects`.
     pub fn from_objects(objects: &Objects) -> Registry {
         let mut custom = BTreeMap::new();
         for (_, definition) in objects.range(DEFINITIONS, "", "") {
@@ -37,7 +37,7 @@ impl Registry {
         Registry { custom }
     }
 
-    /// The kind that is served under this path.
+    /// Finds the kind that is served under this path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
         let built_in = kinds::built_in()
             .iter()
@@ -45,22 +45,22 @@ impl Registry {
         built_in.or_else(|| self.custom.get(&(group.to_owned(), version.to_owned(), plural.to_owned())))
     }
 
-    /// The kind of this name.
+    /// Finds a kind by its name.
     pub fn find_kind(&self, group: &str, kind: &str) -> Option<&Arc<Kind>> {
         self.all().find(|one| one.group() == group && one.kind() == kind)
     }
 
-    /// Some version of the kind that is kept in this table.
+    /// Finds any version of the kind whose objects are in this table.
     pub fn find_table(&self, table: &str) -> Option<&Arc<Kind>> {
         self.all().find(|kind| **kind.table() == *table)
     }
 
-    /// Every kind.
+    /// All kinds.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
         kinds::built_in().iter().chain(self.custom.values())
     }
 
-    /// Every group with its versions, in the order of discovery: the newest and most stable version first.
+    /// All groups with their versions, in the order of discovery: the newest and most stable version first.
     pub fn groups(&self) -> Vec<(&str, Vec<&str>)> {
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
         for kind in self.all() {
@@ -77,7 +77,7 @@ impl Registry {
     }
 }
 
-/// How versions are ordered: v2 before v1 before v1beta2 before v1alpha1 before anything else.
+/// The order of versions: v2 before v1 before v1beta2 before v1alpha1 before anything else.
 fn precedence(version: &str) -> (u8, u32, u32) {
     let parse = || {
         let rest = version.strip_prefix('v')?;

@@ -1,10 +1,10 @@
-//! Label and field selectors: parsed strictly, refused in the words of the real server.
+//! Label and field selectors, with the strict grammar and the error texts of the real server.
 
 mod label;
 
 pub use label::LabelSelector;
 
-/// A field selector: every term must hold.
+/// A field selector; every term must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     terms: Vec<Term>,
@@ -18,7 +18,7 @@ struct Term {
 }
 
 impl FieldSelector {
-    /// Reads `text`; `known` says which fields this kind can be selected by.
+    /// Parses `text`; `known` returns the canonical name of a field that the kind can be selected by, or an error.
     pub fn parse(
         text: &str,
         known: &dyn Fn(&str) -> Result<String, String>,
@@ -37,12 +37,12 @@ impl FieldSelector {
         Ok(FieldSelector { terms })
     }
 
-    /// Whether everything matches.
+    /// Whether the selector matches all objects.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Whether an object matches whose fields `value_of` tells.
+    /// Whether an object matches; `value_of` returns the value of a field.
     pub fn matches(&self, value_of: &dyn Fn(&str) -> String) -> bool {
         self.terms.iter().all(|term| (value_of(&term.field) == term.value) == term.equal)
     }

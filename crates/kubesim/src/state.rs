@@ -1,5 +1,5 @@
-//! One cluster's state: its objects and the kinds it serves. Whoever changes it holds it alone, from the first read to the
-//! last write; there is nothing to wait for in between.
+//! The state of one cluster: its objects and the kinds it serves. A writer holds the lock from its first read to its
+//! last write, and never waits in between.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct State {
 }
 
 impl State {
-    /// The state that `objects` make.
+    /// The state with these objects.
     pub fn new(objects: Objects) -> State {
         let kinds = Arc::new(Registry::from_objects(&objects));
         State { objects, kinds }
@@ -39,7 +39,7 @@ impl State {
         Some(value)
     }
 
-    /// Writes the changes and keeps the kinds up to date.
+    /// Commits changes and updates the kinds.
     pub fn commit(&mut self, changes: Vec<Change>) -> ApiResult<Vec<Arc<Object>>> {
         let defines = changes.iter().any(|change| match change {
             Change::Put(table, _) | Change::Remove(table, _) => &**table == DEFINITIONS,
@@ -64,7 +64,7 @@ impl State {
     }
 }
 
-/// A time as objects carry it: whole seconds.
+/// Formats a time as objects contain it: whole seconds.
 pub fn time(now: Timestamp) -> String {
     Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }

@@ -1,33 +1,32 @@
-//! What the API server answers instead of an object: a `Status`, in the words that the real server uses, since people and
-//! programs read them.
+//! Errors of the API as a `Status`, with the texts of the real server, because people and programs read them.
 
 use serde_json::{Value, json};
 
 use crate::kinds::Kind;
 use crate::schema::FieldError;
 
-/// A refusal: an HTTP status code with the `Status` object that explains it.
+/// An error response: an HTTP status code and the contents of its `Status`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatusError {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason, such as `NotFound`; empty where the real server gives none.
+    /// The machine-readable reason, such as `NotFound`; empty where the real server sends none.
     pub reason: &'static str,
-    /// What a person reads.
+    /// The message for people.
     pub message: String,
     /// `details` of the Status, or null.
     pub details: Value,
     /// Seconds for a `Retry-After` header.
     pub retry_after: Option<u32>,
-    /// A token to go on with, for a list whose snapshot is gone.
+    /// A new continue token, for a list whose snapshot has expired.
     pub continue_token: Option<String>,
 }
 
-/// The outcome of whatever a request asks for.
+/// The result of an API operation.
 pub type ApiResult<T> = Result<T, StatusError>;
 
 impl StatusError {
-    /// A failure without details.
+    /// An error without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> StatusError {
         StatusError {
             code,
@@ -39,7 +38,7 @@ impl StatusError {
         }
     }
 
-    /// 400, with what is wrong about the request.
+    /// 400: the request is invalid.
     pub fn bad_request(message: impl Into<String>) -> StatusError {
         StatusError::new(400, "BadRequest", message)
     }
@@ -72,7 +71,7 @@ impl StatusError {
         failure
     }
 
-    /// 501 for what the real server can do and this one cannot.
+    /// 501 for a feature of the real server that this one lacks.
     pub fn not_implemented(what: &str) -> StatusError {
         StatusError::new(
             501,
@@ -87,7 +86,7 @@ impl StatusError {
             .about(kind.group(), kind.plural(), name)
     }
 
-    /// 409: the object is not as the caller thinks.
+    /// 409: the object is not in the state that the client expects.
     pub fn conflict(kind: &Kind, name: &str, why: &str) -> StatusError {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
         StatusError::new(409, "Conflict", message).about(kind.group(), kind.plural(), name)
@@ -99,7 +98,7 @@ impl StatusError {
         StatusError::new(409, "Conflict", message).about(kind.group(), resource, name)
     }
 
-    /// 409 because of a newer resourceVersion.
+    /// 409: the client has an old resourceVersion.
     pub fn modified(kind: &Kind, name: &str) -> StatusError {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
@@ -112,7 +111,7 @@ impl StatusError {
             .about(kind.group(), kind.plural(), name)
     }
 
-    /// 422 with every reason.
+    /// 422 with all causes.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: &[FieldError]) -> StatusError {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let texts: Vec<String> = causes.iter().map(ToString::to_string).collect();
@@ -130,7 +129,7 @@ impl StatusError {
         failure
     }
 
-    /// 410: what was asked for is no longer remembered.
+    /// 410: the resource version is no longer available.
     pub fn expired(message: impl Into<String>) -> StatusError {
         StatusError::new(410, "Expired", message)
     }
@@ -148,7 +147,7 @@ impl StatusError {
         StatusError::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// Says which object it is about.
+    /// Sets the object in the details.
     #[must_use]
     pub fn about(mut self, group: &str, kind: &str, name: &str) -> StatusError {
         let mut details = serde_json::Map::new();

@@ -1,25 +1,25 @@
-//! Why an apply was refused.
+//! Errors of server-side apply.
 
 use std::fmt;
 
-/// Why an apply was refused; each is a Status with its own code.
+/// An error of server-side apply. Each variant is a Status with its own code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApplyError {
     /// Other managers own fields that the apply would change: code 409, reason `Conflict`, and a cause for each field
     /// with reason `FieldManagerConflict`.
     Conflict(Vec<Conflict>),
-    /// The configuration is none that can be applied: code 400, reason `BadRequest`.
+    /// The configuration cannot be applied: code 400, reason `BadRequest`.
     BadRequest(String),
-    /// The real server calls it its own fault: code 500, without a reason.
+    /// The real server reports this as an internal error: code 500, without a reason.
     Internal(String),
 }
 
-/// One field that another manager owns.
+/// A field that another manager owns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conflict {
-    /// Who owns it, as the real server says it: `conflict with "kubectl" using apps/v1`.
+    /// The owner, in the words of the real server: `conflict with "kubectl" using apps/v1`.
     pub message: String,
-    /// Which field: `.spec.replicas`.
+    /// The path of the field: `.spec.replicas`.
     pub field: String,
 }
 

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: the managers of an object, each with its fields.
+//! `metadata.managedFields`: the field managers of an object, each with its fields.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use serde_json::{Map, Value, json};
 
 use super::set::FieldSet;
 
-/// More managers than this that only update are merged into one, as the real server does it.
+/// Highest number of managers that only update; the oldest beyond it are merged into one, as in the real server.
 const UPDATERS_MAX: usize = 10;
 const MERGED_UPDATERS: &str = "ancient-changes";
 
-/// Who manages fields: what tells one entry from another.
+/// A field manager. Entries of `managedFields` are distinguished by these fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FieldManager {
     pub(super) name: String,
     pub(super) operation: Operation,
-    /// Only for updates: an applier is the same one whatever version it applies.
+    /// Set for updates only: an applier is the same manager in every version.
     pub(super) api_version: Option<String>,
     pub(super) subresource: Option<String>,
 }
 
-/// How a manager came by its fields.
+/// How a manager acquired its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
     Update,
 }
 
-/// What a manager has.
+/// The fields of one manager.
 #[derive(Debug, Clone)]
 pub(super) struct ManagerEntry {
     pub(super) api_version: String,
     fields: FieldSet,
-    /// The fields as they were read, while they are the same.
+    /// The fields as they were read, while they are unchanged.
     written: Option<Value>,
     pub(super) time: Option<String>,
 }
@@ -75,7 +75,7 @@ impl FieldManager {
         FieldManager { operation: Operation::Update, api_version: Some(api_version.to_owned()), ..applier }
     }
 
-    /// As the real server names it in conflicts.
+    /// The manager as the real server prints it in conflicts.
     pub(super) fn printed(&self) -> String {
         let mut text = crate::schema::quoted(&self.name);
         if let Some(subresource) = &self.subresource {
@@ -89,7 +89,7 @@ impl FieldManager {
 }
 
 impl ManagedFields {
-    /// Reads the entries of an object, or says what is wrong with them.
+    /// Reads the entries of an object, or returns what is wrong with them.
     pub(super) fn parse(object: &Value) -> Result<ManagedFields, String> {
         let mut managed = ManagedFields::default();
         let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
@@ -132,7 +132,7 @@ impl ManagedFields {
         Ok(managed)
     }
 
-    /// Writes the entries into an object; none at all if there are none.
+    /// Writes the entries into an object. Without managers the field is removed.
     pub(super) fn write(&self, object: &mut Value) {
         let mut entries: Vec<_> = self.managers.iter().collect();
         entries.sort_by_key(|(manager, owned)| {
@@ -149,7 +149,7 @@ impl ManagedFields {
         };
     }
 
-    /// Merges the oldest updaters into one when there are too many.
+    /// Merges the oldest updaters into one when there are more than [`UPDATERS_MAX`].
     pub(super) fn cap(&mut self) {
         let mut updaters: Vec<(i64, FieldManager)> = Vec::new();
         for (manager, owned) in
@@ -206,7 +206,7 @@ fn entry(manager: &FieldManager, owned: &ManagerEntry) -> Value {
     entry
 }
 
-/// Whether a client asks for all ownership to be forgotten: an empty list, or one empty entry.
+/// Whether a client resets all ownership, with an empty list or a single empty entry.
 pub(super) fn is_reset(object: &Value) -> bool {
     match object.pointer("/metadata/managedFields") {
         Some(Value::Array(entries)) => match entries.as_slice() {
@@ -220,7 +220,7 @@ pub(super) fn is_reset(object: &Value) -> bool {
     }
 }
 
-/// A time as the API writes it: whole seconds, UTC.
+/// Formats a time as the API does: whole seconds, UTC.
 pub(super) fn format_time(now: Timestamp) -> String {
     Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }

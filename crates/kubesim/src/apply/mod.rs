@@ -1,8 +1,8 @@
-//! Server-side apply: who owns which field, and what becomes of an object that several managers write.
+//! Server-side apply: ownership of fields, and merging of what several managers write.
 //!
-//! The rules are those of the real server (structured-merge-diff): each manager has a set of fields per API version in
-//! `metadata.managedFields`; an apply takes the fields of its configuration, gives up those it no longer names, and
-//! conflicts with others over values that it would change.
+//! The rules are those of the real server (structured-merge-diff): each manager has a set of fields per API version
+//! in `metadata.managedFields`. An apply takes the fields of its configuration, releases those that it no longer
+//! contains, and conflicts with other managers over values that it would change.
 
 #[cfg(test)]
 mod agreement;
@@ -28,19 +28,19 @@ pub use error::{ApplyError, Conflict};
 
 use crate::schema::{Origin, Schema};
 
-/// The annotation in which `kubectl apply` without `--server-side` keeps what it applied last.
+/// The annotation in which `kubectl apply` without `--server-side` stores the last applied configuration.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The manager to whom fields belong that were there before anyone's fields were tracked.
+/// The manager of fields that existed before ownership was tracked.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// All annotations of an object together; one that would go beyond is left out.
+/// Limit on the size of all annotations of an object; an annotation that would exceed it is left out.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 
-/// The object after `manager` has applied `config` to it, with `managedFields` brought up to date.
+/// Applies `config` as `manager` to an object and updates `managedFields`.
 ///
-/// `live` is none when the object is to be created. The result is neither pruned nor defaulted nor validated; where
-/// nothing changes, it equals the live object.
+/// `live` is `None` when the object is created. The result is neither pruned nor defaulted nor validated; it equals
+/// the live object if nothing changes.
 pub fn apply(
     live: Option<&Value>,
     config: &Value,
@@ -61,7 +61,7 @@ pub fn apply(
     let outcome = fields.apply(&plain, config, managed.clone(), manager, force);
     let (merged, managed) = match outcome {
         Err(MergeError::Conflicts(conflicts)) if manager == "kubectl" => {
-            // kubectl may take over what it applied itself, client side, and nobody has changed since.
+            // kubectl may take over fields that it applied client-side and that nobody has changed since.
             let left = fields.without_last_applied(&plain, conflicts);
             match left.is_empty() {
                 true => fields.apply(&plain, config, managed, manager, true)?,
@@ -81,10 +81,10 @@ pub fn apply(
     Ok(result)
 }
 
-/// Brings `managedFields` up to date in an object that `manager` created, replaced or patched.
+/// Updates `managedFields` in an object that `manager` created, replaced or patched.
 ///
-/// `after` is the object as it will be stored, pruned and defaulted, but without what admission adds: that belongs to
-/// nobody. `before` is as it was, none when it is being created.
+/// `after` is the object as it will be stored, pruned and defaulted, but without what admission adds: admission owns
+/// no fields. `before` is the previous object, `None` on creation.
 pub fn track_update(
     before: Option<&Value>,
     after: &mut Value,
@@ -97,7 +97,7 @@ pub fn track_update(
     let empty = before.is_none().then(|| fields.empty(after));
     let existing = before.or(empty.as_ref()).unwrap_or(&Value::Null);
     let existing_fields = || ManagedFields::parse(existing).unwrap_or_default();
-    // Subresources cannot change who owns what by hand.
+    // A write to a subresource cannot edit `managedFields`.
     let mut managed = if subresource.is_some() {
         existing_fields()
     } else if managed::is_reset(after) {
@@ -108,9 +108,9 @@ pub fn track_update(
             .filter(|managed| !managed.managers.is_empty())
             .unwrap_or_else(existing_fields)
     };
-    // Those of the existing object may stay: nobody owns them, so it does not matter that they differ.
+    // Those of the existing object may stay: nobody owns them, so a difference in them has no effect.
     remove_managed_fields(after);
-    // What has no owners, having been stored without, gets none by updates.
+    // An object that was stored without owners gets none by updates.
     if managed.managers.is_empty() && before.is_some() {
         return;
     }
@@ -122,7 +122,7 @@ pub fn track_update(
     }
 }
 
-/// What stays the same during one request.
+/// The schema, subresource and time of one request.
 struct FieldTracker<'a> {
     typed: SchemaTypes<'a>,
     subresource: Option<&'a str>,
@@ -144,7 +144,7 @@ impl From<MergeError> for ApplyError {
 }
 
 impl FieldTracker<'_> {
-    /// An object of the kind in which nothing has been said yet, as Go's types have it.
+    /// An empty object of the kind, with the zero values of its Go type.
     fn empty(&self, object: &Value) -> Value {
         let words = ["apiVersion", "kind"].into_iter();
         let words = words.filter_map(|name| Some((name.to_owned(), object.get(name)?.clone())));
@@ -185,7 +185,7 @@ impl FieldTracker<'_> {
         let owned = self.typed.fields(config).without_trees(&self.reset_fields());
         let time = last.as_ref().and_then(|last| last.time.clone());
         let merged = match last {
-            // Whoever applies all that he had before takes nothing out.
+            // A manager that still applies all its previous fields removes none.
             Some(last) if !last.fields().is_within(&owned) => {
                 managed.managers.insert(applier.clone(), ManagerEntry::new(version, owned, time));
                 self.prune(&merged, &managed, last.fields())
@@ -224,7 +224,7 @@ impl FieldTracker<'_> {
             .insert(updater, ManagerEntry::new(version, fields, Some(managed::format_time(self.now))));
     }
 
-    /// Takes changed and removed fields from all managers but one, unless that would be a conflict.
+    /// Removes changed and deleted fields from all managers except one, unless that is a conflict.
     fn take_over(
         &self,
         before: &Value,
@@ -265,7 +265,7 @@ impl FieldTracker<'_> {
         Ok(comparison)
     }
 
-    /// Takes out what the applier had before, no longer applies, and nobody else owns.
+    /// Removes fields that the applier owned before, no longer applies, and that nobody else owns.
     fn prune(&self, merged: &Value, managed: &ManagedFields, last: &FieldSet) -> Value {
         let typed = &self.typed;
         let last = typed.with_named(last);
@@ -279,7 +279,7 @@ impl FieldTracker<'_> {
         typed.remove(merged, &all.difference(&left).intersection(&last))
     }
 
-    /// FieldTracker that a request to this resource cannot change, and so does not own.
+    /// Fields that a request to this resource cannot change and therefore does not own.
     fn reset_fields(&self) -> FieldSet {
         let Some(schema) = self.typed.schema else { return FieldSet::default() };
         match (self.subresource, schema.origin) {
@@ -292,7 +292,7 @@ impl FieldTracker<'_> {
         }
     }
 
-    /// The conflicts that are not about fields which kubectl applied last and which still are as it applied them.
+    /// The conflicts without those over fields that still have the value which kubectl applied client-side.
     fn without_last_applied(
         &self,
         live: &Value,
@@ -313,7 +313,7 @@ impl FieldTracker<'_> {
     }
 }
 
-/// FieldTracker that every object has and nobody owns.
+/// Fields that every object has and nobody owns.
 fn stripped() -> &'static FieldSet {
     static STRIPPED: OnceLock<FieldSet> = OnceLock::new();
     const IN_METADATA: [&str; 9] = [
@@ -368,7 +368,7 @@ fn annotation(object: &Value) -> Option<&str> {
     object.get("metadata")?.get("annotations")?.get(LAST_APPLIED)?.as_str()
 }
 
-/// Keeps the annotation of client-side apply in step, so that one may go back to it.
+/// Updates the annotation of client-side apply, so that a user can go back to client-side apply.
 fn update_last_applied(object: &mut Value, config: &Value) {
     let mut applied = config.clone();
     if let Some(annotations) = applied.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {

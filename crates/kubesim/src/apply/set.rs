@@ -1,7 +1,7 @@
-//! Sets of fields: which places in an object a manager owns, and how they are written in `fieldsV1`.
+//! Sets of fields: the paths in an object that a manager owns, and their representation in `fieldsV1`.
 //!
-//! A place is a chain of elements. An element is kept in the form in which it is written: `f:replicas`,
-//! `k:{"name":"web"}`, `v:"tcp"`, `i:0`; keys and values in one canonical spelling, so that equal ones are equal text.
+//! A path is a list of elements. An element has the form in which it is serialized: `f:replicas`, `k:{"name":"web"}`,
+//! `v:"tcp"`, `i:0`. Keys and values have one canonical form, so that equal elements are equal text.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::schema::DEPTH_MAX;
 
-/// A set of places. Each element may be a member itself, have members below it, or both.
+/// A set of paths. Each element may be a member itself, have members below it, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FieldSet {
     entries: BTreeMap<String, Entry>,
@@ -65,7 +65,7 @@ impl FieldSet {
         set.has(last)
     }
 
-    /// What is below the element, if anything.
+    /// The members below the element, if there are any.
     pub(super) fn below(&self, element: &str) -> Option<&FieldSet> {
         self.entries.get(element).map(|entry| &entry.below).filter(|below| !below.is_empty())
     }
@@ -84,7 +84,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether the two have a member in common.
+    /// Whether the two sets have a member in common.
     pub(super) fn intersects(&self, other: &FieldSet) -> bool {
         let (few, many) =
             if self.entries.len() < other.entries.len() { (self, other) } else { (other, self) };
@@ -94,7 +94,7 @@ impl FieldSet {
         })
     }
 
-    /// Whether every member is one of the other set too.
+    /// Whether every member is also a member of the other set.
     pub(super) fn is_within(&self, other: &FieldSet) -> bool {
         self.entries.iter().all(|(element, ours)| match other.entries.get(element) {
             Some(theirs) => (theirs.is_member || !ours.is_member) && ours.below.is_within(&theirs.below),
@@ -114,7 +114,7 @@ impl FieldSet {
         FieldSet { entries: shared.collect() }
     }
 
-    /// Without the members of the other set; what is below those stays.
+    /// Removes the members of the other set; members below them stay.
     pub(super) fn difference(&self, other: &FieldSet) -> FieldSet {
         let kept = self.entries.iter().filter_map(|(element, ours)| {
             let entry = match other.entries.get(element) {
@@ -129,7 +129,7 @@ impl FieldSet {
         FieldSet { entries: kept.collect() }
     }
 
-    /// Without the members of the other set and all that is below them.
+    /// Removes the members of the other set and everything below them.
     pub(super) fn without_trees(&self, other: &FieldSet) -> FieldSet {
         let kept = self.entries.iter().filter_map(|(element, ours)| {
             let entry = match other.entries.get(element) {
@@ -144,8 +144,8 @@ impl FieldSet {
         FieldSet { entries: kept.collect() }
     }
 
-    /// The same set with more members: an element that has something below it becomes one if `is_named` says so. The
-    /// closure gets a place of its caller's making for each level.
+    /// Adds each element that has members below it and for which `is_named` is true. `step` computes the state that
+    /// both closures get for the next level.
     pub(super) fn with_named<P: Clone>(
         &self,
         place: &P,
@@ -160,7 +160,7 @@ impl FieldSet {
         FieldSet { entries: entries.collect() }
     }
 
-    /// All members, those of a level before those below it.
+    /// All members; those of a level come before those below it.
     pub(super) fn paths(&self) -> Vec<Vec<String>> {
         fn gather(set: &FieldSet, prefix: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
             for (element, _) in set.entries.iter().filter(|(_, entry)| entry.is_member) {
@@ -194,7 +194,7 @@ impl FieldSet {
         Value::Object(written.collect())
     }
 
-    /// The set that `fieldsV1` describes, or what cannot be read in it.
+    /// Reads a set from `fieldsV1`, or returns what cannot be read.
     pub(super) fn from_fields(fields: &Value) -> Result<FieldSet, String> {
         FieldSet::read(fields, DEPTH_MAX)
     }
@@ -219,7 +219,7 @@ pub(super) fn field(name: &str) -> String {
     format!("f:{name}")
 }
 
-/// The element of an item in a list of objects, by the keys that tell its items apart.
+/// The element of an item in a list of objects, made of the fields that identify the item.
 pub(super) fn key(fields: Map<String, Value>) -> String {
     let fields: Map<String, Value> = fields.into_iter().map(|(name, value)| (name, plain(value))).collect();
     format!("k:{}", Value::Object(fields))
@@ -249,7 +249,7 @@ fn printed_element(element: &str) -> String {
     }
 }
 
-/// The one spelling of an element; none for a kind of element that nobody knows, which the real server skips.
+/// The canonical form of an element; `None` for an unknown kind of element, which the real server skips.
 fn canonical(element: &str) -> Result<Option<String>, String> {
     let (kind, rest) = element.split_at_checked(2).ok_or("key must be 2 characters long:")?;
     if !kind.ends_with(':') {
@@ -264,7 +264,7 @@ fn canonical(element: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Numbers that are equal are written the same: `80.0` is `80`.
+/// Equal numbers have the same form: `80.0` is `80`.
 fn plain(value: Value) -> Value {
     match value.as_f64() {
         Some(number)

@@ -1,8 +1,8 @@
-//! When an owner last changed something, and that a request without effect is not a change.
+//! Times in `managedFields`. A request without effect does not change them.
 
 use serde_json::{Map, Value};
 
-/// Where nothing but times in `managedFields` differs, the old times stay: a request without effect changes nothing.
+/// Restores the old times if nothing but times in `managedFields` differs: a request without effect changes nothing.
 pub(super) fn keep_times(before: &Value, after: &mut Value) {
     let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else { return };
     let is_same = |name: &str, old: &Value, new: &Value| match name {

@@ -1,4 +1,4 @@
-//! What every cluster and every namespace has.
+//! Objects that every cluster and every namespace has.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::status::ApiResult;
 
 /// The namespaces of a new cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-/// What the certificate in each namespace is for, in the words of the real server.
+/// Description of the CA bundle in each namespace; the text of the real server.
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 
-/// Writes what every cluster has.
+/// Creates the objects that every cluster has.
 pub(crate) fn bootstrap(cluster: &Arc<ClusterInner>) -> ApiResult<()> {
     let mut context = ControllerContext::new(cluster);
     for name in NAMESPACES {
@@ -31,7 +31,7 @@ pub(crate) fn bootstrap(cluster: &Arc<ClusterInner>) -> ApiResult<()> {
     ensure(&mut context, "Service", "default", "kubernetes", service)
 }
 
-/// Gives a namespace its service account and the certificate of the authority.
+/// Creates the default service account and the CA bundle of a namespace.
 pub(super) fn namespace(context: &mut ControllerContext<'_>, name: &str) -> ApiResult<()> {
     let Some(namespace) = context.read(ControllerContext::built_in_kind("", "Namespace")?, name) else {
         return Ok(());
@@ -48,7 +48,7 @@ pub(super) fn namespace(context: &mut ControllerContext<'_>, name: &str) -> ApiR
     ensure(context, "ConfigMap", name, "kube-root-ca.crt", map)
 }
 
-/// Creates an object of the core group unless it is there.
+/// Creates an object of the core group unless it exists.
 fn ensure(
     context: &mut ControllerContext<'_>,
     kind: &str,

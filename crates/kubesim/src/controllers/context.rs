@@ -1,4 +1,4 @@
-//! Where a controller works: the state, alone, and the verbs that everyone else uses.
+//! What a controller works with: the locked state, and the verbs that requests use too.
 
 use std::sync::{Arc, RwLockWriteGuard};
 
@@ -13,15 +13,15 @@ use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{self, Caller, DeleteOptions, Propagation, Target, WriteOptions};
 
-/// The name under which controllers write.
+/// The field manager of controllers.
 const MANAGER: &str = "kube-controller-manager";
 
-/// The state of a cluster in the hands of a controller.
+/// The state of a cluster, locked for one controller.
 pub(super) struct ControllerContext<'a> {
     pub(super) cluster: &'a Arc<ClusterInner>,
     pub(super) state: RwLockWriteGuard<'a, State>,
     pub(super) now: Timestamp,
-    /// What is to be looked at again, though nothing may change until then.
+    /// Items to process again at a time, even if nothing changes until then.
     pub(super) later: Vec<(Timestamp, WorkItem)>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> ControllerContext<'a> {
         ControllerContext { state: cluster.write(), now: cluster.clock.now(), cluster, later: Vec::new() }
     }
 
-    /// Has something looked at again when `span` has passed since `start`; whether that is so already.
+    /// Whether `span` seconds have passed since `start`. If not, the item is processed again when they have.
     pub(super) fn has_elapsed(&mut self, start: &Value, span: i64, then: WorkItem) -> bool {
         let start = start.as_str().and_then(|text| text.parse::<Timestamp>().ok());
         let Some(end) = start.and_then(|start| start.checked_add(SignedDuration::from_secs(span)).ok())
@@ -52,12 +52,12 @@ impl<'a> ControllerContext<'a> {
         }
     }
 
-    /// The built-in kind of this name.
+    /// Finds a built-in kind.
     pub(super) fn built_in_kind(group: &str, kind: &str) -> ApiResult<&'static Arc<Kind>> {
         kinds::find(group, kind).ok_or_else(StatusError::no_such_resource)
     }
 
-    /// The object at a key, with its kind.
+    /// The object at a key, with `kind` and `apiVersion`.
     pub(super) fn read(&self, kind: &Kind, key: &str) -> Option<Value> {
         let mut value = self.state.objects.get(kind.table(), key)?.value();
         kind.set_type_meta(&mut value);
@@ -104,7 +104,7 @@ impl<'a> ControllerContext<'a> {
         self.replace(kind, value, "")
     }
 
-    /// Replaces the status of an object. What does not change is not written.
+    /// Replaces the status of an object. An unchanged status is not written.
     pub(super) fn update_status(&mut self, kind: &Arc<Kind>, value: Value) -> ApiResult<()> {
         self.replace(kind, value, "status")
     }
@@ -116,7 +116,7 @@ impl<'a> ControllerContext<'a> {
         verbs::update(&mut self.state, &target, value, &options(), &caller).map(drop)
     }
 
-    /// Deletes an object; one that is gone already does not matter.
+    /// Deletes an object; it is no error if the object is gone already.
     pub(super) fn delete(&mut self, kind: &Arc<Kind>, key: &str, propagation: Propagation) -> ApiResult<()> {
         self.delete_with(
             kind,

@@ -1,4 +1,4 @@
-//! Daemon sets: one pod on every node that can take it.
+//! Daemon sets: one pod on every node that accepts it.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::status::ApiResult;
 use crate::verbs::Propagation;
 
 const HASH: &str = "controller-revision-hash";
-/// A daemon's pods stay whatever the state of their node.
+/// Taints that the pods of a daemon set tolerate, so that they stay whatever the state of their node.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -42,7 +42,7 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
         let here: Vec<&Value> = owned.iter().filter(|pod| is_on(pod, name)).collect();
         if scheduler::unschedulable_reason(&pod, node).is_none() {
             wanted.push(name.to_owned());
-            // One that has ended is taken away, so that another can come.
+            // A finished pod is deleted and replaced.
             for ended in here.iter().filter(|pod| pods::is_finished(pod)) {
                 context.delete(pod_kind, &key(ended), Propagation::Background)?;
             }
@@ -52,7 +52,7 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
             }
         } else {
             misplaced += here.len();
-            // A taint that keeps new pods away does not drive out those that run.
+            // A taint with effect NoSchedule does not evict running pods.
             let leaving = here.iter().filter(|pod| !pods::is_terminating(pod) && is_evicted(pod, node));
             for pod in leaving {
                 context.delete(pod_kind, &key(pod), Propagation::Background)?;
@@ -79,7 +79,7 @@ fn is_evicted(pod: &Value, node: &Value) -> bool {
     scheduler::unschedulable_reason(pod, &without_taints).is_some()
 }
 
-/// A daemon's pod: meant for one node, and at home on troubled ones.
+/// The pod of a daemon set for one node; it tolerates the taints of unhealthy nodes.
 fn pod_for(set: &Value, node: &str, hash: &str) -> Value {
     let mut pod = pods::from_template(set);
     fields::set(&mut pod, &["metadata", "labels", HASH], json!(hash));
@@ -103,7 +103,7 @@ fn pod_for(set: &Value, node: &str, hash: &str) -> Value {
     pod
 }
 
-/// Takes away pods of an older template, as many as may be missing at once.
+/// Deletes pods of an older template, as many at once as `maxUnavailable` allows.
 fn delete_outdated_pods(
     context: &mut ControllerContext<'_>,
     set: &Value,

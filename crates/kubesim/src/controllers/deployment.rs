@@ -1,4 +1,4 @@
-//! Deployments: one replica set for each template, and the walk from the old ones to the new.
+//! Deployments: one replica set for each template, and the rollout from the old ones to the new one.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
         }
     };
     let new = match new {
-        // An older template that is wanted again becomes the newest.
+        // The replica set of an older template that is desired again gets the newest revision.
         Some(mut set) if revision(&set) < newest && !paused => {
             fields::set(&mut set, &["metadata", "annotations", REVISION], json!((newest + 1).to_string()));
             context.update(set_kind, set.clone())?;
@@ -100,7 +100,7 @@ fn create_replica_set(
     Ok(value)
 }
 
-/// The wanted number, how many there may be beyond it, and how many may be missing.
+/// The desired number of replicas, the surge, and the number that may be unavailable.
 fn bounds(deployment: &Value) -> (i64, i64, i64) {
     let replicas = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
     if deployment["spec"]["strategy"]["type"] == "Recreate" {
@@ -124,7 +124,7 @@ fn available(set: &Value) -> i64 {
     number(&set["status"]["availableReplicas"])
 }
 
-/// One step from the old replica sets to the new.
+/// One step of the rollout.
 fn roll_out(
     context: &mut ControllerContext<'_>,
     deployment: &Value,
@@ -157,7 +157,7 @@ struct Step {
     old: Vec<i64>,
 }
 
-/// How many pods each replica set is to have next: never more than surge allows, never fewer available than promised.
+/// The next size of each replica set: never more pods than the surge allows, never fewer available than required.
 fn step((replicas, surge, unavailable): (i64, i64, i64), new: &Value, old: &[Value]) -> Step {
     let total: i64 = wanted(new) + old.iter().map(wanted).sum::<i64>();
     let next = if wanted(new) > replicas {
@@ -169,7 +169,7 @@ fn step((replicas, surge, unavailable): (i64, i64, i64), new: &Value, old: &[Val
     let minimum = replicas - unavailable;
     let total = next + after.iter().sum::<i64>();
     let mut spare = (total - minimum - (next - available(new)).max(0)).max(0);
-    // Those that are not available are no loss.
+    // Pods that are not available are scaled down first.
     for (set, replicas) in old.iter().zip(&mut after) {
         let broken = (*replicas - available(set)).clamp(0, spare);
         *replicas -= broken;
@@ -194,7 +194,7 @@ fn scale(context: &mut ControllerContext<'_>, set: &Value, replicas: i64) -> Api
     context.update(kind, fresh)
 }
 
-/// Empty replica sets beyond the history that is kept go, the oldest first.
+/// Deletes empty replica sets beyond the revision history limit, the oldest first.
 fn delete_old_replica_sets(
     context: &mut ControllerContext<'_>,
     deployment: &Value,
@@ -232,7 +232,7 @@ fn update_status(
             &["metadata", "annotations", REVISION],
             set["metadata"]["annotations"][REVISION].clone(),
         );
-        // Beside the status, where it does not count as a new wish.
+        // Written with the status, where it does not increase the generation.
         context.update_status(kind, deployment)?;
         let Some(fresh) = context.read(kind, at) else { return Ok(()) };
         deployment = fresh;
@@ -296,7 +296,7 @@ fn update_status(
             if progressed {
                 set_progress_time(&mut deployment, &now);
             }
-            // From now on its time counts.
+            // Starts the progress deadline.
             is_overdue(context, at, &deployment);
         }
     }
@@ -306,14 +306,14 @@ fn update_status(
     context.update_status(kind, deployment)
 }
 
-/// Whether there is more of the new, or less of the old, than before.
+/// Whether there are more new or fewer old replicas than before.
 fn has_progressed(before: &Value, after: &Value) -> bool {
     let grew = |field: &str| number(&after[field]) > number(&before[field]);
     let old = |status: &Value| number(&status["replicas"]) - number(&status["updatedReplicas"]);
     grew("updatedReplicas") || grew("readyReplicas") || grew("availableReplicas") || old(after) < old(before)
 }
 
-/// Whether nothing has progressed for longer than the deployment allows; once that is so, it stays so until something does.
+/// Whether the deployment has not progressed within its deadline. This stays true until it progresses again.
 fn is_overdue(context: &mut ControllerContext<'_>, at: &str, deployment: &Value) -> bool {
     let Some(condition) = pods::condition(deployment, "Progressing") else { return false };
     match condition["reason"].as_str() {
@@ -328,7 +328,7 @@ fn is_overdue(context: &mut ControllerContext<'_>, at: &str, deployment: &Value)
     }
 }
 
-/// The condition was true before, and something has happened again.
+/// Updates the time of the Progressing condition, which was true before.
 fn set_progress_time(deployment: &mut Value, now: &str) {
     let conditions = deployment.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten().filter(|one| one["type"] == "Progressing") {

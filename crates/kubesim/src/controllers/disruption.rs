@@ -1,4 +1,4 @@
-//! Disruption budgets: how many pods may be evicted now.
+//! Disruption budgets: how many pods may currently be evicted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::selector::LabelSelector;
 use crate::state::time;
 use crate::status::ApiResult;
 
-/// An eviction that did not end its pod within this time is forgotten.
+/// A pod that is still there this long after its eviction no longer counts as disrupted.
 const DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
 pub(super) fn reconcile(context: &mut ControllerContext<'_>, key: &str) -> ApiResult<()> {
@@ -53,7 +53,7 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, key: &str) -> ApiRe
     context.update_status(kind, budget)
 }
 
-/// How many pods the owners of these pods want together.
+/// The number of pods that the owners of these pods desire together.
 fn wanted_by_owners(context: &ControllerContext<'_>, pods: &[Arc<Object>]) -> i64 {
     let mut owners: HashMap<Arc<str>, Option<i64>> = HashMap::new();
     let mut single = 0;
@@ -68,7 +68,7 @@ fn wanted_by_owners(context: &ControllerContext<'_>, pods: &[Arc<Object>]) -> i6
     single + owners.values().flatten().sum::<i64>()
 }
 
-/// How many pods the controller of a pod wants, if it says.
+/// The number of replicas that the controller of a pod desires, if it has such a number.
 fn replicas_of_owner(context: &ControllerContext<'_>, pod: &Value) -> Option<i64> {
     let owners = pod["metadata"]["ownerReferences"].as_array();
     let owner = owners.into_iter().flatten().find(|one| one["controller"] == true)?;
@@ -86,7 +86,7 @@ struct Disruptions {
     disrupted: Map<String, Value>,
 }
 
-/// What a budget allows, given its pods and how many of them are wanted.
+/// What a budget allows for its pods and the desired number of them.
 fn count(budget: &Value, matching: &[Arc<Object>], wanted: i64, now: Timestamp) -> Disruptions {
     let spec = &budget["spec"];
     let disrupted = still_disrupted(&budget["status"]["disruptedPods"], matching, now);
@@ -111,7 +111,7 @@ fn count(budget: &Value, matching: &[Arc<Object>], wanted: i64, now: Timestamp) 
     Disruptions { expected, healthy, desired, allowed, disrupted }
 }
 
-/// Evictions whose pods have not ended yet.
+/// Evicted pods that are not terminating yet.
 fn still_disrupted(disrupted: &Value, matching: &[Arc<Object>], now: Timestamp) -> Map<String, Value> {
     let mut still = Map::new();
     for (name, since) in disrupted.as_object().into_iter().flatten() {

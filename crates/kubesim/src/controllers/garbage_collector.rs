@@ -1,4 +1,4 @@
-//! Garbage collection: what lost its owners goes, owners wait for their dependents, or let them go.
+//! Garbage collection: deletes objects without owners, and dependents in the foreground, or orphans them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::state::State;
 use crate::status::ApiResult;
 use crate::verbs::{FOREGROUND, ORPHAN, Propagation};
 
-/// Whether an object waits for something that happens to its dependents.
+/// Whether an object waits for the deletion or orphaning of its dependents.
 pub(super) fn awaits_dependents(value: &Value) -> bool {
     !value["metadata"]["deletionTimestamp"].is_null() && (has(value, FOREGROUND) || has(value, ORPHAN))
 }
@@ -36,7 +36,7 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, table: &str, key: &
     check_owners(context, &kind, key, value)
 }
 
-/// The kind and place of an owner, whether it exists or not.
+/// The kind and key of an owner, whether it exists or not.
 fn owner_object(state: &State, namespace: &str, owner: &Value) -> Option<(Arc<Kind>, String)> {
     let text = |field: &str| owner[field].as_str().unwrap_or_default();
     let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
@@ -45,7 +45,7 @@ fn owner_object(state: &State, namespace: &str, owner: &Value) -> Option<(Arc<Ki
     Some((kind, key))
 }
 
-/// The owners of an object that exist.
+/// The existing owners of an object.
 pub(super) fn owners_of(state: &State, value: &Value) -> Vec<ObjectRef> {
     let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default();
     let owners = value["metadata"]["ownerReferences"].as_array();
@@ -60,7 +60,7 @@ pub(super) fn owners_of(state: &State, value: &Value) -> Vec<ObjectRef> {
         .collect()
 }
 
-/// What has become of an owner.
+/// The state of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnerState {
     Present,
@@ -79,7 +79,7 @@ fn check_owners(
     let found: Vec<OwnerState> = owners
         .iter()
         .map(|owner| {
-            // An owner of a kind that is not known here may exist elsewhere: nothing is lost by keeping its dependents.
+            // An owner of an unknown kind may be served elsewhere, so its dependents are kept.
             let Some((kind, key)) = owner_object(&context.state, &namespace, owner) else {
                 return OwnerState::Present;
             };
@@ -139,7 +139,7 @@ fn delete_dependents(context: &mut ControllerContext<'_>, kind: &Arc<Kind>, valu
     let mut blocked = false;
     for (kind, key, dependent) in dependents(context, &uid) {
         if dependent["metadata"]["deletionTimestamp"].is_null() {
-            // Another owner that exists keeps it.
+            // Another existing owner keeps it.
             let others = owners_of(&context.state, &dependent).len() > 1;
             if others {
                 continue;
@@ -166,7 +166,7 @@ fn delete_dependents(context: &mut ControllerContext<'_>, kind: &Arc<Kind>, valu
     if blocked { Ok(()) } else { remove_finalizer(context, kind, value, FOREGROUND) }
 }
 
-/// Takes a finalizer away, which may let the object go.
+/// Removes a finalizer; the last one lets the object be removed.
 fn remove_finalizer(
     context: &mut ControllerContext<'_>,
     kind: &Arc<Kind>,

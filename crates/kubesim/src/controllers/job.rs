@@ -1,4 +1,4 @@
-//! Jobs: pods until enough of them have succeeded, or too many have failed.
+//! Jobs: run pods until enough of them have succeeded or too many have failed.
 
 use serde_json::{Value, json};
 
@@ -57,14 +57,14 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     context.update_status(kind, new_status)
 }
 
-/// When a job came to its end, if it has.
+/// When the job completed or failed, if it has.
 fn finish_time(job: &Value) -> Option<&Value> {
     let conditions = ["Complete", "Failed"].iter().filter_map(|kind| pods::condition(job, kind));
     let mut ends = conditions.filter(|condition| condition["status"] == "True");
     ends.next().map(|condition| &condition["lastTransitionTime"])
 }
 
-/// How a job ended.
+/// The result of a finished job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JobResult {
     Complete,
@@ -80,7 +80,7 @@ struct PodCounts {
 }
 
 impl PodCounts {
-    /// What has ended stays counts, even if its pod is gone.
+    /// Finished pods stay counted after they are deleted.
     fn new(job: &Value, owned: &[Value]) -> PodCounts {
         let phase = |wanted: &str| {
             let count = owned.iter().filter(|pod| pod["status"]["phase"] == wanted).count();
@@ -175,7 +175,7 @@ fn with_status(
         Some(JobResult::DeadlineExceeded) => {
             let message = "Job was active longer than specified deadline";
             put_condition("FailureTarget", "True", "DeadlineExceeded", message);
-            // It has failed when the last of its pods is gone.
+            // The job has failed only when the last of its pods is gone.
             if active == 0 && terminating == 0 {
                 put_condition("Failed", "True", "DeadlineExceeded", message);
             }

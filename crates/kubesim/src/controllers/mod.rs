@@ -1,5 +1,6 @@
-//! What keeps a cluster in order: it furnishes namespaces, collects what lost its owner, ends what was deleted, and turns
-//! workloads into pods. Events say where to look; each controller looks at the state, decides, and writes what is missing.
+//! Controllers of a cluster: bootstrap of namespaces, garbage collection, termination of namespaces, workloads,
+//! scheduling. Watch events put items into a queue; a controller reads the state, decides, and writes what is
+//! missing.
 
 mod bootstrap;
 mod context;
@@ -32,10 +33,10 @@ use work_items::WorkItem;
 
 pub(crate) use bootstrap::bootstrap;
 
-/// What depends on time alone is looked at this often.
+/// Interval of the checks that depend on time alone.
 const TICK: Duration = Duration::from_secs(10);
 
-/// Keeps the cluster in order until it ends, whatever goes wrong on the way.
+/// Runs the controllers until the cluster stops, and restarts them when they fail.
 pub(crate) async fn supervise(cluster: Arc<ClusterInner>) {
     while !cluster.stopped.is_cancelled() {
         let mut controllers = JoinSet::new();
@@ -46,7 +47,7 @@ pub(crate) async fn supervise(cluster: Arc<ClusterInner>) {
                 "The controllers of {} fell and start anew: {error}",
                 cluster.name
             );
-            // What made them fall may still be there.
+            // The cause may still be there.
             tokio::select! {
                 () = cluster.stopped.cancelled() => return,
                 () = tokio::time::sleep(TICK) => {}
@@ -78,7 +79,7 @@ async fn run(cluster: Arc<ClusterInner>) {
         }
         let now = cluster.clock.now();
         let next = later.values().min().map_or(TICK, |at| {
-            // A clock that is set by hand tells nobody, so it is looked at with each tick.
+            // A clock that tests set by hand sends no wake-up, so it is read at every tick.
             Duration::try_from(at.duration_since(now)).unwrap_or_default().min(TICK)
         });
         tokio::select! {
@@ -92,7 +93,7 @@ async fn run(cluster: Arc<ClusterInner>) {
     }
 }
 
-/// Looks at one thing, and says what is to be looked at again, and when.
+/// Processes one item. Returns the items to process again, with their times.
 fn process(cluster: &Arc<ClusterInner>, item: &WorkItem) -> BTreeMap<WorkItem, Timestamp> {
     let mut context = ControllerContext::new(cluster);
     let outcome: ApiResult<()> = match item {
@@ -114,7 +115,7 @@ fn process(cluster: &Arc<ClusterInner>, item: &WorkItem) -> BTreeMap<WorkItem, T
     std::mem::take(&mut context.later).into_iter().map(|(at, item)| (item, at)).collect()
 }
 
-/// Notes what has to be looked at after the changes since `cursor`.
+/// Enqueues the items that the changes since `cursor` concern.
 fn enqueue_changes(cluster: &ClusterInner, cursor: u64, queue: &mut BTreeSet<WorkItem>) -> u64 {
     let state = cluster.read();
     let present = state.objects.revision();
@@ -130,7 +131,7 @@ fn enqueue_changes(cluster: &ClusterInner, cursor: u64, queue: &mut BTreeSet<Wor
                 work_items::items_after(&state, event, queue);
             }
         }
-        // More has changed than the log remembers: look at all_items.
+        // The log no longer reaches back to the cursor: process everything.
         None => queue.extend(work_items::all_items(&state)),
     }
     present

@@ -1,4 +1,4 @@
-//! The end of a namespace: its contents go first, then itself.
+//! Termination of a namespace: its contents are deleted first, then the namespace.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, name: &str) -> ApiR
     context.update_status(kind, namespace)
 }
 
-/// Takes the namespace's own finalizer away; others may still keep it.
+/// Removes the `kubernetes` finalizer from the spec; other finalizers may still keep the namespace.
 fn finish(context: &mut ControllerContext<'_>, mut namespace: Value) -> ApiResult<()> {
     let kind = ControllerContext::built_in_kind("", "Namespace")?;
     let finalizers = namespace["spec"]["finalizers"].as_array().cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Nodes: their taints say what their conditions say; a node whose lease is not renewed is not ready; pods of nodes that
-//! are gone or out of reach for long go.
+//! Nodes: taints follow conditions; a node whose lease expires becomes NotReady; pods of missing or unreachable nodes
+//! are evicted.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::state::time;
 use crate::status::ApiResult;
 use crate::verbs::{DeleteOptions, set_condition};
 
-/// A node whose lease is older than this is not heard of any longer.
+/// Age of a lease at which its node counts as unreachable.
 const LEASE_GRACE: SignedDuration = SignedDuration::from_secs(50);
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Brings the taints of a node in line with its conditions.
+/// Makes the taints of a node match its conditions.
 pub(super) fn reconcile(context: &mut ControllerContext<'_>, name: &str) -> ApiResult<()> {
     let kind = ControllerContext::built_in_kind("", "Node")?;
     let Some(mut node) = context.read(kind, name) else { return Ok(()) };
@@ -60,7 +60,7 @@ fn wanted_taints(node: &Value, mut taints: Vec<Value>, now: &str) -> Vec<Value> 
     taints
 }
 
-/// What time alone changes: leases run out, tolerations end, nodes stay gone.
+/// Checks what changes with time alone: leases expire, tolerations end, nodes stay missing.
 pub(super) fn check_by_time(cluster: &Arc<ClusterInner>) {
     cluster.write().objects.trim_log();
     if cluster.read().objects.count("/nodes") == 0 && cluster.read().objects.count("/pods") == 0 {
@@ -72,7 +72,7 @@ pub(super) fn check_by_time(cluster: &Arc<ClusterInner>) {
     }
 }
 
-/// Marks nodes whose lease is too old.
+/// Sets the Ready condition of nodes with an expired lease to Unknown.
 fn mark_unreachable_nodes(context: &mut ControllerContext<'_>) -> ApiResult<()> {
     let (kind, leases) = (
         ControllerContext::built_in_kind("", "Node")?,
@@ -109,7 +109,7 @@ fn mark_unreachable_nodes(context: &mut ControllerContext<'_>) -> ApiResult<()> 
     Ok(())
 }
 
-/// Deletes pods whose node is gone, or whose patience with its taints has run out.
+/// Deletes pods whose node is missing, or whose toleration of its taints has expired.
 fn evict_pods(context: &mut ControllerContext<'_>) -> ApiResult<()> {
     let (pod_kind, node_kind) =
         (ControllerContext::built_in_kind("", "Pod")?, ControllerContext::built_in_kind("", "Node")?);

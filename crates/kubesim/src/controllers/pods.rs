@@ -1,9 +1,9 @@
-//! What controllers ask of pods, and how they make them.
+//! Facts about pods that controllers need, and the creation of pods from templates.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// The letters of a template's hash, those of generated names.
+/// The alphabet of a template's hash; generated names use it too.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
@@ -26,12 +26,12 @@ pub(super) fn is_finished(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// Neither ended nor ending.
+/// Neither finished nor terminating.
 pub(super) fn is_active(pod: &Value) -> bool {
     !is_terminating(pod) && !is_finished(pod)
 }
 
-/// Which way a share of pods is rounded.
+/// The rounding of a percentage of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounding {
     Up,
@@ -54,13 +54,13 @@ pub(super) fn share(value: &Value, total: i64, rounding: Rounding) -> i64 {
     }
 }
 
-/// Tells one template from another, in ten letters.
+/// A hash of ten letters that identifies a template.
 pub(super) fn template_hash(template: &Value) -> String {
     let digest = Sha256::digest(template.to_string());
     digest[..10].iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
 }
 
-/// The reference to an owner that controls.
+/// The owner reference of a controller.
 pub(super) fn controller(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
@@ -68,7 +68,7 @@ pub(super) fn controller(owner: &Value) -> Value {
     })
 }
 
-/// A pod as the template of its owner says.
+/// A pod from the template of its owner.
 pub(super) fn from_template(owner: &Value) -> Value {
     let template = &owner["spec"]["template"];
     let mut metadata = json!({"ownerReferences": [controller(owner)]});
@@ -82,7 +82,7 @@ pub(super) fn from_template(owner: &Value) -> Value {
     json!({"metadata": metadata, "spec": template["spec"]})
 }
 
-/// Which of several pods goes first: one that does the least, and among equals the youngest.
+/// Sorts pods in the order of their deletion: those that do the least first, among equals the youngest.
 pub(super) fn sort_for_deletion(pods: &mut [Value]) {
     pods.sort_by_key(|pod| {
         let bound = !pod["spec"]["nodeName"].is_null();

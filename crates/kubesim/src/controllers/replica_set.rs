@@ -1,4 +1,4 @@
-//! Replica sets: as many pods as are wanted.
+//! Replica sets: keep the desired number of pods.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::selector::LabelSelector;
 use crate::status::ApiResult;
 use crate::verbs::Propagation;
 
-/// At most so many pods are made in one go; the rest follows.
+/// Highest number of pods that one reconciliation creates; the next one continues.
 const BURST: usize = 500;
 
 pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiResult<()> {
@@ -68,7 +68,7 @@ fn status(set: &Value, active: &[Arc<Object>]) -> Value {
     status
 }
 
-/// Takes over pods that match and belong to nobody.
+/// Adopts matching pods that have no owner.
 fn adopt(context: &mut ControllerContext<'_>, set: &Value, namespace: &str) -> ApiResult<Vec<Arc<Object>>> {
     let kind = ControllerContext::built_in_kind("", "Pod")?;
     let Some(selector) = LabelSelector::from_object(set["spec"].get("selector")) else {

@@ -1,4 +1,4 @@
-//! The scheduler: pods that wait are bound to nodes that can take them, the emptiest first.
+//! The scheduler: binds pending pods to nodes that accept them, the emptiest first.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::state::time;
 use crate::status::ApiResult;
 use crate::verbs::set_condition;
 
-/// What a node that does not say otherwise can hold.
+/// Capacity of a node that states none.
 const PODS_MAX: i64 = 110;
 
 pub(super) fn schedule_pods(context: &mut ControllerContext<'_>) -> ApiResult<()> {
@@ -73,7 +73,7 @@ fn pod_capacity(node: &Value) -> i64 {
     }
 }
 
-/// Why a pod cannot go to a node, in the words of the real scheduler.
+/// Why a pod cannot be placed on a node, in the words of the real scheduler.
 pub(super) fn unschedulable_reason(pod: &Value, node: &Value) -> Option<String> {
     let tolerated = |taint: &Value| tolerates(&pod["spec"]["tolerations"], taint);
     if node["spec"]["unschedulable"] == true
@@ -102,7 +102,7 @@ pub(super) fn tolerates(tolerations: &Value, taint: &Value) -> bool {
     })
 }
 
-/// Whether the pod's node selector and required affinity choose the node.
+/// Whether the node matches the pod's node selector and required affinity.
 fn matches_node(pod: &Value, node: &Value) -> bool {
     let labels = &node["metadata"]["labels"];
     let selector = pod["spec"]["nodeSelector"].as_object();

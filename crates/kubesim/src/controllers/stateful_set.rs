@@ -1,4 +1,4 @@
-//! Stateful sets: pods with numbers, one after the other.
+//! Stateful sets: numbered pods, created in order.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn ordinal(pod: &Value) -> Option<i64> {
     pod["metadata"]["name"].as_str()?.rsplit_once('-')?.1.parse().ok()
 }
 
-/// The next thing to do.
+/// The next action.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Create(Vec<i64>),
@@ -57,7 +57,8 @@ enum Next {
     Wait,
 }
 
-/// Pods are made from the lowest number, taken from the highest; unless new_status otherwise, one at a time.
+/// Pods are created from the lowest ordinal and deleted from the highest, one at a time unless the policy is
+/// Parallel.
 fn next(set: &Value, owned: &[Value], hash: &str) -> Next {
     let start = first_ordinal(set);
     let end = start + set["spec"]["replicas"].as_i64().unwrap_or(1);
@@ -105,7 +106,7 @@ fn next(set: &Value, owned: &[Value], hash: &str) -> Next {
     Next::Wait
 }
 
-/// One that is not ready holds up the others, unless it is of an older template.
+/// A pod that is not ready blocks the others, unless it has an older template.
 fn replace_unready(pod: &Value, hash: &str) -> Next {
     if !pods::is_terminating(pod) && pod["metadata"]["labels"][HASH] != hash && !pods::is_ready(pod) {
         return Next::Delete(key(pod));

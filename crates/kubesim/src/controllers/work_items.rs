@@ -1,4 +1,4 @@
-//! What has to be looked at, and when.
+//! The work queue of the controllers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use super::garbage_collector;
 use crate::objects::{EventType, Object, WatchEvent};
 use crate::state::State;
 
-/// Something to look at. The order is the order of work: what ends goes before what begins.
+/// Something to reconcile. The order is the order of processing: deletion comes before creation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WorkItem {
-    /// A namespace may lack what every namespace has.
+    /// A namespace may lack the objects that every namespace has.
     Bootstrap(Arc<str>),
-    /// A namespace may be ending.
+    /// A namespace may be terminating.
     Namespace(Arc<str>),
     /// An object may have lost its owners, or wait for its dependents.
     GarbageCollect(Arc<str>, Arc<str>),
-    /// A node's taints may not say what its conditions say.
+    /// A node's taints may not match its conditions.
     Node(Arc<str>),
     /// A deployment.
     Deployment(Arc<str>),
@@ -28,13 +28,13 @@ pub(super) enum WorkItem {
     StatefulSet(Arc<str>),
     /// A job.
     Job(Arc<str>),
-    /// Pods may wait for a node.
+    /// Pods may be unscheduled.
     Schedule,
     /// A disruption budget.
     Budget(Arc<str>),
 }
 
-/// A table of workloads, their kind, and how one of them is looked at.
+/// A table of workloads, their kind, and the item that reconciles one of them.
 type Workload = (&'static str, &'static str, fn(Arc<str>) -> WorkItem);
 
 const WORKLOADS: [Workload; 5] = [
@@ -45,7 +45,7 @@ const WORKLOADS: [Workload; 5] = [
     ("batch/jobs", "Job", WorkItem::Job),
 ];
 
-/// Everything there is.
+/// Items for the whole state.
 pub(super) fn all_items(state: &State) -> BTreeSet<WorkItem> {
     let mut queue = BTreeSet::from([WorkItem::Schedule]);
     for (name, _) in state.objects.range("/namespaces", "", "") {
@@ -66,7 +66,7 @@ pub(super) fn all_items(state: &State) -> BTreeSet<WorkItem> {
     queue
 }
 
-/// What has to be looked at after an event.
+/// Enqueues the items that an event concerns.
 pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSet<WorkItem>) {
     let key = &event.key;
     let gone = event.kind == EventType::Deleted;
@@ -103,7 +103,7 @@ pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSe
             queue.extend(own.map(|(_, _, item)| item(key.clone())));
         }
     }
-    // Workloads are made of these and look at nothing else; a lease changes too often to be asked for its owners.
+    // Workloads depend on these only. Leases change too often to search for their owners each time.
     let is_part = matches!(&*event.table, "/pods" | "apps/replicasets");
     if is_part && !event.object.owners().is_empty() {
         enqueue_owners(&event.object, queue);
@@ -113,7 +113,7 @@ pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSe
         queue.insert(WorkItem::GarbageCollect(event.table.clone(), key.clone()));
     }
     if gone {
-        // The last of its contents lets a namespace go, the last of its dependents an owner.
+        // A namespace waits for the last of its contents, an owner for the last of its dependents.
         let namespace = event.object.namespace();
         if state.objects.get("/namespaces", namespace).is_some_and(|one| one.summary().is_terminating) {
             queue.insert(WorkItem::Namespace(namespace.into()));
@@ -133,7 +133,7 @@ fn budgets<'a>(state: &'a State, prefix: &'a str) -> impl Iterator<Item = WorkIt
         .map(|(key, _)| WorkItem::Budget(key.clone()))
 }
 
-/// The workloads that an object belongs to.
+/// Enqueues the workloads that own an object.
 fn enqueue_owners(object: &Object, queue: &mut BTreeSet<WorkItem>) {
     let value = object.value();
     for owner in value["metadata"]["ownerReferences"].as_array().into_iter().flatten() {

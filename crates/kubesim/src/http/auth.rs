@@ -1,4 +1,4 @@
-//! Who asks: a client certificate of the cluster's own authority, or a bearer token that the cluster gave out.
+//! Authentication: a client certificate of the cluster's certificate authority, or a bearer token of the cluster.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use hyper::header::AUTHORIZATION;
 /// A user of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// The name.
+    /// The user name.
     pub name: Arc<str>,
     /// The groups.
     pub groups: Arc<[String]>,
@@ -23,16 +23,16 @@ impl User {
         }
     }
 
-    /// Whoever the cluster was made for; they may do everything too, under a name of their own.
+    /// The customer who owns the cluster; has all permissions too, under another name.
     pub fn customer() -> User {
         User { name: "customer-admin".into(), ..User::admin() }
     }
 }
 
-/// What a connection or a request proves.
+/// The credentials of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// The user that the client certificate names, verified.
+    /// The user of the verified client certificate.
     pub certificate: Option<User>,
 }
 

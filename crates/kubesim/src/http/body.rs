@@ -1,4 +1,4 @@
-//! What is sent back: a text, a long list piece by piece, or a stream that may never end.
+//! Bodies of responses: a text, a long list in chunks, or a stream without end.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -8,18 +8,18 @@ use std::task::{Context, Poll};
 use futures_util::Stream;
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 
-/// A list is sent in pieces of about this size, so that ten thousand objects are never copied at once.
+/// Size of the chunks in which a list is sent, so that ten thousand objects are never copied at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The body of an answer.
+/// The body of a response.
 pub enum Body {
     /// One text.
     Whole(Option<Bytes>),
-    /// Many small parts of known length together.
+    /// Many small parts of known total length.
     Parts {
-        /// What is still to be sent.
+        /// The parts that are not sent yet.
         parts: VecDeque<Bytes>,
-        /// Its length.
+        /// Their length in bytes.
         left: u64,
     },
     /// A stream.
@@ -42,7 +42,7 @@ impl Body {
         Body::Whole(Some(text.into()))
     }
 
-    /// Many parts, sent one after the other.
+    /// Many parts, sent in order.
     pub fn parts(parts: VecDeque<Bytes>) -> Body {
         let left = parts.iter().map(|part| part.len() as u64).sum();
         Body::Parts { parts, left }

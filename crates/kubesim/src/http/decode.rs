@@ -1,4 +1,4 @@
-//! Bodies: read within bounds; JSON, YAML, or what kubectl sends in protobuf; anything else refused.
+//! Bodies of requests: JSON, YAML or protobuf, of limited size.
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::HeaderMap;
@@ -9,10 +9,11 @@ use serde_json::Value;
 use super::protobuf::{self, ProtobufError};
 use crate::status::{ApiResult, StatusError};
 
-/// The largest body that is read, as in the real server.
+/// Limit on the size of a body, as in the real server.
 pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
 
-/// How much the aliases of a YAML document may add to it, so that a few lines of them do not keep a thread for seconds.
+/// Limit on what the aliases of a YAML document may add to it, so that a few lines do not occupy a thread for
+/// seconds.
 const ALIASED_EVENTS_MAX: usize = 10_000;
 
 /// Reads the body of a request.
@@ -31,7 +32,7 @@ where
     }
 }
 
-/// Reads what nobody wants, within the same bounds.
+/// Reads and discards a body, within the same limit.
 pub(super) async fn drain<B>(mut body: B)
 where
     B: HttpBody<Data = Bytes> + Unpin,
@@ -64,7 +65,7 @@ pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> ApiResult<Value> {
     }
 }
 
-/// A body of a media type that is not read here.
+/// The error for a body of an unsupported media type.
 pub(super) fn unsupported(known: &str) -> StatusError {
     let message =
         format!("the body of the request was in an unknown format - accepted media types include: {known}");
@@ -81,7 +82,7 @@ pub(super) fn json(body: &[u8]) -> ApiResult<Value> {
     })
 }
 
-/// Reads YAML, of which JSON is a part.
+/// Reads YAML, which includes JSON.
 pub(super) fn yaml(body: &[u8]) -> ApiResult<Value> {
     let text = std::str::from_utf8(body)
         .map_err(|_| StatusError::bad_request("the body of the request is not UTF-8"))?;

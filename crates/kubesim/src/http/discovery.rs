@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and resources there are. Group by group, and all at once.
+//! Discovery: the groups, versions and resources, both per group and aggregated.
 
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn describe(kind: &Kind) -> Value {
     resource
 }
 
-/// Custom resources list their verbs in another order, as in the real server.
+/// Custom resources list their verbs in another order than built-in ones, as in the real server.
 fn legacy_verbs(kind: &Kind) -> Vec<&'static str> {
     if kind.custom().is_some() {
         return vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -161,7 +161,7 @@ fn aggregated_version(kinds: &Registry, group: &str, version: &str) -> Value {
 fn aggregated_resource(kind: &Kind) -> Value {
     let own =
         |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
-    // Only custom resources repeat the group and the version of the list that they are in.
+    // Only custom resources repeat the group and the version of their list.
     let (group, version) = if kind.custom().is_some() { (kind.group(), kind.version()) } else { ("", "") };
     let mut resource = json!({
         "resource": kind.plural(), "responseKind": own(group, version, kind.kind()),

@@ -1,4 +1,4 @@
-//! One request, from headers to answer.
+//! Handling of one request, from its headers to the response.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::faults::FaultAction;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{Caller, Target};
 
-/// The connection breaks instead of an answer.
+/// The connection is reset instead of a response.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was reset")]
 pub struct ConnectionReset;
@@ -32,13 +32,13 @@ pub(super) struct ApiRequest<'a> {
 }
 
 impl ApiRequest<'_> {
-    /// The program that asks.
+    /// The `User-Agent` header.
     pub(super) fn user_agent(&self) -> &str {
         self.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("unknown")
     }
 }
 
-/// Answers one request. Only a fault that was request for makes it fail.
+/// Handles one request. Fails only if a fault resets the connection.
 pub async fn handle<B>(
     cluster: Arc<ClusterInner>,
     credentials: Credentials,
@@ -69,8 +69,8 @@ where
         cluster: &cluster,
     };
     let mut body = Box::pin(body);
-    // A fault of ours in one request is answered like any other; the connection and those who share it go on. The state
-    // is as it was: changes are written by one call at the very end of a verb.
+    // A panic in one request becomes a 500 response; the connection and its other requests continue. The state is
+    // unchanged: a verb writes its changes in one call at its very end.
     let result = AssertUnwindSafe(respond(&request, parts.uri.path(), body.as_mut())).catch_unwind().await;
     let response = result.unwrap_or_else(|_| {
         tracing::error!(
@@ -84,7 +84,7 @@ where
             "this request cannot be handled: the simulator has a fault, which is in its log",
         ))
     });
-    // What was refused by its path alone has a body too; read to its end, it does not cost its sender the connection.
+    // A request that was rejected by its path has a body too. Reading it to its end keeps the connection usable.
     if !body.is_end_stream() {
         decode::drain(body.as_mut()).await;
     }
@@ -183,12 +183,12 @@ fn version() -> Value {
     })
 }
 
-/// A JSON value as an answer.
+/// A response with a JSON value.
 pub(super) fn value(code: StatusCode, value: &Value) -> Response<Body> {
     json_body(code, Body::whole(value.to_string()))
 }
 
-/// JSON text as an answer.
+/// A response with JSON text.
 pub(super) fn json_body(code: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -197,7 +197,7 @@ pub(super) fn json_body(code: StatusCode, body: Body) -> Response<Body> {
     response
 }
 
-/// Plain text as an answer.
+/// A response with plain text.
 pub(super) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::whole(body));
     *response.status_mut() = code;
@@ -205,7 +205,7 @@ pub(super) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
-/// Adds what the caller should be sender.
+/// Adds a `Warning` header for each warning.
 pub(super) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
@@ -216,7 +216,7 @@ pub(super) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -
     response
 }
 
-/// A error_response as an answer.
+/// The response for an error.
 pub(super) fn error_response(failure: &StatusError) -> Response<Body> {
     let code = StatusCode::from_u16(failure.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = value(code, &failure.status());
@@ -231,7 +231,7 @@ pub(super) fn error_response(failure: &StatusError) -> Response<Body> {
     response
 }
 
-/// Whether the caller can take the plain form of an answer.
+/// Fails unless the client accepts JSON or text.
 pub(super) fn require_json(request: &ApiRequest<'_>) -> ApiResult<()> {
     negotiate::any(&request.headers)
 }
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use crate::cluster::{ClusterOptions, SimulatedCluster};
 
-    /// A connection whose next request would begin in the middle of an unread body has to be closed.
+    /// A connection whose next request would start in the middle of an unread body has to be closed.
     #[tokio::test]
     async fn the_body_of_a_request_that_is_refused_by_its_path_is_read_to_its_end() {
         let cluster = SimulatedCluster::start("test", ClusterOptions::default()).await.unwrap();

@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{self, Target};
 
-/// One object.
+/// Gets one object.
 pub(super) fn get(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Response<Body>> {
     let form = negotiate::form(&request.headers, false)?;
     let revision_min = revision(request.query.get("resourceVersion"))?;
@@ -33,14 +33,14 @@ pub(super) fn get(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Respon
     Ok(write::object_response(request, target, form, StatusCode::OK, &object))
 }
 
-/// The text of an object as it is sent.
+/// The JSON of an object, with `kind` and `apiVersion`.
 pub(super) fn object_json(kind: &Kind, object: &Object) -> Bytes {
     let head = kind.json_prefix();
     let rest = object.json().get(1..).unwrap_or_default();
     [head.as_bytes(), rest].concat().into()
 }
 
-/// A collection, or a page of it.
+/// Lists a collection, or a page of it.
 pub(super) fn list(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Response<Body>> {
     let form = negotiate::form(&request.headers, true)?;
     let selection = Selection::from_request(request, target)?;
@@ -77,7 +77,7 @@ pub(super) fn list(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Respo
     Ok(list_response(request, target, form, &chosen, metadata))
 }
 
-/// A list as an answer, in the form that was request for.
+/// The response for a list, in the form that the client requested.
 pub(super) fn list_response(
     request: &ApiRequest<'_>,
     target: &Target,
@@ -103,7 +103,7 @@ pub(super) fn list_response(
     }
 }
 
-/// The text of a list. Items of built-in kinds do not repeat what they are, as in the real server.
+/// The JSON of a list. Items of built-in kinds do not repeat `kind` and `apiVersion`, as in the real server.
 fn list_text(kind: &Kind, objects: &[Arc<Object>], metadata: &Value) -> VecDeque<Bytes> {
     let mut parts = VecDeque::with_capacity(objects.len() * 3 + 2);
     let names = format!(
@@ -113,7 +113,7 @@ fn list_text(kind: &Kind, objects: &[Arc<Object>], metadata: &Value) -> VecDeque
     );
     let mut metadata = metadata.clone();
     if kind.custom().is_some() && metadata["continue"].is_null() {
-        // Lists of custom resources always say it.
+        // Lists of custom resources always have this field.
         metadata["continue"] = json!("");
     }
     parts.push_back(Bytes::from(format!("{{{names},\"metadata\":{metadata},\"items\":[")));
@@ -134,22 +134,22 @@ fn list_text(kind: &Kind, objects: &[Arc<Object>], metadata: &Value) -> VecDeque
     parts
 }
 
-/// The start of every key of the collection.
+/// The prefix of all keys of the collection.
 pub(super) fn prefix_of(target: &Target) -> String {
     if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) }
 }
 
-/// Which objects of a collection are meant.
+/// Selects objects of a collection.
 #[derive(Debug, Clone)]
 pub(super) struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
-    /// The one object that the path names, empty for all.
+    /// The single object that the path names; empty for all.
     name: String,
 }
 
 impl Selection {
-    /// What the query asks for.
+    /// Reads the selectors of a request.
     pub(super) fn from_request(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Selection> {
         let labels = LabelSelector::parse(request.query.get("labelSelector").unwrap_or_default());
         let known = |field: &str| target.kind.selectable(field);
@@ -161,12 +161,12 @@ impl Selection {
         })
     }
 
-    /// Whether everything is meant.
+    /// Whether all objects are selected.
     pub(super) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether this object is meant.
+    /// Whether this object is selected.
     pub(super) fn matches(&self, object: &Object, kind: &Kind) -> bool {
         (self.name.is_empty() || self.name == object.name())
             && self.labels.matches(|key| object.label(key))
@@ -182,7 +182,7 @@ impl Selection {
         })
     }
 
-    /// The objects that are meant.
+    /// The selected objects.
     pub(super) fn select(&self, state: &State, target: &Target) -> Vec<Arc<Object>> {
         let prefix = prefix_of(target);
         state
@@ -194,7 +194,7 @@ impl Selection {
     }
 }
 
-/// A field as selectors compare it: text, with the zero value for what is missing.
+/// The text that selectors compare with; the zero value for a missing field.
 fn field_of(object: &Value, field: &str, kind: &Kind) -> String {
     let path: Vec<&str> = match (kind.kind(), field) {
         ("Event", "source") => vec!["source", "component"],

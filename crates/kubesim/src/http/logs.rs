@@ -1,4 +1,4 @@
-//! The log of a pod's container: what the simulation of nodes wrote.
+//! Logs of containers, as the simulated kubelets wrote them.
 
 use futures_util::stream;
 use hyper::body::Bytes;
@@ -11,7 +11,7 @@ use crate::cluster::ClusterInner;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::Target;
 
-/// Reads a log.
+/// Reads the log of a container, or follows it.
 pub(super) fn read(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Response<Body>> {
     let kind = &target.kind;
     let pod = request.cluster.read().read(kind, &target.namespace, &target.name);
@@ -104,7 +104,7 @@ impl Follower {
             self.pods.mark_unchanged();
             let running = self.is_running();
             let log = self.cluster.logs.read(&self.uid, &self.container);
-            // The oldest lines of a log may have been dropped meanwhile.
+            // The oldest lines of the log may have been dropped in the meantime.
             let from = self.sent.min(log.len());
             if let Some(rest) = log.get(from..).filter(|rest| !rest.is_empty()) {
                 self.sent = log.len();

@@ -1,4 +1,4 @@
-//! The API over HTTP: paths, query strings, media types and bodies, turned into verbs and back.
+//! The API over HTTP: converts paths, query strings, media types and bodies to verbs, and results to responses.
 
 mod auth;
 mod body;

@@ -1,16 +1,16 @@
-//! Which form of an answer the caller wants. JSON in all of them: a list of media types that includes it gets it.
+//! Content negotiation. Every response is JSON; an `Accept` header that includes JSON is satisfied.
 
 use hyper::HeaderMap;
 use hyper::header::ACCEPT;
 
 use crate::status::{ApiResult, StatusError};
 
-/// The form of objects in an answer.
+/// The form of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// The objects themselves.
     Objects,
-    /// A table for people.
+    /// A table for display.
     Table,
     /// Their metadata only.
     Metadata,
@@ -19,9 +19,9 @@ pub(super) enum Form {
 /// The forms of discovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Discovery {
-    /// Group by group.
+    /// One document per group.
     Legacy,
-    /// All at once, in version `v2`.
+    /// One aggregated document, version `v2`.
     Aggregated,
 }
 
@@ -55,7 +55,7 @@ fn accepted(headers: &HeaderMap) -> String {
     if texts.is_empty() { "*/*".to_owned() } else { texts.join(",") }
 }
 
-/// The form in which objects are wanted: the first that can be given.
+/// The first form in the `Accept` header that can be served.
 pub(super) fn form(headers: &HeaderMap, is_list: bool) -> ApiResult<Form> {
     let text = accepted(headers);
     for range in text.split(',').map(MediaRange::parse).filter(MediaRange::is_json) {
@@ -71,7 +71,7 @@ pub(super) fn form(headers: &HeaderMap, is_list: bool) -> ApiResult<Form> {
     Err(not_acceptable())
 }
 
-/// The form in which discovery is wanted.
+/// The form of discovery that the client accepts.
 pub(super) fn discovery(headers: &HeaderMap) -> ApiResult<Discovery> {
     let text = accepted(headers);
     for range in text.split(',').map(MediaRange::parse).filter(MediaRange::is_json) {
@@ -84,7 +84,7 @@ pub(super) fn discovery(headers: &HeaderMap) -> ApiResult<Discovery> {
     Err(not_acceptable())
 }
 
-/// Anything that is JSON or text.
+/// Fails unless the client accepts JSON or text.
 pub(super) fn any(headers: &HeaderMap) -> ApiResult<()> {
     let text = accepted(headers);
     let fits = text

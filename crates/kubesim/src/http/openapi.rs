@@ -1,4 +1,4 @@
-//! OpenAPI documents, made when they are request for and kept while the kinds stay as they are.
+//! OpenAPI documents, built on request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use crate::registry::Registry;
 use crate::schema::{ResourceDoc, open_api_v3, open_api_v3_index};
 use crate::status::ApiResult;
 
-/// Documents of built-in groups are the same for every cluster, and large: they are kept once for the process.
+/// Documents of built-in groups are large and the same for every cluster, so the process caches them once.
 type Documents = Mutex<HashMap<(String, String), Bytes>>;
 
 fn built_in_documents() -> &'static Documents {
@@ -24,13 +24,13 @@ fn built_in_documents() -> &'static Documents {
     &DOCUMENTS
 }
 
-/// The form of the old document that kubectl reads.
+/// The media type in which kubectl reads `/openapi/v2`.
 const V2_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// A document without kinds: `swagger` is "2.0", `info` has a title and a version, `paths` is empty.
 const V2_DOCUMENT: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x07kubesim\x12\x07v1.37.1\x42\x00";
 
-/// `/openapi/v2`. Everything is in the newer documents; here kubectl looks only for kinds that it has not found there, in
-/// order to say that there are none.
+/// `/openapi/v2`. All kinds are in the v3 documents; kubectl reads this one only for kinds that it has not found
+/// there, to report that they do not exist.
 pub(super) fn v2() -> Response<Body> {
     let mut response = Response::new(Body::whole(V2_DOCUMENT));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(V2_MEDIA_TYPE));
@@ -49,7 +49,7 @@ pub(super) fn index(_: &ClusterInner, kinds: &Registry) -> ApiResult<Response<Bo
     Ok(value(StatusCode::OK, &index))
 }
 
-/// Tells one state of a group and version from another, without making the document.
+/// A digest that changes with the kinds of a group and version, without building the document.
 fn digest(kinds: &Registry, group: &str, version: &str) -> String {
     let mut hash = Sha256::new();
     for kind in in_version(kinds, group, version) {

@@ -7,10 +7,10 @@ use crate::schema::FieldError;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{DeleteOptions, Propagation, Validation, WriteOptions};
 
-/// Names of managers are at most this long.
+/// Highest length of a field manager's name.
 const MANAGER_LENGTH_MAX: usize = 128;
 
-/// Options of a create, an update or a patch. The manager that is not named is the program that asks.
+/// Options of a create, an update or a patch. The default field manager is the user agent.
 pub(super) fn write(query: &Query, agent: &str, options_kind: &str) -> ApiResult<WriteOptions> {
     let manager = match query.get("fieldManager") {
         Some(manager) if manager.len() > MANAGER_LENGTH_MAX => {

@@ -1,4 +1,4 @@
-//! Pages of a list: resource versions, limits, and the tokens with which a list goes on.
+//! Pages of a list: resource versions, limits and continue tokens.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::Target;
 
-/// Reads a resourceVersion; zero and nothing mean any.
+/// Reads a resourceVersion; zero and an empty value mean any.
 pub(super) fn revision(text: Option<&str>) -> ApiResult<u64> {
     let Some(text) = text else { return Ok(0) };
     text.parse().map_err(|_| {
@@ -30,7 +30,7 @@ pub(super) fn revision(text: Option<&str>) -> ApiResult<u64> {
     })
 }
 
-/// A revision from the future is answered with a time-out, as the real server does after waiting for it.
+/// Fails with a timeout for a revision that does not exist yet, as the real server does after waiting for it.
 pub(super) fn require_revision(revision_min: u64, state: &State) -> ApiResult<()> {
     let present = state.objects.revision();
     if revision_min <= present {
@@ -45,7 +45,7 @@ pub(super) fn require_revision(revision_min: u64, state: &State) -> ApiResult<()
     Err(failure)
 }
 
-/// Where a list goes on: what the caller gets as an opaque token.
+/// The position at which a list continues; clients get it as an opaque token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ContinueToken {
     v: String,
@@ -90,7 +90,7 @@ impl ContinueToken {
     }
 }
 
-/// Options of a list that exclude each other.
+/// Rejects options of a list that exclude each other.
 fn check_list_options(query: &Query) -> ApiResult<()> {
     let mut causes = Vec::new();
     let version = query.get("resourceVersion");
@@ -120,7 +120,7 @@ fn check_list_options(query: &Query) -> ApiResult<()> {
     }
 }
 
-/// What Go says of bytes that do not even begin like JSON.
+/// Go's error for bytes that do not start like JSON.
 fn invalid_start(bytes: &[u8]) -> Option<String> {
     let first = *bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
     let begins = matches!(first, b'{' | b'[' | b'"' | b'-' | b't' | b'f' | b'n' | b'0'..=b'9');
@@ -132,7 +132,7 @@ fn invalid_start(bytes: &[u8]) -> Option<String> {
     (!begins).then(|| format!("invalid character '{shown}' looking for beginning of value"))
 }
 
-/// Which part of a collection is revision_min, as of when.
+/// Which part of a collection is requested, and at which revision.
 pub(super) struct Page {
     pub(super) limit: Option<usize>,
     pub(super) token: Option<ContinueToken>,
@@ -140,7 +140,7 @@ pub(super) struct Page {
     pub(super) exact: bool,
 }
 
-/// The objects of a page, and the moment they are of.
+/// The objects of a page and their revision.
 pub(super) struct PageContents {
     pub(super) objects: Vec<Arc<Object>>,
     pub(super) revision: u64,

@@ -1,6 +1,6 @@
-//! Protobuf bodies, as kubectl sends them where it uses typed clients (create, drain, auth can-i). They become JSON by a
-//! table that `tools/kube/messages` makes from the Go source of the API types. A kind that is not in the table cannot be
-//! read. Nothing is ever answered in protobuf.
+//! Protobuf bodies, which kubectl sends where it uses typed clients (create, drain, auth can-i). They are converted
+//! to JSON with a table that `tools/kube/messages` generates from the Go source of the API types. A kind that is not
+//! in the table cannot be read. Responses are never protobuf.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// What every body starts with.
+/// The prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Messages may be nested this deep and no deeper.
+/// Limit on the nesting of messages.
 const DEPTH_MAX: usize = 64;
 
 #[derive(Deserialize)]
@@ -46,16 +46,16 @@ fn table() -> &'static Table {
     &TABLE
 }
 
-/// Why a body cannot be read.
+/// Why a body cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProtobufError {
-    /// It is not what it says it is.
+    /// The bytes are not valid protobuf of the kind.
     Malformed,
     /// Its kind is not in the table.
     UnknownKind,
 }
 
-/// The object in a protobuf body, as JSON.
+/// Decodes a protobuf body to JSON.
 pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
     let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::Malformed)?;
     let (mut version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -75,7 +75,7 @@ pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
         }
     }
     let table = table();
-    // Options have no group of their own: clients send them with whatever they are an option of.
+    // DeleteOptions have no group of their own: clients send them with the group of the object.
     let options = (kind == "DeleteOptions").then_some("meta.DeleteOptions");
     let known = table.roots.get(&version).and_then(|kinds| kinds.get(&kind)).map(String::as_str);
     let name = known.or(options).ok_or(ProtobufError::UnknownKind)?;
@@ -120,7 +120,7 @@ fn message(
     Ok(object)
 }
 
-/// What Go leaves out of JSON when it is told to leave out what is empty.
+/// Values that Go omits from JSON with `omitempty`.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -172,7 +172,7 @@ fn value(table: &Table, field: &Field, wire: &Wire<'_>, depth: usize) -> Result<
     }
 }
 
-/// Types with a form of their own in JSON.
+/// Decodes types with a JSON form of their own.
 fn special(name: &str, bytes: &[u8]) -> Result<Value, ProtobufError> {
     let (mut numbers, mut texts) = (HashMap::new(), HashMap::<u64, Vec<String>>::new());
     for part in parts(bytes) {
@@ -218,7 +218,7 @@ enum Wire<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in the order in which they come.
+/// The fields of a message, in order.
 fn parts(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u64, Wire<'_>), ProtobufError>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::status::{ApiResult, StatusError};
 
-/// The parameters of a request, in the order given.
+/// The parameters of a request, in their order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query {
     pairs: Vec<(String, String)>,
@@ -35,14 +35,14 @@ impl Query {
         self.pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A parameter that is true or false.
+    /// The value of a boolean parameter.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.pairs
             .iter()
             .any(|(key, value)| key == name && !matches!(value.as_str(), "false" | "0" | "False" | "FALSE"))
     }
 
-    /// A parameter that is a whole number.
+    /// The value of an integer parameter.
     pub(super) fn number(&self, name: &str) -> ApiResult<Option<i64>> {
         let Some(text) = self.get(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| {
@@ -51,7 +51,7 @@ impl Query {
     }
 }
 
-/// Undoes percent encoding; what is not valid stays as it is.
+/// Decodes percent encoding; an invalid sequence stays unchanged.
 pub(super) fn decode(text: &str, plus_is_space: bool) -> String {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());

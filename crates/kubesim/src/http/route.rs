@@ -1,4 +1,4 @@
-//! What a path is about.
+//! Routing by path.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use crate::kinds::{self, Kind};
 use crate::registry::Registry;
 use crate::verbs::Target;
 
-/// What a request asks for, by its path.
+/// What the path of a request refers to.
 #[derive(Debug)]
 pub(super) enum Route {
-    /// Objects, an object, or a part of one.
+    /// A collection, an object or a subresource.
     Objects(Target),
-    /// The changes of objects, request for by a path as in old days.
+    /// A watch in the deprecated form with a path.
     Watch(Target),
-    /// A part that objects of this custom kind do not have, of the object of this name.
+    /// A subresource that this custom kind does not have, of the named object.
     UnknownSubresource(Arc<Kind>, String),
     /// The core versions: `/api`.
     CoreVersions,
@@ -36,12 +36,12 @@ pub(super) enum Route {
     Health,
     /// A resource of a served group that is not served.
     UnknownResource,
-    /// Nothing.
+    /// Not a path of the API.
     Unknown,
 }
 
 impl Route {
-    /// Reads a path.
+    /// Parses a path.
     pub(super) fn parse(path: &str, kinds: &Registry) -> Route {
         let segments: Vec<String> =
             path.split('/').filter(|part| !part.is_empty()).map(|part| decode(part, false)).collect();
@@ -65,7 +65,7 @@ impl Route {
     }
 
     fn in_version(group: &str, version: &str, rest: &[&str], served: &Registry) -> Route {
-        // What belongs to a built-in group is answered by it, whether it is there or not.
+        // An unknown resource of a built-in group gets a Status instead of a plain 404.
         let is_built_in = kinds::built_in().iter().any(|kind| kind.group() == group);
         let not_found = if is_built_in { Route::UnknownResource } else { Route::Unknown };
         if !served.all().any(|kind| kind.group() == group && kind.version() == version) {
@@ -95,7 +95,7 @@ impl Route {
         let Some(kind) = served.find(group, version, plural) else { return not_found };
         let fits = match (kind.is_namespaced(), namespace.is_empty()) {
             (true, false) | (false, true) => true,
-            // All namespaces together can be listed, not_found else.
+            // Only lists can span all namespaces.
             (true, true) => name.is_empty(),
             (false, false) => false,
         };

@@ -1,4 +1,4 @@
-//! A cluster's door: a listener on the loopback interface that speaks TLS, HTTP/1.1 and HTTP/2.
+//! The listener of a cluster on the loopback interface: TLS, HTTP/1.1 and HTTP/2.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +15,8 @@ use tokio::net::TcpListener;
 use super::{Body, ConnectionReset, Credentials, handle};
 use crate::cluster::ClusterInner;
 
-/// Everybody is on this machine, and a test may have very many watches. At the end nothing is waited for: a cluster ends at once.
+/// All clients are on this machine, and a test may open very many watches. A cluster stops at once, without waiting
+/// for connections.
 fn limits() -> Limits {
     Limits {
         connections: 16_384,
@@ -26,34 +27,34 @@ fn limits() -> Limits {
     }
 }
 
-/// The name of the file that remembers the port.
+/// The name of the file with the port.
 const PORT_FILE: &str = "port";
 
-/// The door cannot be opened.
+/// The listener cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// No port could be had.
+    /// No port can be bound.
     #[error("no port on the loopback interface could be had")]
     Listen(#[source] io::Error),
-    /// The port could not be saved_port.
+    /// The port cannot be saved.
     #[error("the port could not be written to {}", path.display())]
     SavePort {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// An open door.
+/// An open listener.
 #[derive(Debug)]
 pub struct Server {
     listener: Listener,
 }
 
 impl Server {
-    /// Opens a door: at the port that `directory` remembers if it is free, otherwise at any.
+    /// Opens a listener on the port that is saved in `directory` if it is free, otherwise on any port.
     pub async fn open(directory: Option<&Path>) -> Result<Server, ServerError> {
         let file = directory.map(|directory| directory.join(PORT_FILE));
         let saved_port =
@@ -74,19 +75,19 @@ impl Server {
         Ok(Server { listener })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
     }
 
-    /// Lets callers in until the cluster ends; then every connection is closed.
+    /// Serves connections until the cluster stops, then closes them.
     pub async fn serve(self, cluster: Arc<ClusterInner>) {
         let (tls, stopped) = (cluster.access.tls(), cluster.stopped.clone());
         self.listener.with_tls(tls).serve(ConnectionHandler(cluster), stopped).await;
     }
 }
 
-/// Those who come over the network.
+/// Handles connections over the network.
 struct ConnectionHandler(Arc<ClusterInner>);
 
 impl Handler for ConnectionHandler {
@@ -103,7 +104,7 @@ impl Handler for ConnectionHandler {
     }
 }
 
-/// The requests of one connection.
+/// Handles the requests of one connection.
 #[derive(Clone)]
 struct RequestService {
     cluster: Arc<ClusterInner>,

@@ -7,7 +7,7 @@ use super::query::Query;
 use crate::kinds::Kind;
 use crate::objects::Object;
 
-/// What every first column is described with.
+/// Description of the first column.
 const NAME_DOC: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 
 /// Objects as a table.
@@ -41,7 +41,7 @@ pub(super) fn table(
         }
         _ => metadata,
     };
-    // The real server's plain tables have no rows rather than an empty list of them.
+    // Tables of kinds without columns of their own have null instead of an empty list of rows in the real server.
     let is_plain = kind.custom().is_none() && kind.row().columns.iter().any(|one| one.name == "Created At");
     let rows = if is_plain && rows.is_empty() { Value::Null } else { Value::Array(rows) };
     json!({
@@ -80,7 +80,7 @@ fn cells(kind: &Kind, value: &Value, now: Timestamp) -> Vec<Value> {
     }
 }
 
-/// An object's metadata alone.
+/// The metadata of an object as PartialObjectMetadata.
 pub(super) fn metadata_of(object: &Object) -> Value {
     let value = object.value();
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})

@@ -1,5 +1,5 @@
-//! Watch: the changes of a collection, one after the other. Every watch reads the cluster's log with a cursor of its own,
-//! when its connection has room; so one that never reads costs nothing, and learns that it is too late when it reads.
+//! Watches. Every watch reads the cluster's log with a cursor of its own when its connection accepts data, so an idle
+//! client costs nothing. A client that falls behind the log gets an error when it reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +25,13 @@ use crate::schema::FieldError;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::Target;
 
-/// A quiet watch is json this often how far it is.
+/// Interval of bookmarks on an idle watch.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// A watch that names no time-out ends after this long; the real server takes 30 to 60 minutes.
+/// Timeout of a watch that requests none; the real server uses 30 to 60 minutes.
 const TIMEOUT: Duration = Duration::from_secs(45 * 60);
-/// A longer time-out than this is none; the end of a longer one could not even be computed.
+/// Limit on a requested timeout; the end of a longer one could not be computed.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Events are gathered up to about this size before they are sent.
+/// Size up to which events are collected before they are sent.
 const BATCH_BYTES: usize = 64 << 10;
 
 /// Opens a watch.
@@ -44,7 +44,7 @@ pub(super) fn watch(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Resp
         return Err(StatusError::invalid("meta.k8s.io", "ListOptions", "", &causes));
     }
     let from = revision(query.get("resourceVersion")).map_err(|failure| {
-        // The real server calls it its own fault.
+        // The real server reports this as an internal error.
         StatusError::new(500, "", failure.message.trim_start_matches("invalid resource version: "))
     })?;
     let initial = initial_events(query, from);
@@ -90,9 +90,9 @@ pub(super) fn watch(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Resp
 enum InitialEvents {
     /// Changes only.
     None,
-    /// What is there, as if it were new.
+    /// The existing objects, as ADDED events.
     Objects,
-    /// What is there, and a bookmark that says when that is all.
+    /// The existing objects, and a bookmark after them.
     WithEnd,
 }
 
@@ -133,7 +133,7 @@ struct Watcher {
     selection: Selection,
     form: Form,
     query: Query,
-    /// Everything up to this revision was seen.
+    /// All events up to this revision were read.
     cursor: u64,
     backlog: std::vec::IntoIter<Arc<Object>>,
     ends_initial: bool,
@@ -147,7 +147,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// The next events, or nothing when the watch is is_over.
+    /// The next events, or `None` when the watch ends.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.is_over {
@@ -171,7 +171,7 @@ impl Watcher {
         }
     }
 
-    /// What can be json without waiting.
+    /// The events that are available now.
     fn collect_events(&mut self) -> Vec<u8> {
         let now = self.cluster.clock.now();
         let mut chunk = Vec::new();
@@ -210,7 +210,7 @@ impl Watcher {
         chunk
     }
 
-    /// Tells of an event as this watcher sees it: an object that no longer matches is gone for it.
+    /// Writes an event as this watch sees it: an object that no longer matches is DELETED.
     fn write_matching(&mut self, chunk: &mut Vec<u8>, event: &WatchEvent, now: Timestamp) {
         let matches = |object: &Object| self.selection.matches(object, &self.kind);
         let before = event.previous.as_deref().is_some_and(matches);

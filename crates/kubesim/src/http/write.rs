@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{self, PatchType, Target, WriteResult};
 
-/// Carries out a verb that changes something.
+/// Handles a verb that changes objects.
 pub(super) fn write(
     request: &ApiRequest<'_>,
     target: &Target,
@@ -98,7 +98,7 @@ fn patch_body(body: &[u8]) -> ApiResult<Value> {
         .map_err(|error| StatusError::bad_request(format!("error decoding patch: {error}")))
 }
 
-/// A change of `scale` is answered with the scale, any other with the object.
+/// A change of `scale` returns the scale, any other change the object.
 fn update_response(
     request: &ApiRequest<'_>,
     target: &Target,
@@ -123,7 +123,7 @@ fn write_response(
     Ok(with_warnings(object_response(request, target, form, code, &written.object), &written.warnings))
 }
 
-/// One object as an answer, in the form that was request for.
+/// The response for one object, in the form that the client requested.
 pub(super) fn object_response(
     request: &ApiRequest<'_>,
     target: &Target,
@@ -143,7 +143,7 @@ pub(super) fn object_response(
 fn delete_options(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult<verbs::DeleteOptions> {
     let sent = if body.is_empty() { None } else { Some(decode::object(&request.headers, body)?) };
     if let Some(sent) = &sent {
-        // They are part of an eviction, so its types are theirs.
+        // Their types are those of the `deleteOptions` in an Eviction.
         verbs::check_types("policy", "Eviction", &json!({ "deleteOptions": sent }))?;
     }
     options::delete(&request.query, sent.as_ref())

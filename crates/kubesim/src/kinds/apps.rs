@@ -1,4 +1,4 @@
-//! Workloads that keep running.
+//! Workloads that run continuously.
 
 use super::row::{Row, SCALE, STATUS, StatusRule};
 use super::{columns, defaults, rules};

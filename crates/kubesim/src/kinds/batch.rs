@@ -1,4 +1,4 @@
-//! Workloads that end.
+//! Workloads that run to completion.
 
 use super::row::{Row, STATUS, StatusRule};
 use super::{columns, defaults, rules};

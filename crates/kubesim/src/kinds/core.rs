@@ -12,7 +12,7 @@ const POD: &[Subresource] = &[
 ];
 const NAMESPACE: &[Subresource] =
     &[Subresource { name: "finalize", sends: None, verbs: &["update"] }, STATUS];
-/// A namespace is deleted one at a time.
+/// Namespaces have no `deletecollection`.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 
 /// The kinds of the core group.

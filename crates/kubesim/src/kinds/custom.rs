@@ -1,4 +1,4 @@
-//! Kinds that come from a CustomResourceDefinition: one for each served version.
+//! Kinds of CustomResourceDefinitions: one for each served version.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::row::{SCALE, STATUS, Subresource};
 use super::{Kind, Names, Row, columns};
 use crate::schema;
 
-/// What a CustomResourceDefinition says about one version.
+/// The settings of one version of a CustomResourceDefinition.
 #[derive(Debug)]
 pub struct Custom {
     /// Whether it has the subresource `status`.
@@ -18,24 +18,24 @@ pub struct Custom {
     pub scale: Option<Scale>,
     /// Subresources, for discovery.
     pub subresources: Vec<Subresource>,
-    /// Columns besides the name; the age when none are given.
+    /// Columns besides the name; the age by default.
     pub columns: Vec<CustomColumn>,
     /// Fields by which objects can be selected, without the leading dot.
     pub selectable: Vec<String>,
-    /// Whether the schema has rules that are not enforced here.
+    /// Whether the schema has CEL rules, which are not enforced here.
     pub has_unenforced_rules: bool,
-    /// The schema as it was given, for OpenAPI.
+    /// The schema of the definition, for OpenAPI.
     pub published: Value,
 }
 
-/// Where `scale` finds its numbers, as JSON pointers.
+/// The paths of the `scale` subresource, as JSON pointers.
 #[derive(Debug)]
 pub struct Scale {
-    /// The wanted number of replicas.
+    /// The path of the desired number of replicas.
     pub spec_replicas: String,
-    /// The present number of replicas.
+    /// The path of the current number of replicas.
     pub status_replicas: String,
-    /// The selector as text.
+    /// The path of the selector.
     pub selector: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct CustomColumn {
     pub description: String,
     /// 0 is always shown.
     pub priority: i64,
-    /// Where the value is.
+    /// The path of the value.
     pub path: String,
 }
 
@@ -81,7 +81,7 @@ impl CustomColumn {
 }
 
 impl Kind {
-    /// The kinds that a definition brings: one for each served version. A version whose schema cannot be used brings none.
+    /// The kinds of a definition: one for each served version. A version with an unusable schema has none.
     pub fn from_definition(definition: &Value) -> Vec<Arc<Kind>> {
         let versions = definition["spec"]["versions"].as_array();
         versions
@@ -186,7 +186,7 @@ fn pointer(path: &str) -> String {
     path.replace('.', "/")
 }
 
-/// Whether a schema has validation rules in CEL somewhere.
+/// Whether a schema contains validation rules in CEL.
 fn has_rules(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
@@ -197,8 +197,8 @@ fn has_rules(schema: &Value) -> bool {
     }
 }
 
-/// The values at a path as printer columns write it: fields, `['quoted']` fields, indexes, `[*]` and
-/// `[?(@.field=="value")]`. A path that cannot be read finds nothing.
+/// The values at a path of a printer column: fields, `['quoted']` fields, indexes, `[*]` and `[?(@.field=="value")]`.
+/// An invalid path finds nothing.
 pub fn json_path<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
     let mut found = vec![object];
     let mut rest = path.trim().trim_start_matches('{').trim_end_matches('}');
@@ -222,7 +222,7 @@ pub fn json_path<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
     found
 }
 
-/// Where a bracket ends, brackets within quotes apart.
+/// The index of the closing bracket; brackets within quotes do not count.
 fn end_of_bracket(text: &str) -> Option<usize> {
     let mut quote = None;
     for (index, character) in text.char_indices() {

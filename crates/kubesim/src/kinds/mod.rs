@@ -1,5 +1,5 @@
-//! The kinds that a cluster serves, as data: a new built-in kind is a row in one of the tables beside this file; a custom
-//! one comes from its CustomResourceDefinition.
+//! The kinds that a cluster serves, as data. A built-in kind is a row in one of the tables in this directory; a
+//! custom kind comes from its CustomResourceDefinition.
 
 mod apps;
 mod batch;
@@ -24,7 +24,7 @@ pub use columns::{Cell, Column};
 pub use custom::{Custom, CustomColumn, json_path};
 pub use row::{Row, StatusRule, Subresource};
 
-/// Every verb on objects, as discovery lists them.
+/// All verbs on objects, in the order of discovery.
 pub const VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
@@ -87,7 +87,7 @@ impl Kind {
         &self.names.kind
     }
 
-    /// The kind of a list of it, such as `PodList`.
+    /// The kind of a list, such as `PodList`.
     pub fn list_kind(&self) -> &str {
         &self.names.list
     }
@@ -97,12 +97,12 @@ impl Kind {
         &self.names.plural
     }
 
-    /// One of it, such as `pod`.
+    /// The singular name, such as `pod`.
     pub fn singular(&self) -> &str {
         &self.names.singular
     }
 
-    /// Short names for people.
+    /// The short names.
     pub fn short_names(&self) -> &[Cow<'static, str>] {
         &self.names.short
     }
@@ -112,7 +112,7 @@ impl Kind {
         &self.names.categories
     }
 
-    /// Whether its objects live in namespaces.
+    /// Whether its objects have a namespace.
     pub fn is_namespaced(&self) -> bool {
         self.row.namespaced
     }
@@ -132,7 +132,7 @@ impl Kind {
         self.subresources().iter().find(|subresource| subresource.name == name)
     }
 
-    /// Where its objects are kept. All versions of a kind share one table.
+    /// The table of its objects. All versions of a kind share one table.
     pub fn table(&self) -> &TableName {
         &self.table
     }
@@ -146,7 +146,7 @@ impl Kind {
         }
     }
 
-    /// `plural.group`, as messages name it.
+    /// `plural.group`, as messages name the kind.
     pub fn qualified(&self) -> String {
         if self.names.group.is_empty() {
             self.plural().to_owned()
@@ -160,12 +160,12 @@ impl Kind {
         self.schema.as_ref()
     }
 
-    /// What its CustomResourceDefinition says, if it has one.
+    /// The settings of its CustomResourceDefinition, if it has one.
     pub fn custom(&self) -> Option<&Custom> {
         self.custom.as_ref()
     }
 
-    /// The built-in rules.
+    /// The row of the kind; that of a custom kind has the usual settings.
     pub fn row(&self) -> &Row {
         &self.row
     }
@@ -175,7 +175,7 @@ impl Kind {
         self.row.names
     }
 
-    /// What becomes of `status`.
+    /// How `status` is handled.
     pub fn status_rule(&self) -> StatusRule {
         match &self.custom {
             Some(custom) if custom.has_status => StatusRule::Cleared,
@@ -192,12 +192,12 @@ impl Kind {
         }
     }
 
-    /// The start of an object's text: `{"kind":"Pod","apiVersion":"v1",`.
+    /// The start of an object's JSON: `{"kind":"Pod","apiVersion":"v1",`.
     pub fn json_prefix(&self) -> String {
         format!("{{\"kind\":{},\"apiVersion\":{},", Value::from(self.kind()), Value::from(self.api_version()))
     }
 
-    /// The name of the field if objects of this kind can be selected by it.
+    /// The name of the field, if objects of this kind can be selected by it.
     pub fn selectable(&self, field: &str) -> Result<String, String> {
         let common = field == "metadata.name" || (field == "metadata.namespace" && self.is_namespaced());
         if common || self.row.fields.contains(&field) {
@@ -220,7 +220,7 @@ impl Kind {
     }
 }
 
-/// The built-in kinds, in the order in which discovery lists them.
+/// The built-in kinds, in the order of discovery.
 pub fn built_in() -> &'static [Arc<Kind>] {
     static KINDS: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
         [core::ROWS, apps::ROWS, batch::ROWS, other::ROWS]
@@ -232,7 +232,7 @@ pub fn built_in() -> &'static [Arc<Kind>] {
     &KINDS
 }
 
-/// The built-in kind of this name; used where the house itself writes objects.
+/// Finds a built-in kind.
 pub fn find(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
     built_in().iter().find(|one| one.group() == group && one.kind() == kind)
 }

@@ -7,7 +7,7 @@ use crate::names::NameRule;
 const APPROVAL: Subresource =
     Subresource { name: "approval", sends: None, verbs: &["get", "patch", "update"] };
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Reviews are asked, never stored.
+/// Reviews are created and answered, but not stored.
 const CREATE_ONLY: &[&str] = &["create"];
 
 /// The kinds of smaller groups.

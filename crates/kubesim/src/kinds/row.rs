@@ -18,13 +18,13 @@ pub struct Row {
     pub kind: &'static str,
     /// The resource.
     pub plural: &'static str,
-    /// One of it.
+    /// The singular name.
     pub singular: &'static str,
     /// Short names.
     pub short: &'static [&'static str],
     /// Categories.
     pub categories: &'static [&'static str],
-    /// Whether its objects live in namespaces.
+    /// Whether its objects have a namespace.
     pub namespaced: bool,
     /// The verbs.
     pub verbs: &'static [&'static str],
@@ -32,32 +32,32 @@ pub struct Row {
     pub subresources: &'static [Subresource],
     /// The rule for names.
     pub names: NameRule,
-    /// What becomes of `status`.
+    /// How `status` is handled.
     pub status: StatusRule,
-    /// Whether `metadata.generation` counts changes of what is desired.
+    /// Whether `metadata.generation` counts changes of the desired state.
     pub generation: bool,
-    /// Whether a deletion is answered with the object rather than with a Status.
+    /// Whether a deletion returns the object instead of a Status.
     pub returns_deleted: bool,
     /// Fields, besides name and namespace, by which objects can be selected.
     pub fields: &'static [&'static str],
-    /// What `kubectl get` shows.
+    /// The columns of `kubectl get`.
     pub columns: &'static [Column],
-    /// Fills in what was left out.
+    /// Sets defaults of missing fields.
     pub default: fn(&mut Value),
-    /// What the server itself sets when an object is created.
+    /// Sets the fields that the server sets on creation.
     pub prepare: fn(&mut Value),
-    /// What is refused, given the object and, on an update, the one before.
+    /// Validates an object; on an update together with the previous one.
     pub validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
 }
 
-/// What becomes of an object's `status`.
+/// How the `status` of an object is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusRule {
-    /// A field like any other, or none at all.
+    /// Like any other field, or absent.
     Plain,
     /// Written through the `status` subresource only; dropped on creation.
     Cleared,
-    /// Written through the `status` subresource, or given on creation.
+    /// Written through the `status` subresource, or on creation.
     KeptOnCreate,
 }
 
@@ -66,7 +66,7 @@ pub enum StatusRule {
 pub struct Subresource {
     /// Its name, such as `status`.
     pub name: &'static str,
-    /// The group, version and kind of what is sent, when it is not the kind itself.
+    /// The group, version and kind of the body, if it is not the kind itself.
     pub sends: Option<(&'static str, &'static str, &'static str)>,
     /// The verbs.
     pub verbs: &'static [&'static str],
@@ -83,7 +83,7 @@ pub(super) const SCALE: Subresource = Subresource {
 };
 
 impl Row {
-    /// A kind whose objects live in namespaces, with everything else as most kinds have it.
+    /// A namespaced kind with the usual settings.
     pub const fn namespaced(
         group: &'static str,
         kind: &'static str,
@@ -113,7 +113,7 @@ impl Row {
         }
     }
 
-    /// A kind without namespaces.
+    /// A cluster-scoped kind with the usual settings.
     pub const fn cluster_scoped(
         group: &'static str,
         kind: &'static str,

@@ -1,4 +1,5 @@
-//! The loop: two watches tell what there is, decisions say what is due, and what is due is written.
+//! The loop of the kubelets: two watches report nodes and pods, pure functions decide the next step of each, and the
+//! engine writes the steps that are due.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -20,25 +21,25 @@ use super::pod::{self, Delays, PodStep};
 use super::views::{NodeView, PodView, RawNode, RawPod};
 use super::{KubeletOptions, NodeTemplate, annotations};
 
-/// So many writes are under way at once.
+/// Highest number of concurrent writes.
 const WRITES_MAX: usize = 16;
-/// What failed is tried again after this.
+/// Delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// A clock that is set by hand tells nobody; so it is looked at this often.
+/// A clock that tests set by hand sends no wake-up, so it is read at this interval.
 const CLOCK_POLL: Duration = Duration::from_secs(5);
-/// Leases whose turn comes within this part of a heartbeat are renewed together.
+/// Leases that are due within this fraction of a heartbeat are renewed together.
 const RENEW_AHEAD_DIVISOR: u32 = 5;
-/// The manager of what is written here.
+/// The field manager of all writes. Stored objects of earlier versions have it too, so the name stays.
 const MANAGER: &str = "kubesim-life";
 
-/// QueueKey something is due for.
+/// The node or pod that a step is due for; pods by uid.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum QueueKey {
     Node(String),
     Pod(String),
 }
 
-/// A pod, and since when it is as it is.
+/// A pod, and the time since when it is in its current state.
 struct TrackedPod {
     view: PodView,
     since: Timestamp,
@@ -51,7 +52,7 @@ struct TrackedNode {
     pods: u32,
 }
 
-/// All that is known of a cluster, and what is due when.
+/// The observed state of a cluster, and the schedule of the next steps.
 struct Engine {
     options: KubeletOptions,
     client: Client,
@@ -64,7 +65,7 @@ struct Engine {
     writes: JoinSet<(QueueKey, Option<WriteOutcome>)>,
 }
 
-/// What was written, so that it is not written again before the watch tells of it.
+/// What was written, so that it is not written again before the watch reports it.
 enum WriteOutcome {
     Reported(Timestamp),
     Renewed(Timestamp),
@@ -91,7 +92,7 @@ pub(super) async fn run(client: Client, options: KubeletOptions, stop: Cancellat
 }
 
 impl Engine {
-    /// Makes the nodes that are wanted and not there.
+    /// Creates the nodes of the options that do not exist.
     async fn create_nodes(&mut self) {
         loop {
             match self.client.apiserver_version().await {
@@ -206,12 +207,12 @@ impl Engine {
         }
     }
 
-    /// Puts the next step of somebody into the queue, in the place of an earlier one.
+    /// Schedules the next step of a node or pod, replacing an earlier schedule.
     fn plan(&mut self, who: QueueKey) {
         if let Some(at) = self.scheduled.remove(&who) {
             self.due.remove(&(at, who.clone()));
         }
-        // Whoever is being written for is planned again when that is done.
+        // While a write is under way, the next step is planned when the write is done.
         if let Some(again) = self.busy.get_mut(&who) {
             *again = true;
             return;
@@ -256,8 +257,8 @@ impl Engine {
         }
     }
 
-    /// Renews the lease of a node, and of those whose turn comes soon, in one go; so the nodes of a cluster come to renew
-    /// together. Whether this node's is renewed.
+    /// Renews the lease of a node together with those that are due soon, in one batch, so that the nodes of a cluster
+    /// end up renewing together. Returns whether this node's lease was renewed.
     fn renew_together(&mut self, name: &str, now: Timestamp) -> bool {
         let heartbeat = self.options.heartbeat;
         let soon = now.saturating_add(heartbeat / RENEW_AHEAD_DIVISOR).unwrap_or(Timestamp::MAX);
@@ -343,7 +344,7 @@ impl Engine {
         self.writes.spawn(async move {
             let written = match status {
                 Some(mut status) => {
-                    // Of this pod, not of a later one of the same name.
+                    // Applies to this pod only, not to a later one of the same name.
                     status["metadata"] = serde_json::json!({ "uid": uid });
                     pods.patch_status(&name, &patch_params(), &Patch::Strategic(&status)).await.map(drop)
                 }
@@ -370,7 +371,7 @@ impl Engine {
                 let later = self.options.clock.now().saturating_add(RETRY_DELAY).unwrap_or(Timestamp::MAX);
                 self.schedule(who, later);
             }
-            // The watch tells what became of a pod, and then its next step is planned.
+            // The watch reports the new state of the pod, and then its next step is planned.
             (false, QueueKey::Pod(_)) if !changed_meanwhile => {}
             (false, _) => self.plan(who),
         }
@@ -386,7 +387,7 @@ fn delete_params(uid: &str) -> DeleteParams {
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-/// What is gone or was changed by somebody else is no failure: the watch tells. None is: try again.
+/// An object that is gone or was changed by another client is no failure: the watch reports it. `None` means retry.
 fn write_outcome(written: kube::Result<WriteOutcome>) -> Option<WriteOutcome> {
     match written {
         Ok(done) => Some(done),

@@ -1,4 +1,4 @@
-//! What a kubelet says of its node.
+//! What a kubelet reports about its node.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use serde_json::{Value, json};
 use super::views::{NodeState, NodeView};
 use super::{NodeTemplate, annotations};
 
-/// The status is written so many times more seldom than the lease: every five minutes, as kubelets do when nothing changes.
+/// Number of lease renewals per write of the status: every five minutes, as kubelets do when nothing changes.
 const STATUS_EVERY: u32 = 30;
 
-/// What is to be done about a node now.
+/// The next action for a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeStep {
-    /// Say that it is ready, or that it is not.
+    /// Report the node ready or not ready.
     Report { ready: bool },
-    /// Renew its lease.
+    /// Renew the lease.
     Renew,
-    /// Remove its object.
+    /// Remove the object.
     Remove,
 }
 
-/// When a node last did something.
+/// The times of the last writes for a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LastWrites {
     pub(super) reported: Option<Timestamp>,
     pub(super) renewed: Option<Timestamp>,
 }
 
-/// The next thing a node does, and when.
+/// The next action for a node, and its time.
 pub(super) fn next(
     node: &NodeView,
     done: LastWrites,
@@ -41,7 +41,7 @@ pub(super) fn next(
     };
     match node.wanted {
         NodeState::Gone => Some((now, NodeStep::Remove)),
-        // It fell silent after it had said so.
+        // The node reports NotReady once and then stops.
         NodeState::NotReady => {
             (node.ready != Some(false)).then_some((now, NodeStep::Report { ready: false }))
         }
@@ -58,7 +58,7 @@ pub(super) fn next(
     }
 }
 
-/// A node's object.
+/// The Node object of a template.
 pub(super) fn object(plan: &NodeTemplate) -> Value {
     let mut labels = serde_json::Map::new();
     for (name, value) in [
@@ -75,7 +75,7 @@ pub(super) fn object(plan: &NodeTemplate) -> Value {
     json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": plan.name, "labels": labels } })
 }
 
-/// A node's status.
+/// The status of a node.
 pub(super) fn status(
     name: &str,
     number: usize,
@@ -117,7 +117,7 @@ pub(super) fn status(
     } })
 }
 
-/// The lease by which a node shows that it is there.
+/// The lease that a node renews as its heartbeat.
 pub(super) fn lease(name: &str, uid: &str, heartbeat: Duration, now: Timestamp) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -132,7 +132,7 @@ pub(super) fn lease(name: &str, uid: &str, heartbeat: Duration, now: Timestamp) 
     })
 }
 
-/// As Kubernetes writes times: whole seconds.
+/// Formats a time as Kubernetes does: whole seconds.
 pub(super) fn seconds(time: Timestamp) -> String {
     format!("{time:.0}")
 }

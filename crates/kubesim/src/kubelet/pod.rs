@@ -9,22 +9,22 @@ use serde_json::{Value, json};
 use super::node::seconds;
 use super::views::{NodeState, NodeView, PodOutcome, PodView};
 
-/// What becomes of a pod next.
+/// The next action for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum PodStep {
-    /// It runs, and is ready.
+    /// The containers start and become ready.
     Run,
-    /// Its containers end well.
+    /// The containers exit successfully.
     Complete,
-    /// Its containers end badly, for good.
+    /// The containers fail permanently.
     Fail,
-    /// Its containers end badly and wait to be started again.
+    /// The containers fail and wait for their restart.
     Crash,
-    /// It has stopped; its object is removed.
+    /// The pod has stopped; its object is removed.
     Remove,
 }
 
-/// Where the next step of a pod begins to count, and how things go.
+/// The seed and the factor of delays.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Delays {
     pub(super) seed: u64,
@@ -32,7 +32,7 @@ pub(super) struct Delays {
 }
 
 impl Delays {
-    /// Between `least` and `most` milliseconds, the same for the same pod and step.
+    /// A delay between `least` and `most` milliseconds, the same for the same pod and step.
     fn draw(self, pod: &PodView, step: PodStep, least: u64, most: u64) -> Duration {
         let mut hasher = DefaultHasher::new();
         (self.seed, &pod.namespace, &pod.name, step).hash(&mut hasher);
@@ -41,7 +41,7 @@ impl Delays {
     }
 }
 
-/// The next step of a pod and when it is due; `since` is when the pod came to be as it is.
+/// The next step of a pod and its time; `since` is when the pod entered its current state.
 pub(super) fn next(
     pod: &PodView,
     node: &NodeView,
@@ -70,7 +70,7 @@ pub(super) fn next(
         ("Running", PodOutcome::Complete) if pod.ready => told(PodStep::Complete),
         ("Running", PodOutcome::Fail) if pod.ready && pod.restarts_forever => told(PodStep::Crash),
         ("Running", PodOutcome::Fail) if pod.ready => told(PodStep::Fail),
-        // After a crash the wait doubles, up to five minutes, as a kubelet's does.
+        // After a crash the back-off doubles, up to five minutes, as in a kubelet.
         ("Running", _) => {
             let wait = Duration::from_secs(10) * (1 << pod.restarts.saturating_sub(1).min(5));
             Some((after(wait.min(Duration::from_secs(300)).mul_f64(delays.factor.max(0.0))), PodStep::Run))
@@ -79,7 +79,7 @@ pub(super) fn next(
     }
 }
 
-/// A pod's status after a step; none for its removal.
+/// The status of a pod after a step; `None` for its removal.
 pub(super) fn status(pod: &PodView, step: PodStep, now: Timestamp) -> Option<Value> {
     let now = seconds(now);
     let (phase, ready, restarts) = match step {
@@ -127,7 +127,7 @@ pub(super) fn status(pod: &PodView, step: PodStep, now: Timestamp) -> Option<Val
     } }))
 }
 
-/// An address that is most likely nobody else's.
+/// An address that is most likely unique.
 fn address(uid: &str) -> String {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);
@@ -135,7 +135,7 @@ fn address(uid: &str) -> String {
     format!("10.244.{a}.{}", b.max(1))
 }
 
-/// What a pod says when it begins or ends.
+/// The log lines of a step.
 pub(super) fn log_lines(pod: &PodView, step: PodStep, now: Timestamp) -> Vec<String> {
     let line = |text: &str| format!("{} {text}", seconds(now));
     match step {

@@ -1,4 +1,4 @@
-//! As much of nodes and pods as decisions need: hundreds of clusters are held in one process.
+//! The parts of nodes and pods that decisions need. They are small, because one process holds hundreds of clusters.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::annotations;
 
-/// A pod as it comes from the server, with what we do not read left out.
+/// A pod as the server returns it, without the fields that are not read.
 pub(super) type RawPod = Object<RawPodSpec, RawPodStatus>;
-/// A node likewise.
+/// A node as the server returns it, without the fields that are not read.
 pub(super) type RawNode = Object<RawNodeSpec, RawNodeStatus>;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ pub(super) struct RawCondition {
     status: String,
 }
 
-/// What a pod is to come to.
+/// The outcome that a pod is meant to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodOutcome {
     Run,
@@ -68,7 +68,7 @@ pub(super) enum PodOutcome {
     Stuck,
 }
 
-/// A pod on one of our nodes.
+/// A pod on a simulated node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PodView {
     pub(super) namespace: String,
@@ -81,17 +81,17 @@ pub(super) struct PodView {
     pub(super) restarts_forever: bool,
     pub(super) containers: Vec<(String, String)>,
     pub(super) outcome: PodOutcome,
-    /// Seconds of running until the outcome, when that is said.
+    /// Seconds of running until the outcome, if set.
     pub(super) after: Option<u32>,
-    /// Seconds to stop, when that is said.
+    /// Seconds until the pod has stopped, if set.
     pub(super) stop: Option<u32>,
     pub(super) log: Option<String>,
-    /// When it is to be gone at the latest, and the grace it was given.
+    /// The deletion timestamp and the grace period in seconds.
     pub(super) ending: Option<(Timestamp, u32)>,
 }
 
 impl PodView {
-    /// None when nobody has put it on a node yet.
+    /// `None` for a pod that is not bound to a node.
     pub(super) fn from_object(pod: &RawPod) -> Option<PodView> {
         let spec = &pod.spec;
         if spec.node_name.is_empty() {
@@ -132,7 +132,7 @@ impl PodView {
     }
 }
 
-/// How a node is asked to be.
+/// The requested state of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeState {
     Ready,
@@ -147,12 +147,12 @@ pub(super) struct NodeView {
     pub(super) uid: String,
     pub(super) wanted: NodeState,
     pub(super) refuses_drain: bool,
-    /// What its status says: ready, not ready, or nothing yet.
+    /// The Ready condition: true, false, or not reported yet.
     pub(super) ready: Option<bool>,
 }
 
 impl NodeView {
-    /// None when it is not simulated.
+    /// `None` for a node that is not simulated.
     pub(super) fn from_object(node: &RawNode) -> Option<NodeView> {
         let metadata = &node.metadata;
         metadata.labels.as_ref()?.get(annotations::SIMULATED_LABEL)?;

@@ -1,5 +1,6 @@
-//! The journal of one cluster: a file to which every change is written before it is answered, one line each. A process that
-//! is killed continues from it. The last line may be torn; that change was never answered, and is forgotten.
+//! The journal of one cluster: a file to which every change is written, one line each, before it is acknowledged. A
+//! restarted process loads it. The last line may be incomplete after a crash; that change was never acknowledged and
+//! is dropped.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
@@ -12,49 +13,49 @@ use serde_json::Value;
 
 use super::{EventType, Object, TableName, WatchEvent};
 
-/// A journal smaller than this is never compacted: it costs nothing to read.
+/// A journal smaller than this is never compacted, because reading it takes no time.
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
-/// Compacted when it has grown to this many times its size after the last compaction.
+/// The journal is compacted when it has grown by this factor since the last compaction.
 const COMPACT_GROWTH: u64 = 4;
 
 /// The journal cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The file system refused.
+    /// An operation on the file failed.
     #[error("the journal {} could not be {doing}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A line that is not the last is damaged.
+    /// A line other than the last one is damaged.
     #[error("the journal {} is damaged at line {line}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// One line.
+/// One line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// The revision of the change.
     pub revision: u64,
     /// The table.
     pub table: String,
-    /// The key of an object that is gone; empty otherwise.
+    /// The key of a removed object; empty otherwise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
-    /// The object, unless it is gone.
+    /// The object, unless it was removed.
     #[serde(default)]
     pub object: Option<Value>,
 }
@@ -69,7 +70,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens or creates the journal and reads what it tells.
+    /// Opens or creates the journal and reads its records.
     pub fn open(path: &Path) -> Result<(Journal, Vec<Record>), JournalError> {
         let io = |doing| move |source| JournalError::Io { path: path.to_owned(), doing, source };
         let file = OpenOptions::new()
@@ -103,7 +104,7 @@ impl Journal {
         Ok((journal, records))
     }
 
-    /// Writes the events. When it fails, nothing of them is left in the file.
+    /// Writes the events. On failure none of them remains in the file.
     pub fn append(&mut self, events: &[WatchEvent]) -> Result<(), JournalError> {
         let mut lines = Vec::new();
         for event in events {
@@ -115,7 +116,7 @@ impl Journal {
             }
         }
         if let Err(source) = self.file.write_all(&lines) {
-            // A torn line in the middle would make the whole journal unreadable.
+            // An incomplete line in the middle would make the whole journal unreadable.
             let _ = self.file.set_len(self.length);
             return Err(JournalError::Io { path: self.path.clone(), doing: "written", source });
         }
@@ -123,12 +124,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether most of what it holds is past.
+    /// Whether most of the journal is obsolete.
     pub fn needs_compaction(&self) -> bool {
         self.length > COMPACT_FROM_BYTES.max(self.length_compacted) * COMPACT_GROWTH
     }
 
-    /// Writes the journal anew, with what is there now only.
+    /// Rewrites the journal with the current objects only.
     pub fn rewrite<'a>(
         &mut self,
         revision: u64,
@@ -137,12 +138,12 @@ impl Journal {
         let path = self.path.clone();
         let io = |doing| move |source| JournalError::Io { path: path.clone(), doing, source };
         let fresh = self.path.with_extension("new");
-        // What a process left that was killed here.
+        // Left by a process that was killed here.
         let _ = std::fs::remove_file(&fresh);
         let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&fresh);
         let mut writer = BufWriter::new(file.map_err(io.clone()("rewritten"))?);
         let mut line = Vec::new();
-        // The removal of what never was keeps the revision, should the newest change be a removal.
+        // This record without an object preserves the revision if the newest change is a removal.
         let marker = Record { revision, table: String::new(), key: String::new(), object: None };
         serde_json::to_writer(&mut line, &marker).map_err(|error| io.clone()("rewritten")(error.into()))?;
         line.push(b'\n');
@@ -156,7 +157,7 @@ impl Journal {
         file.sync_data().map_err(io.clone()("rewritten"))?;
         let length = file.seek(SeekFrom::End(0)).map_err(io.clone()("rewritten"))?;
         std::fs::rename(&fresh, &self.path).map_err(io("replaced"))?;
-        // The same file under its new name: nothing that could fail lies between the two.
+        // This is the same file under its new name, so no operation that could fail lies in between.
         self.file = file;
         self.length = length;
         self.length_compacted = length;

@@ -1,5 +1,5 @@
-//! What changed last: a bounded log that every watch reads with a cursor of its own. A watcher that is slow costs nothing;
-//! one that falls out of the log is told so.
+//! The log of the last changes, which every watch reads with a cursor of its own. A slow watch costs nothing; one
+//! that falls behind the log gets an error.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,46 +7,46 @@ use std::time::{Duration, Instant};
 
 use super::{Object, TableName};
 
-/// At most this many events are kept: some minutes of a simulated cluster.
+/// Highest number of events: some minutes of a simulated cluster.
 const EVENTS_MAX: usize = 1_000;
-/// At most this much is kept, so that large objects that change often do not fill the memory...
+/// Limit on the size of all events, so that large objects that change often do not fill the memory.
 const SIZE_BYTES_MAX: usize = 3 << 20;
-/// ...and less of what is older than a watcher takes to catch up...
+/// Limit on the size once events are older than [`OLD`].
 const OLD_BYTES_MAX: usize = 256 << 10;
-/// ...which is this...
+/// Age after which watches are expected to have read an event.
 const OLD: Duration = Duration::from_secs(30);
-/// ...but always this many events, so that a watcher of large objects has a chance to follow.
+/// Number of events that are always kept, so that a watch of large objects can follow.
 const EVENTS_MIN: usize = 100;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventType {
-    /// It is new.
+    /// The object was created.
     Added,
-    /// It was replaced.
+    /// The object was replaced.
     Modified,
-    /// It is gone.
+    /// The object was removed.
     Deleted,
 }
 
 /// One change of one object.
 #[derive(Debug)]
 pub struct WatchEvent {
-    /// The revision that the change made.
+    /// The revision of the change.
     pub revision: u64,
-    /// What happened.
+    /// The type of the change.
     pub kind: EventType,
     /// The table.
     pub table: TableName,
     /// The key in the table.
     pub key: Arc<str>,
-    /// The object after the change; for a removed one, as it was last.
+    /// The object after the change; the last state of a removed object.
     pub object: Arc<Object>,
     /// The object before the change.
     pub previous: Option<Arc<Object>>,
 }
 
-/// The last changes.
+/// The log of the last changes.
 #[derive(Debug)]
 pub struct Log {
     events: VecDeque<(Instant, Arc<WatchEvent>)>,
@@ -55,24 +55,24 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty log that is whole after `revision`.
+    /// An empty log that is complete after `revision`.
     pub fn starting_at(revision: u64) -> Log {
         Log { events: VecDeque::new(), size_bytes: 0, start: revision }
     }
 
-    /// The log is whole after this revision.
+    /// The revision after which the log is complete.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Adds an event and drops the oldest beyond the bounds.
+    /// Adds an event and drops the oldest events beyond the limits.
     pub fn push(&mut self, event: WatchEvent) {
         self.size_bytes += event.object.size_bytes();
         self.events.push_back((Instant::now(), Arc::new(event)));
         self.trim();
     }
 
-    /// Drops what is beyond the bounds.
+    /// Drops events beyond the limits.
     pub fn trim(&mut self) {
         while let Some((since, _)) = self.events.front() {
             let count = self.events.len();
@@ -89,7 +89,7 @@ impl Log {
         }
     }
 
-    /// The events after `revision`, or nothing when some of them are gone.
+    /// The events after `revision`, or `None` if some of them were dropped.
     pub fn since(&self, revision: u64) -> Option<impl DoubleEndedIterator<Item = &Arc<WatchEvent>>> {
         if revision < self.start {
             return None;

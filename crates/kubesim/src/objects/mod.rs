@@ -1,6 +1,7 @@
-//! Everything one cluster holds, in memory: objects by table and key, one revision for all of them, and a bounded log of
-//! what changed. It knows nothing of kinds, defaults or HTTP. An object is kept as its JSON text, without `kind` and
-//! `apiVersion` (its table tells them): a third of the memory of a parsed one, and ready to be sent.
+//! The objects of one cluster in memory, by table and key, with one revision for all of them and a bounded log of
+//! changes. This module knows nothing of kinds, defaults or HTTP. An object is stored as its JSON text without `kind`
+//! and `apiVersion`, which follow from its table: that takes a third of the memory of a parsed object and is ready to
+//! be sent.
 
 mod journal;
 mod log;
@@ -24,12 +25,12 @@ pub type TableName = Arc<str>;
 /// A table and a key in it.
 pub type ObjectRef = (TableName, Arc<str>);
 
-/// One change. Several are written together.
+/// One change. Several changes are committed together.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// The object is created or replaced.
+    /// Creates or replaces an object.
     Put(TableName, Value),
-    /// The object at this key is gone.
+    /// Removes the object at this key.
     Remove(TableName, Arc<str>),
 }
 
@@ -42,7 +43,7 @@ pub struct Objects {
     journal: Option<Journal>,
     /// Objects by the uid of each of their owners.
     dependents: HashMap<Arc<str>, BTreeSet<ObjectRef>>,
-    /// Told of every revision: what drives the controllers.
+    /// Notifies the controllers about every revision.
     changed: watch::Sender<u64>,
 }
 
@@ -59,7 +60,7 @@ impl Default for Table {
 }
 
 impl Objects {
-    /// A cluster that is gone when the process ends.
+    /// Objects without a journal; they are lost when the process exits.
     pub fn in_memory() -> Objects {
         Objects {
             revision: 1,
@@ -71,7 +72,7 @@ impl Objects {
         }
     }
 
-    /// What the journal at `path` tells, going on with it.
+    /// Loads the journal at `path` and continues it.
     pub fn open(path: &Path) -> Result<Objects, JournalError> {
         let mut objects = Objects::in_memory();
         let (journal, records) = Journal::open(path)?;
@@ -115,7 +116,7 @@ impl Objects {
             .take_while(move |(key, _)| key.starts_with(prefix))
     }
 
-    /// Like [`Objects::range`], as it was at `revision`; nothing when that is no longer remembered.
+    /// Like [`Objects::range`] at an older `revision`; `None` if the log does not reach back that far.
     pub fn range_at(
         &self,
         table: &str,
@@ -140,22 +141,22 @@ impl Objects {
         Some(then.into_values().collect())
     }
 
-    /// How many objects a table holds.
+    /// The number of objects in a table.
     pub fn count(&self, table: &str) -> usize {
         self.tables.get(table).map_or(0, |table| table.objects.len())
     }
 
-    /// The events after `revision`, or nothing when the log no longer reaches back that far.
+    /// The events after `revision`, or `None` if the log does not reach back that far.
     pub fn events_since(&self, revision: u64) -> Option<impl DoubleEndedIterator<Item = &Arc<WatchEvent>>> {
         self.log.since(revision)
     }
 
-    /// The oldest revision after which the log is whole.
+    /// The oldest revision after which the log is complete.
     pub fn oldest(&self) -> u64 {
         self.log.start()
     }
 
-    /// Drops events that nobody waits for any longer.
+    /// Drops events beyond the limits of the log.
     pub fn trim_log(&mut self) {
         self.log.trim();
     }
@@ -165,23 +166,23 @@ impl Objects {
         self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Every uid that is named as an owner.
+    /// All uids that are named as owners.
     pub fn owners(&self) -> impl Iterator<Item = &Arc<str>> {
         self.dependents.keys()
     }
 
-    /// Tells of changes in one table.
+    /// Notifies about changes in one table.
     pub fn watch_table(&mut self, table: &TableName) -> watch::Receiver<u64> {
         self.tables.entry(table.clone()).or_default().changed.subscribe()
     }
 
-    /// Tells of every change.
+    /// Notifies about every change.
     pub fn watch_all(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Writes the changes, each to another object and under a revision of its own, to the journal first. Answers with the objects as they are
-    /// now; a removed one as it was last, with the revision of its removal.
+    /// Commits changes to different objects, each under a revision of its own, first to the journal. Returns the
+    /// objects after the change; a removed object in its last state, with the revision of its removal.
     pub fn commit(&mut self, changes: Vec<Change>) -> Result<Vec<Arc<Object>>, JournalError> {
         let mut events = Vec::with_capacity(changes.len());
         let mut revision = self.revision;
@@ -263,7 +264,7 @@ impl Objects {
         }
     }
 
-    /// A journal that holds mostly what is gone is written anew. If that fails, the old one still holds all.
+    /// Rewrites a journal that is mostly obsolete. On failure the old journal is still complete.
     fn compact_when_due(&mut self) {
         let Some(journal) = &mut self.journal else { return };
         if !journal.needs_compaction() {

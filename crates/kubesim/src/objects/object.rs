@@ -1,4 +1,4 @@
-//! One object at one revision: its JSON text, and the few summary that are asked of it again and again.
+//! One object at one revision: its JSON text, and a summary of the fields that are read often.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The labels of an object.
 pub type Labels = Box<[(Box<str>, Box<str>)]>;
 
-/// An object as it is stored: without `kind` and `apiVersion`, which its table tells.
+/// An object as it is stored: without `kind` and `apiVersion`, which follow from its table.
 #[derive(Debug)]
 pub struct Object {
     key: Arc<str>,
@@ -21,22 +21,22 @@ pub struct Object {
     summary: ObjectSummary,
 }
 
-/// What controllers ask of many objects at once, so that they need not parse them.
+/// Fields that controllers read of many objects, so that they need not parse them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectSummary {
-    /// It is being deleted.
+    /// The object has a deletion timestamp.
     pub is_terminating: bool,
-    /// A pod that succeeded or failed.
+    /// The object is a pod in phase Succeeded or Failed.
     pub is_finished: bool,
-    /// Its condition `Ready` is true.
+    /// The Ready condition is true.
     pub is_ready: bool,
-    /// A node with a taint that drives pods away.
+    /// The object is a node with a NoExecute taint.
     pub evicts_pods: bool,
-    /// When a lease was renewed.
+    /// The renew time of a lease.
     pub renew_time: Option<Timestamp>,
     /// The node of a pod.
     pub node_name: Option<Box<str>>,
-    /// The uid of the owner that controls it.
+    /// The uid of the controlling owner.
     pub controller_uid: Option<Arc<str>>,
 }
 
@@ -68,7 +68,7 @@ pub fn object_key(namespace: &str, name: &str) -> String {
 }
 
 impl Object {
-    /// Takes an object over, as of `revision`.
+    /// An object at `revision`.
     pub fn new(mut value: Value, revision: u64) -> Object {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("resourceVersion".into(), revision.to_string().into());
@@ -76,7 +76,7 @@ impl Object {
         Object::from_value(value, revision)
     }
 
-    /// An object that has no place in the cluster: what a dry run answers.
+    /// An object that is not stored: the result of a dry run.
     pub fn unsaved(value: Value) -> Object {
         Object::from_value(value, 0)
     }
@@ -104,12 +104,12 @@ impl Object {
                 .filter_map(|owner| Some(owner["uid"].as_str()?.into()))
                 .collect(),
             summary: ObjectSummary::from_value(&value),
-            // Without the room that a growing text leaves at its end.
+            // Without the spare capacity of a string that grew.
             json: value.to_string().into_bytes().into_boxed_slice().into(),
         }
     }
 
-    /// The same object under another revision: what a watcher is shown of one that was removed.
+    /// The same object at another revision, for the event of its removal.
     pub fn at_revision(&self, revision: u64) -> Object {
         Object::new(self.value(), revision)
     }
@@ -129,7 +129,7 @@ impl Object {
         self.key.split_once('/').map_or("", |(namespace, _)| namespace)
     }
 
-    /// The revision at which it was written.
+    /// The revision of its last change.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -144,7 +144,7 @@ impl Object {
         &self.owners
     }
 
-    /// What is asked of it often.
+    /// The fields that are read often.
     pub fn summary(&self) -> &ObjectSummary {
         &self.summary
     }
@@ -159,12 +159,12 @@ impl Object {
         &self.json
     }
 
-    /// The object, parsed, still without `kind` and `apiVersion`.
+    /// The parsed object, without `kind` and `apiVersion`.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
-    /// The memory that it takes, roughly.
+    /// An estimate of its size in memory.
     pub fn size_bytes(&self) -> usize {
         self.json.len()
             + self.key.len()

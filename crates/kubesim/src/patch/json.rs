@@ -6,16 +6,16 @@ use serde_json::Value;
 use super::PatchError;
 use crate::schema::{DEPTH_MAX, is_too_deep, json_type};
 
-/// As many operations as the real server takes in one patch.
+/// Limit on the operations in one patch, as in the real server.
 const OPERATIONS_MAX: usize = 10_000;
 
-/// How many bytes `copy` operations may add in one patch, so that a few of them cannot grow an object without bound.
-/// It is the real server's limit on a request body.
+/// Limit on the bytes that `copy` operations add in one patch, so that a few of them cannot grow an object without
+/// bound. It equals the real server's limit on a request body.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 const OPERATIONS: [&str; 6] = ["add", "remove", "replace", "move", "copy", "test"];
 
-/// The object after all operations, or as it was if one of them fails.
+/// Applies all operations; fails without a change if one of them fails.
 pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let patch = parse(patch)?;
     let mut result = object.clone();
@@ -61,7 +61,7 @@ fn parse(patch: &Value) -> Result<Patch, PatchError> {
     serde_json::from_value(patch.clone()).map_err(|error| PatchError::Unprocessable(error.to_string()))
 }
 
-/// Refuses what would make the object too deep or too large.
+/// Rejects an operation that would make the object too deep or too large.
 fn guard(object: &Value, operation: &PatchOperation, copied: &mut usize) -> Result<(), PatchError> {
     let added = match operation {
         PatchOperation::Add(add) => Some((&add.path, &add.value)),
@@ -89,7 +89,7 @@ fn guard(object: &Value, operation: &PatchOperation, copied: &mut usize) -> Resu
     Ok(())
 }
 
-/// How deep a value is nested; values that come here are at most [`DEPTH_MAX`] deep.
+/// The nesting depth of a value; values here are at most [`DEPTH_MAX`] deep.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::PatchError;
 use crate::schema::json_type;
 
-/// The object with the patch laid over it: null removes, objects are merged, all else is replaced.
+/// Merges the patch into the object: null removes a field, objects are merged, all other values are replaced.
 pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Value::Object(patch) = patch else {
         return Err(PatchError::BadRequest(format!(

@@ -14,30 +14,31 @@ pub use json::json;
 pub use merge::merge;
 pub use strategic::strategic;
 
-/// Why a patch was not carried out; each is a Status with its own code.
+/// Why a patch failed. Each variant is a Status with its own code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
-    /// The patch is not one: code 400, reason `BadRequest`.
+    /// The patch is malformed: code 400, reason `BadRequest`.
     #[error("{0}")]
     BadRequest(String),
-    /// The patch does not fit the object: code 422, reason `Invalid`. The real server says only [`REJECTED`] to the
-    /// client; what was wrong is in the variant.
+    /// The patch does not fit the object: code 422, reason `Invalid`. The real server sends only [`REJECTED`] to the
+    /// client; the variant has the cause.
     #[error("{REJECTED}")]
     Unprocessable(String),
     /// The patch or its result is too large: code 413, reason `RequestEntityTooLarge`.
     #[error("{0}")]
     TooLarge(String),
-    /// The real server calls it its own fault: code 500, without a reason.
+    /// The real server reports this as an internal error: code 500, without a reason.
     #[error("{0}")]
     Internal(String),
 }
 
-/// Why an object that a JSON patch or a merge patch made cannot be decoded: the one cause of a Status with code 422.
+/// The error for an object that cannot be decoded after a JSON patch or a merge patch: the one cause of a Status with
+/// code 422.
 pub fn undecodable(patched: &Value, error: &DecodeError) -> FieldError {
     FieldError::invalid("patch", &Value::from(patched.to_string()), &error.message)
 }
 
-/// The same for a strategic merge patch, where the real server shows the patch and reads it in another way.
+/// The same for a strategic merge patch, where the real server prints the patch and decodes it differently.
 pub fn undecodable_strategic(patch: &Value, error: &DecodeError) -> FieldError {
     let detail = match error.wanted.as_str() {
         wanted if wanted.starts_with("[]") => format!("cannot restore slice from {}", error.found),
@@ -50,7 +51,7 @@ pub fn undecodable_strategic(patch: &Value, error: &DecodeError) -> FieldError {
     FieldError::invalid("patch", &Value::from(go_format(patch)), &detail)
 }
 
-/// What the real server says when a patch does not fit the object.
+/// The message of the real server for a patch that does not fit the object.
 pub const REJECTED: &str = "the server rejected our request due to an error in our request";
 
 impl PatchError {

@@ -15,7 +15,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
-/// The object with the patch laid over it, lists merged as the schema says.
+/// Merges the patch into the object; lists are merged as the schema declares.
 pub fn strategic(object: &Value, patch: &Value, schema: &Schema) -> Result<Value, PatchError> {
     if schema.origin == Origin::Crd {
         return Err(bad_request("strategic merge patch format is not supported"));
@@ -82,7 +82,7 @@ impl Merger<'_> {
         Ok(original)
     }
 
-    /// The node of a field and how it is merged there.
+    /// The node of a field and its merge strategy.
     fn child(&self, node: Option<NodeId>, name: &str) -> (Option<NodeId>, Merge) {
         let Some(node) = node.map(|id| self.schema.node(id)) else { return (None, Merge::default()) };
         match node.properties.get(name) {
@@ -91,7 +91,7 @@ impl Merger<'_> {
         }
     }
 
-    /// Lists that come with `$setElementOrder`: merged, and then put into that order.
+    /// Merges lists that come with `$setElementOrder` and puts them into that order.
     fn order_lists(
         &self,
         original: &mut Object,
@@ -233,7 +233,7 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), PatchErr
     Ok(())
 }
 
-/// The items that `order` names in its order, woven with the others, which keep the server's order.
+/// The items that `order` contains, in its order, interleaved with the others, which keep the server's order.
 fn in_order(
     merged: Vec<Value>,
     order: &[Value],
@@ -282,7 +282,7 @@ fn in_order(
     Ok(result)
 }
 
-/// The items of a patch stand in the order that goes with it.
+/// Fails unless the items of a patch are in the order of its `$setElementOrder`.
 fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -306,7 +306,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
     Ok(())
 }
 
-/// A value without list items and objects that only say what to do.
+/// The value without objects and list items that are directives only.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,

@@ -113,7 +113,7 @@ fn long_lists_are_patched_in_reasonable_time() {
     assert_eq!(patched["spec"]["containers"][0], json!({ "name": "c9999", "image": "2" }));
 }
 
-/// A merge patch that makes one value of another, where neither has nulls.
+/// A merge patch that turns one value into another; neither contains nulls.
 fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
     let mut patch: Map<String, Value> =
         from.keys().filter(|name| !to.contains_key(*name)).map(|name| (name.clone(), Value::Null)).collect();

@@ -1,4 +1,4 @@
-//! Defaults of built-in kinds that depend on something: what the real server's code sets, where a constant would not do.
+//! Defaults of built-in kinds that depend on other fields, so that the schema cannot state them as constants.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
 
-/// Sets what the Go type `go_type` defaults by rule; constants come after, from the schema.
+/// Sets the computed defaults of the Go type `go_type`; the constants of the schema follow.
 pub(super) fn before_constants(go_type: &str, object: &mut Object) {
     match go_type {
         "v1.Container" | "v1.EphemeralContainer" => container(object),
@@ -47,7 +47,7 @@ fn items<'a>(object: &'a mut Object, name: &str) -> impl Iterator<Item = &'a mut
     object.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// Images without a tag, or with `latest`, are pulled always.
+/// The pull policy is Always for images without a tag or with `latest`.
 fn container(container: &mut Object) {
     let image = text(container, "image");
     let last = image.rsplit('/').next().unwrap_or_default();
@@ -68,7 +68,7 @@ fn custom_resource_definition(definition: &mut Object) {
 fn rolling_update(strategy: &mut Object) {
     set_if_missing(strategy, "type", Value::from("RollingUpdate"));
     if text(strategy, "type") == "RollingUpdate" {
-        // Its own constants follow.
+        // The schema has constants for its fields.
         set_if_missing(strategy, "rollingUpdate", json!({}));
     }
 }
@@ -110,7 +110,7 @@ fn node_status(status: &mut Object) {
     }
 }
 
-/// What holds for pods, but not for the templates of pods.
+/// Defaults of pods that do not apply to pod templates.
 fn pod(pod: &mut Object) {
     let Some(spec) = inner(pod, "spec") else { return };
     set_if_missing(spec, "enableServiceLinks", Value::Bool(true));
@@ -121,7 +121,7 @@ fn pod(pod: &mut Object) {
     }
 }
 
-/// What is limited and not asked for is asked for.
+/// Requests default to limits.
 fn requests_from_limits(container: &mut Object) {
     let Some(resources) = inner(container, "resources") else { return };
     let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
@@ -155,7 +155,7 @@ fn host_network_ports(spec: &mut Object) {
     }
 }
 
-/// `stringData` is only for writing: it becomes `data`.
+/// Moves `stringData`, which is write-only, to `data`.
 fn secret(secret: &mut Object) {
     let Some(Value::Object(plain)) = secret.remove("stringData") else { return };
     let encoded = plain.into_iter().filter_map(|(name, text)| Some((name, STANDARD.encode(text.as_str()?))));
@@ -211,7 +211,7 @@ fn subject(subject: &mut Object) {
     }
 }
 
-/// A volume that comes from nowhere is an empty directory.
+/// A volume without a source is an empty directory.
 fn volume(volume: &mut Object) {
     if volume.iter().all(|(name, source)| name == "name" || source.is_null()) {
         volume.insert("emptyDir".to_owned(), json!({}));

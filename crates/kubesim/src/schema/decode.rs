@@ -1,4 +1,5 @@
-//! A value of the wrong JSON type in a built-in object: the real server cannot decode it and answers 400, in Go's words.
+//! Values of the wrong JSON type in built-in objects. The real server cannot decode them and returns 400 with Go's
+//! error text.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -12,7 +13,8 @@ use super::{DEPTH_MAX, Schema, scalar};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct DecodeError {
-    /// Go's text: `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
+    /// Go's error text: `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type
+    /// int32`.
     pub message: String,
     /// The Go type of the field: `int32`.
     pub(crate) wanted: String,
@@ -23,8 +25,8 @@ pub struct DecodeError {
 }
 
 impl Schema {
-    /// The first value in a built-in object whose JSON type is not its field's. Objects of CRDs pass: their schema is
-    /// checked by [`Schema::validate`], with another answer.
+    /// The first value in a built-in object whose JSON type is not that of its field. Objects of CRDs pass:
+    /// [`Schema::validate`] checks them, with another error.
     pub fn check_types(&self, object: &Value) -> Result<(), DecodeError> {
         if self.origin == Origin::Crd {
             return match object.get("metadata").zip(self.root().properties.get("metadata")) {
@@ -90,7 +92,7 @@ impl Schema {
                         self.check(value, field.node, owner, path)?;
                         path.pop();
                     } else if let Some(additional) = node.additional {
-                        // Go does not say which key of a map it was.
+                        // Go does not report the key of a map.
                         self.check(value, additional, owner, path)?;
                     }
                 }
@@ -163,7 +165,7 @@ impl Schema {
     }
 }
 
-/// Why a text that is meant to be something else cannot be read as that, in Go's words.
+/// Go's error for a string that cannot be decoded in its format.
 fn unreadable(value: &Value, node: &Node) -> Option<String> {
     let format = node.limits.as_ref().and_then(|limits| limits.format.as_deref());
     match value {
@@ -174,7 +176,7 @@ fn unreadable(value: &Value, node: &Node) -> Option<String> {
     }
 }
 
-/// Where a text stops to be base64.
+/// The position of the first byte that is not base64.
 fn illegal_base64(text: &str) -> Option<usize> {
     use base64::DecodeError as Problem;
     let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
@@ -186,7 +188,7 @@ fn illegal_base64(text: &str) -> Option<usize> {
     }
 }
 
-/// A value's JSON type in the words of Go's decoder.
+/// The name of a value's JSON type in Go's decoder.
 pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

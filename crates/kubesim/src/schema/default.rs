@@ -1,4 +1,4 @@
-//! Defaults: what the real server writes into an object where the client was silent.
+//! Defaults that the real server writes into missing fields.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::node::{Field, Kind, NodeId, Origin, Zero};
 use super::{DEPTH_MAX, Schema, computed};
 
 impl Schema {
-    /// Writes the schema's defaults into the object where fields are missing.
+    /// Sets the schema's defaults in missing fields.
     pub fn default(&self, object: &mut Value) {
         self.default_value(object, self.root, DEPTH_MAX);
     }
@@ -48,13 +48,12 @@ impl Schema {
         }
     }
 
-    /// The value that a field has when nobody sets it.
+    /// The default of a field.
     pub(crate) fn default_of_field(&self, field: &Field) -> Option<Value> {
         self.default_of(field.default.as_ref(), field.zero, field.node).filter(|default| !default.is_null())
     }
 
-    /// Writes what Go never leaves out, and nothing else, into an object of a built-in kind: an object in which nothing
-    /// has been said yet.
+    /// Sets only the fields that Go never omits, in an empty object of a built-in kind.
     pub(crate) fn fill_zero(&self, object: &mut Value) {
         self.fill_zero_at(object, self.root, DEPTH_MAX);
     }
@@ -91,7 +90,7 @@ impl Schema {
             Zero::Null => return Some(Value::Null),
             Zero::Fill => {}
         }
-        // What Go writes for a field that it never leaves out.
+        // The zero value that Go writes for a field that it never omits.
         Some(match self.node(id).kind {
             Kind::Object if self.node(id).additional.is_none() => Value::Object(Map::new()),
             Kind::String => Value::from(""),

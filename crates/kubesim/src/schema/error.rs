@@ -1,43 +1,43 @@
-//! What is wrong with one field of an object, in the words of the real API server.
+//! Errors of single fields, with the texts of the real API server.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// One thing that is wrong with an object: a cause of a Status with code 422.
+/// An error of one field: a cause of a Status with code 422.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldError {
     /// The machine-readable reason, `FieldValueRequired` for example.
     pub reason: Reason,
-    /// Where in the object: `spec.containers[0].image`. The real server writes `<nil>` where it cannot tell.
+    /// The path of the field: `spec.containers[0].image`. The real server writes `<nil>` where it has no path.
     pub field: String,
-    /// What is wrong, without the path: `Required value`.
+    /// The error without the path: `Required value`.
     pub message: String,
 }
 
-/// The reasons that the real API server gives for a refused field.
+/// The reasons that the real API server gives for an invalid field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// A field that must be there is not.
+    /// A required field is missing.
     Required,
-    /// A value outside of what is allowed.
+    /// A value is out of range or has the wrong format.
     Invalid,
-    /// A value of another JSON type than the schema's.
+    /// A value has another JSON type than the schema.
     TypeInvalid,
-    /// A value that is not one of an enumeration.
+    /// A value is not in its enumeration.
     NotSupported,
     /// A second item with the same key, in a list where keys are unique.
     Duplicate,
-    /// A field that must not be there, or not with this neighbour.
+    /// A field that is not allowed, or not together with another one.
     Forbidden,
-    /// A string over its limit.
+    /// A string exceeds its limit.
     TooLong,
-    /// A list or map over its limit.
+    /// A list or map exceeds its limit.
     TooMany,
 }
 
 impl Reason {
-    /// The word as it stands in `details.causes[].reason`.
+    /// The reason as it appears in `details.causes[].reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::Required => "FieldValueRequired",
@@ -65,7 +65,7 @@ impl Reason {
 }
 
 impl fmt::Display for FieldError {
-    /// As the real server lists it in a Status message: `spec.replicas: Required value`.
+    /// Formats the error as a Status message does: `spec.replicas: Required value`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
     }
@@ -79,7 +79,7 @@ impl FieldError {
         FieldError::new(Reason::Required, field, None, detail)
     }
 
-    /// A field must not be there.
+    /// A field is not allowed.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> FieldError {
         FieldError::new(Reason::Forbidden, field, None, detail)
     }
@@ -89,7 +89,7 @@ impl FieldError {
         FieldError::new(Reason::Invalid, field, Some(value), detail)
     }
 
-    /// A field has a value of another type than its schema says.
+    /// A field has a value of another type than its schema.
     pub fn type_invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
         FieldError::new(Reason::TypeInvalid, field, Some(value), detail)
     }
@@ -99,7 +99,7 @@ impl FieldError {
         FieldError::new(Reason::Duplicate, field, Some(value), "")
     }
 
-    /// A value is none of those in the enumeration.
+    /// A value is not in the enumeration.
     pub fn not_supported<'a>(
         field: impl Into<String>,
         value: &Value,
@@ -118,7 +118,7 @@ impl FieldError {
         FieldError::new(Reason::NotSupported, field, Some(value), &detail)
     }
 
-    /// A string has more than `max` bytes (characters, where a schema says so: the text is the same).
+    /// A string has more than `max` bytes (or characters, if the schema counts those: the text is the same).
     pub fn too_long(field: impl Into<String>, max: u64) -> FieldError {
         let unit = if max == 1 { "byte" } else { "bytes" };
         FieldError::new(Reason::TooLong, field, None, &format!("may not be more than {max} {unit}"))
@@ -148,7 +148,7 @@ impl FieldError {
     }
 }
 
-/// A string in quotes, as Go's `%q` writes it (JSON's escapes are near enough for what fields contain).
+/// A string in quotes, like Go's `%q` (JSON's escapes are close enough for the contents of fields).
 pub(crate) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
@@ -168,7 +168,7 @@ pub(crate) fn go_format(value: &Value) -> String {
     }
 }
 
-/// The Go type into which the real server reads a value that has no type of its own.
+/// The Go type into which the real server decodes an untyped value.
 pub(crate) fn go_type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "nil",

@@ -1,11 +1,11 @@
-//! String formats that the real server checks in objects of CRDs. Formats that it does not know it ignores.
+//! String formats that the real server checks in objects of CRDs. It ignores unknown formats.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Whether a text is a valid value of a format; true for formats that nobody checks.
+/// Whether a string is valid in a format; true for formats that are not checked.
 pub(crate) fn is_valid(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "datetime" => is_date_time(text),
@@ -46,7 +46,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && has_zone && text.to_ascii_uppercase().parse::<jiff::Timestamp>().is_ok()
 }
 
-/// Go's durations (`1h30m`, `-1.5s`), and the looser ones of Scala (`22 seconds`) that the real server takes as well.
+/// Go's durations (`1h30m`, `-1.5s`), and those of Scala (`22 seconds`), which the real server accepts too.
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 7] = ["ns", "us", "µs", "μs", "ms", "s", "m"];
     const WORDS: [&str; 9] = ["nano", "micro", "milli", "sec", "second", "min", "minute", "hour", "day"];
@@ -106,7 +106,7 @@ fn is_uuid(format: &str, text: &str) -> bool {
     if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
         return false;
     }
-    // A dash may stand only between the groups of 8-4-4-4-12 digits.
+    // A dash is valid only between the groups of 8-4-4-4-12 digits.
     let mut seen = 0;
     for byte in text.bytes() {
         match byte {
@@ -143,7 +143,7 @@ fn is_email(text: &str) -> bool {
     !user.is_empty() && !domain.is_empty() && !address.contains(char::is_whitespace) && !domain.contains('@')
 }
 
-/// As Go's `url.ParseRequestURI`: an absolute URI or an absolute path.
+/// Like Go's `url.ParseRequestURI`: an absolute URI or an absolute path.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.chars().any(|c| c.is_ascii_control() || c == ' ') {
         return false;

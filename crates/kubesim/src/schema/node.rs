@@ -1,6 +1,6 @@
 //! Schemas as a graph of small nodes, read once from OpenAPI v3 (built-in kinds) or from a CRD.
 //!
-//! Nodes are named by number within their arena, because built-in types refer to each other and some to themselves.
+//! Nodes refer to each other by their index in the arena, because some built-in types contain themselves.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,24 +10,24 @@ use serde_json::Value;
 
 pub(crate) type NodeId = u32;
 
-/// All nodes that a schema can reach.
+/// All nodes of a schema.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     pub(super) nodes: Vec<Node>,
-    /// Some node has `x-kubernetes-validations`.
+    /// Whether any node has `x-kubernetes-validations`.
     pub(crate) has_rules: bool,
 }
 
-/// One place in a schema.
+/// The schema of one value.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
-    /// The Go type that the real server decodes this into, where a name is known: `v1.Container`.
+    /// The Go type into which the real server decodes the value, if it has a name: `v1.Container`.
     pub(crate) go_type: Option<String>,
     pub(crate) nullable: bool,
-    /// Fields that the schema does not name are kept.
+    /// Whether unknown fields are kept.
     pub(crate) preserve: bool,
-    /// The value is a whole object with apiVersion, kind and metadata.
+    /// Whether the value is a complete object with apiVersion, kind and metadata.
     pub(crate) embedded: bool,
     pub(crate) properties: BTreeMap<String, Field>,
     pub(crate) additional: Option<NodeId>,
@@ -39,7 +39,7 @@ pub(crate) struct Node {
     pub(crate) limits: Option<Box<Limits>>,
 }
 
-/// A property of an object: its node and what holds only at this place.
+/// A property of an object: its node, and what applies to this property only.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) node: NodeId,
@@ -53,25 +53,25 @@ pub(crate) struct Field {
 pub(crate) struct Merge {
     /// Lists are merged item by item instead of being replaced.
     pub(crate) merge: bool,
-    /// The field of an item that tells it from others; none for lists of scalars.
+    /// The field that identifies an item; `None` for lists of scalars.
     pub(crate) key: Option<String>,
-    /// `$retainKeys` is honoured here.
+    /// Whether `$retainKeys` is supported here.
     pub(crate) retain_keys: bool,
 }
 
-/// What the real server makes of the zero value of a field when it writes the object back (its Go type decides).
+/// How the real server serializes the zero value of a field, which depends on its Go type.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zero {
-    /// Preserved as it is; only null disappears. A pointer in Go, and every field of a CRD.
+    /// Kept; only null is omitted. This is a pointer in Go, and every field of a CRD.
     #[default]
     Keep,
-    /// `false`, `0`, `""`, `[]` and `{}` disappear.
+    /// `false`, `0`, `""`, `[]` and `{}` are omitted.
     Omit,
-    /// Always there: when missing it is written as its zero value.
+    /// Always present: a missing field is written as its zero value.
     Fill,
-    /// Always there: when missing it is written as null.
+    /// Always present: a missing field is written as null.
     Null,
-    /// A struct that disappears when all its fields are zero.
+    /// A struct that is omitted when all its fields are zero.
     OmitStruct,
 }
 
@@ -90,7 +90,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The word for the type in messages of the real server.
+    /// The name of the type in messages of the real server.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Kind::Any => "any",
@@ -105,10 +105,10 @@ impl Kind {
     }
 }
 
-/// How the items of a list are told apart.
+/// How the items of a list are identified.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) enum List {
-    /// The list is one value.
+    /// The list is a single value.
     #[default]
     Atomic,
     /// The items are scalars, each at most once.
@@ -117,17 +117,17 @@ pub(crate) enum List {
     Map(Vec<String>),
 }
 
-/// Whether the fields of an object have owners of their own.
+/// Whether the fields of an object have separate owners.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MapType {
-    /// Each field on its own.
+    /// Each field has its own owners.
     #[default]
     Granular,
-    /// The object is one value.
+    /// The object is a single value.
     Atomic,
 }
 
-/// What a value must satisfy beyond its type.
+/// Constraints on a value besides its type.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) format: Option<String>,
@@ -150,7 +150,7 @@ pub(crate) struct Limits {
     pub(crate) not: Option<NodeId>,
 }
 
-/// A regular expression, compiled when it is first needed: most are never used.
+/// A regular expression, compiled on first use, because most are never used.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) source: String,
@@ -162,14 +162,14 @@ impl Pattern {
         Pattern { source: source.to_owned(), compiled: OnceLock::new() }
     }
 
-    /// Whether the text matches; `None` if the pattern is none that we can read.
+    /// Whether the text matches; `None` if the pattern cannot be compiled.
     pub(crate) fn is_match(&self, text: &str) -> Option<bool> {
         let regex = self.compiled.get_or_init(|| Regex::new(&self.source).ok());
         regex.as_ref().map(|regex| regex.is_match(text))
     }
 }
 
-/// Where a schema comes from; the same words mean a little different things.
+/// The origin of a schema. Some keywords have different meanings in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The OpenAPI document of built-in kinds.

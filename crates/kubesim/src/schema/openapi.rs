@@ -1,4 +1,4 @@
-//! The OpenAPI v3 documents of a server, as far as kubectl reads them: which parameters a PATCH takes, how lists merge,
+//! The OpenAPI v3 documents of a server, as far as kubectl reads them: the parameters of PATCH, the merging of lists,
 //! and what `kubectl explain` prints about the kinds of CRDs.
 
 use std::collections::BTreeSet;
@@ -9,23 +9,23 @@ use crate::fields;
 
 use super::builtin::{OBJECT_META, components};
 
-/// A resource of one group and version, for its document.
+/// A resource of one group and version, for the document.
 #[derive(Debug, Clone, Copy)]
 pub struct ResourceDoc<'a> {
     /// The name in paths: `deployments`.
     pub plural: &'a str,
     /// The kind: `Deployment`.
     pub kind: &'a str,
-    /// Whether its objects are in namespaces.
+    /// Whether its objects have a namespace.
     pub is_namespaced: bool,
-    /// The subresources that it has: `status`, `scale`.
+    /// Its subresources: `status`, `scale`.
     pub subresources: &'a [&'a str],
-    /// The `openAPIV3Schema` of a kind that comes from a CRD; none for built-in kinds.
+    /// The `openAPIV3Schema` of a CRD; `None` for built-in kinds.
     pub crd_schema: Option<&'a Value>,
 }
 
-/// The list of documents, as `/openapi/v3` answers: for each group and version (`("apps", "v1")`) the digest of its
-/// document, by which clients cache it.
+/// The index at `/openapi/v3`: for each group and version (`("apps", "v1")`) the digest of its document, by which
+/// clients cache it.
 pub fn open_api_v3_index<'a>(documents: impl IntoIterator<Item = ((&'a str, &'a str), &'a str)>) -> Value {
     let mut paths = Map::new();
     for ((group, version), digest) in documents {
@@ -192,7 +192,7 @@ fn crd_schema(group: &str, version: &str, kind: &str, schema: &Value) -> Value {
     schema
 }
 
-/// What every object's own three fields are about, for `kubectl explain`.
+/// Descriptions of the three fields of every object, for `kubectl explain`.
 const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should \
 convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: \
 https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
@@ -202,7 +202,7 @@ https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions
 const METADATA: &str = "Standard object's metadata. More info: \
 https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// A schema without the words that are only ours.
+/// A schema without our own extensions.
 fn published(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {

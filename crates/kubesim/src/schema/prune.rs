@@ -1,6 +1,6 @@
-//! What a schema does not know is taken out, as the real server does when it decodes an object.
+//! Pruning: removes unknown fields, as the real server does when it decodes an object.
 //!
-//! A built-in object passes through Go's types there, so that zero values disappear as well where the type says so.
+//! The real server decodes a built-in object into Go types, so zero values are omitted too where the type says so.
 
 use serde_json::{Map, Value};
 
@@ -8,12 +8,12 @@ use super::node::{Kind, Node, NodeId, Origin, Zero};
 use super::{DEPTH_MAX, Schema, scalar};
 
 impl Schema {
-    /// Takes out fields that the schema does not name, and values that the real server would not write back.
+    /// Removes fields that the schema does not name, and values that the real server would not write back.
     pub fn prune(&self, object: &mut Value) {
         self.prune_at(object, self.root, Position::Root, DEPTH_MAX);
     }
 
-    /// The paths of fields that the schema does not name, sorted: what strict field validation complains about.
+    /// The sorted paths of fields that the schema does not name, for strict field validation.
     pub fn unknown_fields(&self, object: &Value) -> Vec<String> {
         let mut unknown = Vec::new();
         self.find_unknown(object, self.root, Position::Root, &mut Vec::new(), &mut unknown);
@@ -50,7 +50,7 @@ impl Schema {
         }
     }
 
-    /// The real server's store does not tell an empty list or map from none.
+    /// The real server's storage does not distinguish an empty list or map from a missing one.
     fn clear_empty_collection(&self, value: &mut Value, parent: &Node, name: &str, id: NodeId) {
         let is_always_written = parent.properties.get(name).is_some_and(|field| field.zero == Zero::Null);
         let is_collection = self.node(id).kind == Kind::Array || self.node(id).additional.is_some();
@@ -59,7 +59,7 @@ impl Schema {
         }
     }
 
-    /// Whether the real server would leave this (already pruned) field out when it writes the object.
+    /// Whether the real server would omit this pruned field when it writes the object.
     fn is_omitted(&self, value: &Value, parent: &Node, name: &str, id: NodeId) -> bool {
         let node = self.node(id);
         let field = parent.properties.get(name);
@@ -67,7 +67,7 @@ impl Schema {
             let has_default = field.is_some_and(|field| field.default.is_some()) || node.default.is_some();
             return match self.origin {
                 Origin::BuiltIn => !field.is_some_and(|field| field.zero == Zero::Null),
-                // A default takes the position of a null later.
+                // The default replaces the null later.
                 Origin::Crd => !node.nullable && !has_default && node.kind != Kind::Any,
             };
         }
@@ -123,13 +123,13 @@ enum Position {
     Inner,
 }
 
-/// What becomes of a field.
+/// How the schema treats a field.
 enum FieldMatch {
     /// The schema has a node for it.
     Known(NodeId),
-    /// The schema says nothing about it, and lets it be.
+    /// The schema does not name it, but keeps unknown fields.
     Preserved,
-    /// It goes.
+    /// The schema does not name it; it is removed.
     Unknown,
 }
 

@@ -25,13 +25,13 @@ impl<'a> Reader<'a> {
         self.arena
     }
 
-    /// The node of a named type; the same one at every call.
+    /// The node of a named type; the same node at every call.
     pub(crate) fn component(&mut self, name: &'a str) -> Option<NodeId> {
         if let Some(id) = self.named.get(name) {
             return Some(*id);
         }
         let schema = self.components.get(name)?;
-        // The number is known before the type is read, so that a type may contain itself.
+        // The index is reserved before the type is read, so that a type may contain itself.
         let id = self.reserve();
         self.named.insert(name, id);
         let origin = std::mem::replace(&mut self.origin, Origin::BuiltIn);
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         Some(id)
     }
 
-    /// The node of a schema written in place, or of the type that it refers to.
+    /// The node of an inline schema, or of the type that it refers to.
     pub(crate) fn schema(&mut self, schema: &'a Value) -> NodeId {
         if let Some(id) = reference(schema).and_then(|name| self.component(name)) {
             return match map_type(schema) {
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         id
     }
 
-    /// Adds `metadata` (and the two keywords of every object) to the root of a CRD's schema.
+    /// Adds `apiVersion`, `kind` and `metadata` to the root of a CRD's schema.
     pub(crate) fn add_object_meta(&mut self, root: NodeId, object_meta: &'a str) {
         let text = self.push(Node { kind: Kind::String, ..Node::default() });
         let mut fields = vec![("apiVersion", text), ("kind", text)];
@@ -214,7 +214,7 @@ impl Field {
     }
 }
 
-/// The name of the type that a schema refers to, directly or as the one part of an `allOf`.
+/// The name of the type that a schema refers to, directly or through an `allOf` with one item.
 fn reference(schema: &Value) -> Option<&str> {
     reference_keywords(schema.as_object()?)
 }
@@ -246,7 +246,8 @@ fn kind(keywords: &Map<String, Value>) -> Kind {
     }
 }
 
-/// As the real server reads it for server-side apply: the list type, or else the older patch strategy.
+/// The list type as the real server determines it for server-side apply: the list type itself, or else the older
+/// patch strategy.
 fn list_type(keywords: &Map<String, Value>) -> List {
     let text = |name: &str| keywords.get(name).and_then(Value::as_str);
     match text("x-kubernetes-list-type") {

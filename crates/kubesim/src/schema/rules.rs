@@ -1,10 +1,10 @@
-//! Rules of built-in kinds that no schema expresses, and that people run into.
+//! Rules of built-in kinds that schemas cannot express and that users meet.
 
 use serde_json::{Map, Value};
 
 use super::error::FieldError;
 
-/// What is wrong with an object beyond its schema.
+/// Adds the errors of an object that its schema does not find.
 pub(super) fn check(go_type: &str, object: &Value, errors: &mut Vec<FieldError>) {
     let kind = match go_type {
         "v1.DaemonSet" => "daemonset",
@@ -24,7 +24,7 @@ pub(super) fn check(go_type: &str, object: &Value, errors: &mut Vec<FieldError>)
     }
 }
 
-/// A workload's own pods must be those that it selects.
+/// The selector of a workload must match its pod template.
 fn check_selector(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
     let selector = object.pointer("/spec/selector").and_then(Value::as_object);
     let labels = object.pointer("/spec/template/metadata/labels");

@@ -1,4 +1,4 @@
-//! Scalars that the real server understands and writes back in one spelling: quantities and times.
+//! Scalars that the real server rewrites in canonical form: quantities and times.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-/// What the real server says of a quantity that it cannot read.
+/// The real server's error for an invalid quantity.
 const NO_QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// The one spelling of a value of a Go type that has one; none for all others, and for what cannot be read.
+/// The canonical form of a value; `None` if its Go type has none, or if the value is invalid.
 pub(super) fn canonical(go_type: &str, value: &Value) -> Option<Value> {
     match go_type {
         "resource.Quantity" => quantity(&plain_text(value)?).map(Value::from),
@@ -28,7 +28,7 @@ pub(super) fn canonical(go_type: &str, value: &Value) -> Option<Value> {
     }
 }
 
-/// Why a value of such a type cannot be read, in Go's words.
+/// Go's error for an invalid value of such a type.
 pub(super) fn error_text(go_type: &str, value: &Value) -> Option<String> {
     let is_time = matches!(go_type, "v1.Time" | "v1.MicroTime");
     if canonical(go_type, value).is_some() || !(is_time || go_type == "resource.Quantity") {
@@ -56,10 +56,10 @@ pub(super) fn error_text(go_type: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// Where the fraction begins in `2006-01-02T15:04:05.000000Z`.
+/// The index of the fraction in `2006-01-02T15:04:05.000000Z`.
 const SECONDS: usize = 19;
 
-/// Six digits of a second's fraction, no more and no less.
+/// Whether a fraction has exactly six digits.
 fn is_micro(rest: &str) -> bool {
     let digits =
         rest.strip_prefix('.').map(|rest| rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
@@ -85,21 +85,21 @@ const NANO: i128 = 1_000_000_000;
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
-/// The canonical spelling of a quantity: no fraction, the largest suffix that leaves a whole number.
+/// The canonical form of a quantity: no fraction, the largest suffix that leaves an integer.
 fn quantity(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (suffix, scale) = scale(suffix)?;
     let nanos = nanos(number, scale)?;
     Some(match suffix {
-        // What is small, or not whole, is not shown in powers of two.
+        // Small or fractional values are not written in powers of two.
         Suffix::Binary if nanos.abs() >= 1024 * NANO && nanos % NANO == 0 => binary(nanos / NANO),
         Suffix::Binary | Suffix::Decimal => decimal(nanos, Suffix::Decimal),
         Suffix::Exponent => decimal(nanos, Suffix::Exponent),
     })
 }
 
-/// By what a number is multiplied: numerator and denominator.
+/// A factor: numerator and denominator.
 type Scale = (i128, i128);
 
 fn scale(suffix: &str) -> Option<(Suffix, Scale)> {
@@ -119,7 +119,7 @@ fn power_of_ten(power: i32) -> Option<Scale> {
     Some(if power < 0 { (1, size) } else { (size, 1) })
 }
 
-/// A decimal number times a scale, in billionths, rounded away from zero.
+/// A decimal number times a factor, in billionths, rounded away from zero.
 fn nanos(number: &str, (numerator, denominator): Scale) -> Option<i128> {
     let (is_negative, digits) = match number.strip_prefix('-') {
         Some(digits) => (true, digits),

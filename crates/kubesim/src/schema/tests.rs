@@ -6,7 +6,7 @@ use super::{
 };
 use crate::schema::builtin::components;
 
-/// Any JSON, with names that schemas know among its keys.
+/// Any JSON, with field names of schemas among its keys.
 pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     let name = prop_oneof![
         "[a-z]{1,3}",

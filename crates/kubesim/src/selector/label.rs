@@ -1,11 +1,11 @@
-//! Label selectors, both as the query string writes them (`app=web,tier!=db,env in (a,b),!old`) and as objects hold them
+//! Label selectors in both forms: that of query strings (`app=web,tier!=db,env in (a,b),!old`) and that of objects
 //! (`matchLabels`, `matchExpressions`).
 
 use serde_json::Value;
 
 use crate::names;
 
-/// A label selector: every requirement must hold. Without any, everything matches.
+/// A label selector; every requirement must match. Without requirements it matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -28,12 +28,12 @@ enum Operator {
 }
 
 impl LabelSelector {
-    /// Reads the form used in query strings.
+    /// Parses the form of query strings.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
         Parser { tokens: scan(text), position: 0 }.selector()
     }
 
-    /// Reads the form used in objects. A missing selector selects nothing; an empty one everything.
+    /// Parses the form of objects. A missing selector matches nothing, an empty one everything.
     pub fn from_object(selector: Option<&Value>) -> Option<LabelSelector> {
         let selector = selector?.as_object()?;
         let mut requirements = Vec::new();
@@ -73,12 +73,12 @@ impl LabelSelector {
         LabelSelector { requirements }
     }
 
-    /// Whether everything matches.
+    /// Whether the selector matches all objects.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether an object with these labels matches.
+    /// Whether the labels match; `label` returns the value of a label.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.holds(label(&requirement.key)))
     }
@@ -143,7 +143,7 @@ impl Token {
     }
 }
 
-/// Longest first, so that `==` is not read as `=` twice.
+/// Longest first, so that `==` is not parsed as two `=`.
 const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", "<", ">"];
 
 fn scan(text: &str) -> Vec<Token> {

@@ -1,4 +1,4 @@
-//! The way of an object from a body to what may be stored: known, typed, pruned, defaulted, validated.
+//! Admission of an object from a request body: kind, types, pruning, defaults, validation.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// The refusal of a kind that nobody has in the version that the body names.
+/// The error for a kind that does not exist in the version of the body.
 fn unregistered(kind: &Kind, version: &str, name: &str) -> Option<StatusError> {
     if kind.custom().is_some() || version.is_empty() || name.is_empty() {
         return None;
@@ -65,7 +65,7 @@ fn unregistered(kind: &Kind, version: &str, name: &str) -> Option<StatusError> {
     )))
 }
 
-/// The Go package in which the real server keeps the kinds of a group.
+/// The Go package of a group in the real server.
 fn package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
@@ -86,7 +86,7 @@ fn capitalized(word: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Types, unknown fields, defaults. What the caller should know of comes back as warnings.
+/// Checks types and unknown fields, prunes and sets defaults. Returns warnings for the client.
 pub(super) fn normalize(kind: &Kind, value: &mut Value, options: &WriteOptions) -> ApiResult<Vec<String>> {
     let mut warnings = Vec::new();
     if let Some(schema) = kind.schema() {
@@ -124,7 +124,7 @@ pub(super) fn normalize(kind: &Kind, value: &mut Value, options: &WriteOptions) 
     Ok(warnings)
 }
 
-/// Checks the types of what a subresource takes, which is no object of the kind that it hangs on.
+/// Checks the types of a subresource's body, which is not an object of the parent's kind.
 pub(crate) fn check_types(group: &str, kind: &str, value: &Value) -> ApiResult<()> {
     let Some(schema) = Schemas::builtin().find(group, "v1", kind) else { return Ok(()) };
     schema.check_types(value).map_err(|error| {
@@ -132,7 +132,7 @@ pub(crate) fn check_types(group: &str, kind: &str, value: &Value) -> ApiResult<(
     })
 }
 
-/// Everything that is wrong with an object, as one refusal.
+/// Validates an object; all errors make one StatusError.
 pub(super) fn validate(kind: &Kind, value: &Value, old: Option<&Value>) -> ApiResult<()> {
     let mut causes = metadata::validate(kind, value);
     if kind.custom().is_some()

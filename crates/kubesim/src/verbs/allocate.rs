@@ -13,7 +13,7 @@ const NODE_PORT_MIN: i64 = 30_000;
 /// The last node port.
 const NODE_PORT_MAX: i64 = 32_767;
 
-/// Gives a service the address and the ports that it asks for without naming them.
+/// Allocates the cluster IP and the node ports of a service, unless it states them.
 pub(super) fn service(state: &State, value: &mut Value) -> ApiResult<()> {
     let kind = value["spec"]["type"].as_str().unwrap_or_default().to_owned();
     if kind == "ExternalName" {

@@ -12,7 +12,7 @@ use crate::objects::Object;
 use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 
-/// A generated name that is taken is generated anew this often.
+/// Highest number of attempts to generate a free name.
 const NAME_ATTEMPTS_MAX: usize = 8;
 
 /// Creates the object in `value`.
@@ -30,16 +30,16 @@ pub fn create(
         .map(|written| WriteResult { warnings, ..written })
 }
 
-/// Whether the new object's fields are already ascribed.
+/// Whether the new object's fields already have an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tracking {
-    /// They are ascribed to an update by the manager.
+    /// The field manager owns them by an update.
     Update,
-    /// An apply has done it.
+    /// An apply has set the owners.
     Done,
 }
 
-/// The part of creation that an apply shares: the value is settled already.
+/// The part of creation that apply shares; the value is normalized already.
 pub(super) fn store_new(
     state: &mut State,
     target: &Target,
@@ -58,7 +58,7 @@ pub(super) fn store_new(
         && let Some(fields) = value.as_object_mut()
     {
         fields.remove("status");
-        // A built-in kind has an empty one from its first day.
+        // A new object of a built-in kind has an empty status.
         if let Some(schema) = kind.schema().filter(|_| kind.custom().is_none()) {
             schema.default(&mut value);
         }
@@ -66,7 +66,7 @@ pub(super) fn store_new(
     if kind.kind() == "Namespace" {
         (kind.row().default)(&mut value);
     }
-    // What the server adds below is nobody's.
+    // Nobody owns the fields that the server adds below.
     if tracking == Tracking::Update {
         apply::track_update(None, &mut value, &options.manager, None, kind.schema(), caller.now);
     }
@@ -80,7 +80,7 @@ pub(super) fn store_new(
     Ok(WriteResult { object, is_new: true, warnings: Vec::new() })
 }
 
-/// A namespaced object needs its namespace, and one that is not ending.
+/// The namespace must exist and must not be terminating.
 fn expect_namespace(state: &State, target: &Target, value: &Value) -> ApiResult<()> {
     if !target.kind.is_namespaced() {
         return Ok(());
@@ -104,7 +104,7 @@ fn expect_namespace(state: &State, target: &Target, value: &Value) -> ApiResult<
     Err(failure)
 }
 
-/// What cannot be decided by looking at the object alone.
+/// Sets and checks fields that depend on other objects.
 fn prepare_with_state(state: &State, target: &Target, value: &mut Value, caller: &Caller) -> ApiResult<()> {
     match (target.kind.group(), target.kind.kind()) {
         ("", "Service") => allocate::service(state, value),
@@ -135,7 +135,7 @@ fn expect_service_account(state: &State, target: &Target, value: &Value) -> ApiR
     Err(StatusError::forbidden(&target.kind, name, &why))
 }
 
-/// A name that was given must be free; one that was generated is generated until it is.
+/// A name from the client must be free; a generated name is generated again until it is free.
 fn ensure_free_name(state: &State, target: &Target, value: &mut Value) -> ApiResult<()> {
     let kind = &target.kind;
     for _ in 0..NAME_ATTEMPTS_MAX {

@@ -1,4 +1,4 @@
-//! Delete: at once, with grace, behind finalizers; one object or a collection.
+//! Delete: at once, with a grace period, or after finalizers; one object or a collection.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::status::{ApiResult, StatusError};
 
 /// The finalizer of an object that waits for its dependents.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an object whose dependents are to be let go.
+/// The finalizer of an object whose dependents are to be orphaned.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// Namespaces that no cluster is without.
+/// Namespaces that cannot be deleted.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// How a deletion is to be done.
+/// Options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub struct DeleteOptions {
-    /// Everything but the write itself.
+    /// Do everything except the write.
     pub dry_run: bool,
-    /// Seconds to end in; the kind decides when missing.
+    /// The grace period; by default that of the object.
     pub grace_seconds: Option<i64>,
-    /// What becomes of dependents.
+    /// What happens to dependents.
     pub propagation: Option<Propagation>,
     /// The uid that the object must have.
     pub uid: Option<String>,
@@ -35,23 +35,23 @@ pub struct DeleteOptions {
     pub resource_version: Option<String>,
 }
 
-/// What becomes of an object's dependents.
+/// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
-    /// They go after it.
+    /// They are deleted after it.
     Background,
-    /// They go before it.
+    /// They are deleted before it.
     Foreground,
-    /// They stay.
+    /// They are kept.
     Orphan,
 }
 
-/// What became of a deletion.
+/// The result of a deletion.
 #[derive(Debug)]
 pub struct DeleteResult {
-    /// The object: as it was last, or as it is while it ends.
+    /// The object in its last state, or as it is while it terminates.
     pub result: WriteResult,
-    /// Whether it is gone.
+    /// Whether the object was removed.
     pub is_gone: bool,
 }
 
@@ -80,7 +80,7 @@ pub fn delete(
         (true, true) => present,
         (true, false) => Arc::new(Object::new(new, present.revision())),
         (false, true) => {
-            // What could have had grace is marked before it goes, so that who watches sees both.
+            // A kind with a grace period is marked before it is removed, so that watches see both.
             let last = if has_grace(kind) { state.put(kind, new)? } else { present };
             remove(state, kind, &target.namespace, &target.name)?;
             last
@@ -91,7 +91,7 @@ pub fn delete(
     Ok(DeleteResult { result: WriteResult { object, is_new: false, warnings }, is_gone })
 }
 
-/// Deletes the objects at these keys, each as if it were alone; those that are gone already do not matter.
+/// Deletes the objects at these keys one by one; it is no error if one is gone already.
 pub fn delete_collection(
     state: &mut State,
     target: &Target,
@@ -111,11 +111,11 @@ pub fn delete_collection(
     Ok(deleted)
 }
 
-/// Removes an object, whatever it waits for.
+/// Removes an object regardless of its finalizers.
 pub fn remove(state: &mut State, kind: &Kind, namespace: &str, name: &str) -> ApiResult<()> {
     let mut changes = vec![Change::Remove(kind.table().clone(), object_key(namespace, name).into())];
     if kind.kind() == "CustomResourceDefinition" {
-        // Its objects go with it.
+        // The objects of a definition are removed with it.
         if let Some((plural, group)) = name.split_once('.') {
             let table = format!("{group}/{plural}");
             let keys: Vec<_> = state.objects.range(&table, "", "").map(|(key, _)| key.clone()).collect();
@@ -126,7 +126,7 @@ pub fn remove(state: &mut State, kind: &Kind, namespace: &str, name: &str) -> Ap
     state.commit(changes).map(drop)
 }
 
-/// Whether nothing keeps a deleted object any longer.
+/// Whether a deleted object has neither finalizers nor a grace period left.
 pub(super) fn is_removable(kind: &Kind, value: &Value) -> bool {
     let metadata = &value["metadata"];
     let no_finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
@@ -157,7 +157,7 @@ pub(super) fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOpt
     Ok(())
 }
 
-/// A job keeps its pods unless told otherwise, for reasons of history; the caller is told.
+/// A job's pods are orphaned by default, for compatibility; a warning tells the client.
 fn default_propagation(kind: &Kind, old: &Value, warnings: &mut Vec<String>) -> Option<Propagation> {
     let finalizers = old["metadata"]["finalizers"].as_array();
     let has = |name: &str| finalizers.into_iter().flatten().any(|finalizer| finalizer == name);
@@ -177,7 +177,7 @@ fn default_propagation(kind: &Kind, old: &Value, warnings: &mut Vec<String>) -> 
     None
 }
 
-/// The object as a deletion leaves it: marked, with the finalizers of its propagation.
+/// The object with its deletion timestamp and the finalizers of its propagation policy.
 fn mark_deleted(
     kind: &Kind,
     old: &Value,
@@ -228,12 +228,12 @@ fn mark_deleted(
     new
 }
 
-/// Whether objects of this kind end in their own time.
+/// Whether objects of this kind have a grace period.
 fn has_grace(kind: &Kind) -> bool {
     kind.group().is_empty() && kind.kind() == "Pod"
 }
 
-/// The seconds that an object gets to end in: only pods get any.
+/// The grace period of an object; zero for all kinds except pods.
 fn grace_of(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
     if !has_grace(kind) {
         return 0;

@@ -11,10 +11,10 @@ use crate::selector::LabelSelector;
 use crate::state::{State, time};
 use crate::status::{ApiResult, StatusError};
 
-/// Seconds after which a caller may try again when the budget is not up to date.
+/// Seconds after which a client may retry when the budget is not up to date.
 const RETRY_SECONDS: u32 = 10;
 
-/// Evicts a pod, or says which budget forbids it.
+/// Evicts a pod, or fails with the budget that forbids it.
 pub fn evict(state: &mut State, target: &Target, options: &DeleteOptions, caller: &Caller) -> ApiResult<()> {
     let kind = &target.kind;
     let Some(pod) = state.read(kind, &target.namespace, &target.name) else {
@@ -52,7 +52,7 @@ pub fn evict(state: &mut State, target: &Target, options: &DeleteOptions, caller
         }),
     );
     state.put(kind, pod)?;
-    // The version that the caller asked for was met before the pod was marked.
+    // The precondition was checked before the pod was changed.
     let options = DeleteOptions { resource_version: None, ..options.clone() };
     delete(state, target, &options, caller).map(drop)
 }
@@ -74,7 +74,7 @@ fn matching_budgets(state: &State, kind: &Kind, pod: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// Takes one disruption from the budget, or refuses.
+/// Counts one disruption in the budget, or fails.
 fn use_disruption(
     state: &mut State,
     kind: &Kind,

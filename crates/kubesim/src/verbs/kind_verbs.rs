@@ -1,5 +1,5 @@
-//! Verbs of single kinds: binding a pod, finishing a namespace, approving a certificate, asking for permission,
-//! establishing a definition.
+//! Verbs of single kinds: bind a pod, finalize a namespace, approve a certificate, review access, establish a
+//! definition.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ pub fn bind(
     state.put(kind, pod).map(drop)
 }
 
-/// Sets the condition of its type in an object's status.
+/// Sets a condition in an object's status.
 pub(crate) fn set_condition(object: &mut Value, condition: Value) {
     if !object["status"]["conditions"].is_array() {
         fields::set(object, &["status", "conditions"], json!([]));
@@ -70,7 +70,7 @@ pub(crate) fn set_condition(object: &mut Value, condition: Value) {
     }
 }
 
-/// Replaces the finalizers in a namespace's spec; without any, an ended namespace goes.
+/// Replaces the finalizers in a namespace's spec; a deleted namespace without finalizers is removed.
 pub fn finalize(
     state: &mut State,
     target: &Target,
@@ -102,7 +102,7 @@ pub fn finalize(
     Ok(WriteResult { object, is_new: false, warnings: Vec::new() })
 }
 
-/// Replaces the decision about a certificate.
+/// Replaces the decision about a certificate signing request.
 pub fn approve(
     state: &mut State,
     target: &Target,
@@ -110,9 +110,9 @@ pub fn approve(
     options: &WriteOptions,
     caller: &Caller,
 ) -> ApiResult<WriteResult> {
-    // Nothing is known of its shape yet; what is not as it should be is refused by the update.
+    // The body is not validated yet; the update rejects what is invalid.
     let conditions = value.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
-    // Times that the caller leaves out are the server's.
+    // The server sets times that the client omits.
     for condition in conditions.into_iter().flatten() {
         for field in ["lastUpdateTime", "lastTransitionTime"] {
             if condition[field].is_null() {
@@ -132,7 +132,7 @@ pub fn approve(
     update::update(state, target, value, options, caller)
 }
 
-/// The answer to whoever asks what they may do: everything.
+/// The response to an access review: everything is allowed.
 pub fn review(kind: &Kind, mut value: Value, options: &WriteOptions) -> ApiResult<Value> {
     admit::expect_kind(kind, &mut value)?;
     admit::normalize(kind, &mut value, options)?;
@@ -152,11 +152,11 @@ pub fn review(kind: &Kind, mut value: Value, options: &WriteOptions) -> ApiResul
     Ok(value)
 }
 
-/// Accepts a definition's names, or says with whom they collide, and refuses a schema that cannot be used.
+/// Accepts the names of a definition or reports the conflict, and rejects an unusable schema.
 pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> ApiResult<()> {
     let mut causes = Vec::new();
     let versions = value["spec"]["versions"].as_array().cloned().unwrap_or_default();
-    // A schema that all versions share is kept once, and named there.
+    // The real server stores a schema that all versions share once, and names it so.
     let is_shared = versions.windows(2).all(|pair| pair[0]["schema"] == pair[1]["schema"]);
     for (index, version) in versions.iter().enumerate().take(if is_shared { 1 } else { versions.len() }) {
         let given = &version["schema"]["openAPIV3Schema"];
@@ -232,7 +232,7 @@ fn join_path(prefix: &str, field: &str) -> String {
     }
 }
 
-/// Another definition of the group that has one of the names already.
+/// The conflict with another definition of the group that has one of the names.
 fn taken_name(state: &State, value: &Value, name: &str) -> Option<(&'static str, String)> {
     let group = value["spec"]["group"].as_str().unwrap_or_default();
     let (names, definition) =

@@ -1,4 +1,4 @@
-//! What the server itself writes into `metadata`, and what it refuses there.
+//! Server-side handling and validation of `metadata`.
 
 use serde_json::{Map, Value, json};
 
@@ -10,12 +10,12 @@ use crate::schema::FieldError;
 use crate::state::time;
 use crate::status::{ApiResult, StatusError};
 
-/// The generated part of a name is cut to leave room for what is added.
+/// Highest length of a generated name; the prefix is truncated to fit.
 const GENERATED_NAME_MAX: usize = 63;
-/// All annotations of an object together.
+/// Limit on all annotations of an object.
 const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 
-/// The metadata of an object, made if it has none.
+/// The metadata of an object, created if it is missing.
 pub(super) fn fields(value: &mut Value) -> ApiResult<&mut Map<String, Value>> {
     let Some(fields) = value.as_object_mut() else {
         return Err(StatusError::bad_request("the body of the request must be an object"));
@@ -27,7 +27,7 @@ pub(super) fn fields(value: &mut Value) -> ApiResult<&mut Map<String, Value>> {
     metadata.as_object_mut().ok_or_else(|| StatusError::bad_request("metadata must be an object"))
 }
 
-/// Checks and fills the namespace and the name of an object that is to be created.
+/// Checks and sets the namespace and the name of a new object.
 pub(super) fn fill_name(target: &Target, value: &mut Value) -> ApiResult<()> {
     let metadata = fields(value)?;
     if target.kind.is_namespaced() {
@@ -57,7 +57,7 @@ pub(super) fn fill_name(target: &Target, value: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// What the server sets on a new object.
+/// Sets the fields of a new object that the server owns.
 pub(super) fn initialize(kind: &Kind, value: &mut Value, caller: &Caller) -> ApiResult<()> {
     let metadata = fields(value)?;
     for field in
@@ -73,7 +73,7 @@ pub(super) fn initialize(kind: &Kind, value: &mut Value, caller: &Caller) -> Api
     Ok(())
 }
 
-/// What no update changes.
+/// Restores the fields that no update changes.
 pub(super) fn keep_server_fields(old: &Value, new: &mut Value) -> ApiResult<()> {
     let metadata = fields(new)?;
     for field in [
@@ -96,7 +96,7 @@ pub(super) fn keep_server_fields(old: &Value, new: &mut Value) -> ApiResult<()> 
     Ok(())
 }
 
-/// Empty maps and lists are not written.
+/// Removes empty maps and lists.
 pub(super) fn remove_empty(value: &mut Value) {
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|_, value| match value {
@@ -108,7 +108,7 @@ pub(super) fn remove_empty(value: &mut Value) {
     }
 }
 
-/// What is wrong with the metadata.
+/// The errors of the metadata.
 pub(super) fn validate(kind: &Kind, value: &Value) -> Vec<FieldError> {
     let metadata = &value["metadata"];
     let mut causes = Vec::new();
@@ -186,7 +186,7 @@ fn owner_references(metadata: &Value) -> Vec<FieldError> {
     causes
 }
 
-/// References as the real server writes them in messages: fields in the order of their type.
+/// References as the real server prints them in messages, with the fields in the order of their type.
 fn display_references(references: &Value) -> String {
     let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
     let written: Vec<String> = references

@@ -1,5 +1,5 @@
-//! What can be done to objects. Each verb is a plain function on the state of a cluster: it checks, changes and answers,
-//! and knows nothing of HTTP.
+//! The verbs on objects. Each is a plain function on the state of a cluster that checks, changes and returns the
+//! result; it knows nothing of HTTP.
 
 mod admit;
 mod allocate;
@@ -33,7 +33,7 @@ pub use renew::renew;
 pub use scale::{read_scale, update_scale};
 pub use update::update;
 
-/// What a request is about.
+/// The collection, object or subresource of a request.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The kind.
@@ -46,50 +46,50 @@ pub struct Target {
     pub subresource: String,
 }
 
-/// Who asks, when.
+/// The user and the time of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The user's name.
     pub user: Arc<str>,
     /// The user's groups.
     pub groups: Arc<[String]>,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// How a write is to be done.
+/// Options of a write.
 #[derive(Debug, Clone, Default)]
 pub struct WriteOptions {
-    /// Everything but the write itself.
+    /// Do everything except the write.
     pub dry_run: bool,
-    /// Who the change is ascribed to.
+    /// The field manager.
     pub manager: String,
-    /// What becomes of unknown fields.
+    /// How unknown fields are handled.
     pub validation: Validation,
-    /// Whether an apply takes fields from others.
+    /// Whether an apply takes fields from other managers.
     pub force: Option<bool>,
 }
 
-/// What becomes of fields that the schema does not know.
+/// How fields that the schema does not name are handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Validation {
-    /// They are dropped in silence.
+    /// They are dropped silently.
     Ignore,
-    /// They are dropped, and the answer says so.
+    /// They are dropped with a warning.
     #[default]
     Warn,
-    /// The request is refused.
+    /// The request fails.
     Strict,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug)]
 pub struct WriteResult {
-    /// The object; without a place in the cluster if it was a dry run.
+    /// The object; not stored if it was a dry run.
     pub object: Arc<Object>,
-    /// Whether it is new.
+    /// Whether the object was created.
     pub is_new: bool,
-    /// What the caller should be told.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Patch, in all four languages.
+//! Patch, in all four types.
 
 use serde_json::{Value, json};
 
@@ -12,20 +12,20 @@ use crate::schema::FieldError;
 use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 
-/// The patch_type of a patch.
+/// The type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
     /// A list of operations.
     Json,
-    /// A partial object whose nulls delete.
+    /// A partial object whose nulls remove fields.
     Merge,
-    /// A partial object whose lists merge by their keys.
+    /// A partial object whose lists are merged by their keys.
     Strategic,
-    /// What a manager wants the object to be.
+    /// The configuration that a manager applies.
     Apply,
 }
 
-/// Patches the object, or the part of it that the subresource is about.
+/// Patches the object, or the part that the subresource covers.
 pub fn patch(
     state: &mut State,
     target: &Target,
@@ -45,7 +45,7 @@ pub fn patch(
         let old = old.as_ref().ok_or_else(|| StatusError::not_found(kind, &target.name))?;
         (patched(target, patch_type, old, body)?, Tracking::Update)
     };
-    // What the configuration names but the schema does not know is config_warnings of, whatever became of it.
+    // Unknown fields of the configuration cause a warning, whatever the result of the apply.
     let config_warnings = match patch_type {
         PatchType::Apply => Some(admit::normalize(kind, &mut body.clone(), options)?),
         PatchType::Json | PatchType::Merge | PatchType::Strategic => None,

@@ -1,6 +1,6 @@
-//! The renewal of many leases at once. It is nearly all that an idle cluster asks for: hundreds of times in a second where
-//! hundreds of clusters live in one process. What comes of it is what a merge patch of each lease would have made; what
-//! that costs, from HTTP to validation, is saved, because nothing but a time changes.
+//! The renewal of many leases at once. Renewals are nearly all the requests of idle clusters: hundreds per second
+//! where one process holds hundreds of clusters. The result is that of a merge patch of each lease, without the cost
+//! of HTTP and validation, because nothing but a time changes.
 
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ use crate::kinds::{self, Kind};
 use crate::objects::{Change, Object};
 use crate::state::{State, time};
 
-/// Renews those of `leases` that differ in their time alone from what is stored, and answers for each whether it was. Each
-/// is what a merge patch by `manager` would say.
+/// Renews those of `leases` that differ from the stored ones in their time alone, and reports for each whether it was
+/// renewed. Each lease is the body of a merge patch by `manager`.
 pub fn renew(state: &mut State, leases: &[Value], manager: &str, caller: &Caller) -> Vec<bool> {
     let Some(kind) = kinds::find("coordination.k8s.io", "Lease") else { return vec![false; leases.len()] };
     let mut changes = Vec::new();
@@ -27,7 +27,7 @@ pub fn renew(state: &mut State, leases: &[Value], manager: &str, caller: &Caller
             true
         })
         .collect();
-    // A journal that cannot be written is told to whoever asks by the ordinary way.
+    // The caller then sends requests, which report a journal that cannot be written.
     if state.commit(changes).is_err() { vec![false; leases.len()] } else { renewed }
 }
 
@@ -35,7 +35,7 @@ fn put(kind: &Kind, value: Value) -> Change {
     Change::Put(kind.table().clone(), value)
 }
 
-/// The stored lease with the new time, if that is all that changes and the manager had set it before.
+/// The stored lease with the new time, if nothing else changes and the manager owns the field.
 fn renewed(stored: &Object, lease: &Value, manager: &str, caller: &Caller) -> Option<Value> {
     let mut value = stored.value();
     let same = |field: &str| value["spec"][field] == lease["spec"][field];
@@ -47,7 +47,8 @@ fn renewed(stored: &Object, lease: &Value, manager: &str, caller: &Caller) -> Op
     if !is_renewal {
         return None;
     }
-    // Managers stand in the order of their last change, so that ours is the last unless someone came between.
+    // Managers are in the order of their last change, so the entry is the last one unless another manager wrote
+    // since.
     let entry = value.pointer_mut("/metadata/managedFields")?.as_array_mut()?.last_mut()?;
     let owns = entry["manager"] == manager
         && entry["operation"] == "Update"
@@ -124,7 +125,7 @@ mod tests {
     fn a_renewal_makes_what_a_patch_would_have_made() {
         let (mut quick, mut slow) = (state(), state());
         let second = lease("a", "2026-01-01T00:00:10.000000Z");
-        // The first renewal takes the field from whoever made the lease, which is more than a time.
+        // The first renewal takes over a field of the lease's creator, which changes more than a time.
         assert_eq!(renew(&mut quick, std::slice::from_ref(&second), "life", &at(10)), [false]);
         patched(&mut quick, "a", &second, 10);
         patched(&mut slow, "a", &second, 10);

@@ -1,4 +1,4 @@
-//! The subresource `scale`: the number of replicas, read and written without knowing the kind.
+//! The `scale` subresource: the number of replicas, independent of the kind.
 
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ pub fn read_scale(state: &State, target: &Target) -> ApiResult<Value> {
     Ok(scale)
 }
 
-/// Writes the wanted number of replicas that `scale` tells.
+/// Sets the desired number of replicas from a `Scale`.
 pub fn update_scale(
     state: &mut State,
     target: &Target,
@@ -90,7 +90,7 @@ pub fn update_scale(
     replace(state, &whole, object, options, caller, Tracking::Update)
 }
 
-/// Sets the value at a JSON pointer, making objects on the way.
+/// Sets the value at a JSON pointer and creates objects on the way.
 fn set(object: &mut Value, pointer: &str, value: Value) {
     let mut place = object;
     for field in pointer.split('/').filter(|field| !field.is_empty()) {

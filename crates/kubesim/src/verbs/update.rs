@@ -1,4 +1,4 @@
-//! Replace, of an object or of its status: what a PUT does and what a patch ends in.
+//! Update of an object or of its status: what PUT does, and the last part of a patch.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::schema::FieldError;
 use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 
-/// Replaces the object, or the part of it that the subresource is about.
+/// Replaces the object, or the part that the subresource covers.
 pub fn update(
     state: &mut State,
     target: &Target,
@@ -44,7 +44,7 @@ pub fn update(
     Ok(WriteResult { warnings, ..written })
 }
 
-/// The part that a patch shares: the value is settled already.
+/// The part of an update that patches share; the value is normalized already.
 pub(super) fn replace(
     state: &mut State,
     target: &Target,
@@ -65,7 +65,7 @@ pub(super) fn replace(
     expect_unchanged(kind, &old, &value)?;
     let mut new = merge_part(target, &old, value)?;
     metadata::keep_server_fields(&old, &mut new)?;
-    // What the server adds below is nobody's.
+    // Nobody owns the fields that the server adds below.
     if tracking == Tracking::Update {
         let subresource = Some(target.subresource.as_str()).filter(|name| !name.is_empty());
         apply::track_update(Some(&old), &mut new, &options.manager, subresource, kind.schema(), caller.now);
@@ -85,7 +85,7 @@ pub(super) fn replace(
     store(state, target, &old, new, options)
 }
 
-/// Writes what changed; an object that only waited for its finalizers goes.
+/// Writes a changed object, or removes one that only waited for its finalizers.
 fn store(
     state: &mut State,
     target: &Target,
@@ -111,7 +111,7 @@ fn store(
     Ok(WriteResult { object, is_new: false, warnings: Vec::new() })
 }
 
-/// Kinds that a PUT creates when they are missing.
+/// Whether a PUT creates a missing object of this kind.
 fn is_created_on_update(kind: &Kind) -> bool {
     matches!(
         (kind.group(), kind.kind()),
@@ -147,7 +147,7 @@ fn expect_unchanged(kind: &Kind, old: &Value, new: &Value) -> ApiResult<()> {
     if given != text(old, "resourceVersion") { Err(StatusError::modified(kind, &name)) } else { Ok(()) }
 }
 
-/// Where the real server keeps an object in etcd, which it tells.
+/// The key of an object in the real server's etcd, which its messages contain.
 fn storage_key(kind: &Kind, object: &Value) -> String {
     let resource = match (kind.group(), kind.plural()) {
         ("", "nodes") => "minions".to_owned(),
@@ -162,7 +162,7 @@ fn storage_key(kind: &Kind, object: &Value) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
 }
 
-/// The old object with the part replaced that the request is about.
+/// The old object with the part that the subresource covers replaced.
 fn merge_part(target: &Target, old: &Value, mut new: Value) -> ApiResult<Value> {
     let kind = &target.kind;
     let take = |into: &mut Value, from: &Value, field: &str| {
@@ -198,7 +198,7 @@ fn merge_part(target: &Target, old: &Value, mut new: Value) -> ApiResult<Value> 
     }
 }
 
-/// What of the metadata is written along with the status: most kinds guard their wish only.
+/// The metadata that is written with the status; most kinds protect only their spec.
 fn metadata_beside_status(kind: &Kind) -> &'static [&'static str] {
     match (kind.group(), kind.kind()) {
         _ if kind.custom().is_some() => &[],
@@ -209,7 +209,7 @@ fn metadata_beside_status(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-/// What the server keeps or counts itself when the object is replaced.
+/// Restores or computes the fields that the server owns when an object is replaced.
 fn prepare_update(state: &State, kind: &Kind, old: &Value, new: &mut Value) -> ApiResult<()> {
     match (kind.group(), kind.kind()) {
         ("", "Service") => {
@@ -281,7 +281,7 @@ fn count_generation(kind: &Kind, old: &Value, new: &mut Value) {
     }
 }
 
-/// An object that is being deleted may lose finalizers, never gain one.
+/// A terminating object may lose finalizers but not gain any.
 fn refuse_new_finalizers(kind: &Kind, old: &Value, new: &Value) -> ApiResult<()> {
     if old["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());

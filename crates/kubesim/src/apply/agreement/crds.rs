@@ -1,4 +1,4 @@
-//! Schemas in CRDs: what the real server refuses, and in which words.
+//! Schemas in CRDs: which of them the real server rejects, and with which errors.
 
 use serde_json::{Value, json};
 use testkit::{kube as cluster, prerequisites};
@@ -6,7 +6,7 @@ use testkit::{kube as cluster, prerequisites};
 use super::{client, request};
 use crate::schema;
 
-/// Objects with one property `spec` of this schema.
+/// A schema of objects whose only property is `spec`.
 fn with_spec(spec: Value) -> Value {
     json!({ "type": "object", "properties": { "spec": spec } })
 }
@@ -191,7 +191,7 @@ async fn schemas_of_crds_are_refused_as_by_the_real_server() {
         let mut definition = super::cases::widget_definition();
         definition["metadata"]["name"] = json!("gadgets.agreement.shipshape.dev");
         definition["spec"]["names"] = json!({ "plural": "gadgets", "kind": "Gadget" });
-        // With subresources the real server has rules about the root that are not the schema's.
+        // With subresources the real server applies further rules to the root, which are not part of the schema.
         definition["spec"]["versions"][0]["subresources"] = json!({});
         definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = open_api_v3_schema.clone();
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";

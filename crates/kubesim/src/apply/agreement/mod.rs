@@ -1,7 +1,8 @@
-//! The same requests to the real API server and to these libraries: the answers must agree.
+//! Sends the same requests to the real API server and to these libraries and compares the results.
 //!
-//! A case is a kind and a list of steps on one object. After each step the objects (or the refusals) are compared, without
-//! times, uids and versions. What the server adds around the libraries (admission, allocation) is kept out of the cases.
+//! A case is a kind and a list of steps on one object. After each step the objects (or the errors) are compared,
+//! without times, uids and versions. The cases avoid what the server adds around the libraries (admission,
+//! allocation).
 
 mod cases;
 mod crds;
@@ -111,7 +112,7 @@ impl Kind {
 
 #[tokio::test]
 async fn apply_patches_and_updates_agree_with_the_real_server() {
-    // One without controllers: they would change the objects between the steps.
+    // Without controllers, which would change the objects between the steps.
     let Some(cluster) = cluster::private(TestClusterOptions::default()) else {
         return prerequisites::skip(prerequisites::KUBERNETES, cluster::MISSING);
     };
@@ -189,12 +190,12 @@ async fn request(client: &Client, method: &str, path: &str, content: &str, body:
     let response = client.send(request).await.unwrap();
     let is_success = response.status().is_success();
     let bytes = response.into_body().collect_bytes().await.unwrap();
-    // Before a kind is served there is no Status, only a line of text.
+    // Until a kind is served, the response is a line of text instead of a Status.
     let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     if is_success { Ok(value) } else { Err(value) }
 }
 
-/// What a server does around these libraries, in a few lines.
+/// A minimal server around these libraries.
 fn simulated(before: Option<&Value>, schema: &Schema, step: &Step, body: &Value, now: Timestamp) -> Answer {
     let schema_ref = Some(schema);
     let patched = match step.verb {
@@ -268,7 +269,7 @@ fn finish(before: Option<&Value>, object: &mut Value, schema: &Schema, step: &St
 
 fn refused(errors: &[schema::FieldError]) -> Value {
     let cause = |error: &schema::FieldError| {
-        // The objects that were shown differ in uids and times.
+        // The objects in the messages differ in uids and times.
         let message = match error.field.as_str() {
             "patch" => error.message.rsplit("\": ").next().unwrap_or_default(),
             _ => error.message.as_str(),
@@ -296,12 +297,12 @@ fn normalised(answer: Answer, namespace: &str) -> Answer {
                 for name in ["uid", "resourceVersion", "creationTimestamp", "generation", "namespace"] {
                     metadata.remove(name);
                 }
-                // What admission adds to claims.
+                // Added by admission to persistent volume claims.
                 if metadata.get("finalizers") == Some(&json!(["kubernetes.io/pvc-protection"])) {
                     metadata.remove("finalizers");
                 }
                 let entries = metadata.get_mut("managedFields").and_then(Value::as_array_mut);
-                // Entries are ordered by their second, and a test may cross one.
+                // Entries are ordered by the second of their time, and a test may cross a second.
                 if let Some(entries) = entries {
                     for entry in entries.iter_mut().filter(|entry| entry.get("time").is_some()) {
                         entry["time"] = Value::from("some time");
@@ -332,7 +333,7 @@ fn normalised(answer: Answer, namespace: &str) -> Answer {
                 cause["message"] = Value::from(message.rsplit("\": ").next().unwrap_or_default());
             }
             causes.sort_by_key(ToString::to_string);
-            // The order of several complaints is not the real server's promise.
+            // The real server reports several errors in random order.
             let shows_object = causes.iter().any(|cause| cause["field"] == "patch");
             let message = match causes.len() {
                 0 | 1 if !shows_object => {
@@ -360,7 +361,7 @@ fn answer(answer: &Answer) -> Value {
     }
 }
 
-/// Where two values differ, a line each.
+/// One line for each place where two values differ.
 fn difference(real: &Value, ours: &Value, path: &str) -> Vec<String> {
     match (real, ours) {
         _ if real == ours => Vec::new(),

@@ -1,4 +1,4 @@
-//! What differs between two objects, field by field.
+//! Comparison of two objects, field by field.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::{Comparison, SchemaTypes, Shape, Type, list, object};
 use crate::apply::set;
 
 impl SchemaTypes<'_> {
-    /// What has to change to get from one object to the other.
+    /// The fields that differ between two objects.
     pub(in crate::apply) fn compare(&self, from: &Value, to: &Value) -> Comparison {
         let mut comparison = Comparison::default();
         self.compare_at(self.root(), Some(from), Some(to), &mut Vec::new(), &mut comparison);
@@ -23,7 +23,7 @@ impl SchemaTypes<'_> {
         path: &mut Vec<String>,
         found: &mut Comparison,
     ) {
-        // Equal values have nothing to report, at whatever depth.
+        // Equal values have no differences at any depth.
         if from == to {
             return;
         }
@@ -47,7 +47,7 @@ impl SchemaTypes<'_> {
         }
     }
 
-    /// Compares two values as if both had the shape; says whether they were taken as a whole.
+    /// Compares two values as if both had the shape. Returns whether they were compared as a whole.
     fn compare_as(
         &self,
         shape: Shape,

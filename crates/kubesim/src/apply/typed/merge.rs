@@ -1,4 +1,4 @@
-//! One object laid over another, lists merged by their keys.
+//! Merging of two objects; lists are merged by their keys.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use super::{SchemaTypes, Shape, Type, list, object};
 use crate::apply::set;
 
 impl SchemaTypes<'_> {
-    /// The left object with the right one laid over it.
+    /// Merges the right object into the left one.
     pub(in crate::apply) fn merge(&self, left: &Value, right: &Value) -> Result<Value, String> {
         Ok(self.merge_at(self.root(), Some(left), Some(right))?.unwrap_or(Value::Null))
     }
@@ -48,8 +48,8 @@ impl SchemaTypes<'_> {
         Ok((!merged.is_empty()).then_some(Value::Object(merged)))
     }
 
-    /// Items of the right list keep their order among each other, and those of the left that it does not name keep
-    /// their places between the ones that both have.
+    /// Items of the right list keep their relative order; items that only the left list has keep their positions
+    /// between the items that both have.
     fn merge_lists(&self, kind: Type, left: &[Value], right: &[Value]) -> Result<Vec<Value>, String> {
         let items = self.items(kind);
         let elements = |list: &[Value]| -> Result<Vec<String>, String> {
@@ -60,7 +60,7 @@ impl SchemaTypes<'_> {
         let (left_names, right_names) = (elements(left)?, elements(right)?);
         let mut on_left: HashMap<&str, Option<&Value>> = HashMap::new();
         for (name, item) in left_names.iter().zip(left) {
-            // Items that share a key cannot be merged with one of the other side.
+            // Items with a duplicate key cannot be merged with an item of the other list.
             on_left.entry(name).and_modify(|value| *value = None).or_insert(Some(item));
         }
         let mut on_right: HashMap<&str, &Value> = HashMap::new();

@@ -1,6 +1,6 @@
-//! An object seen through its schema: how values are merged, compared, taken out, and which fields they have.
+//! Objects and their schema: how values are merged, compared and removed, and which fields they have.
 //!
-//! Every walk stops where the schema says that a value is one whole (atomic), as structured-merge-diff does.
+//! Every traversal stops at values that the schema declares atomic, as in structured-merge-diff.
 
 mod compare;
 mod merge;
@@ -12,18 +12,18 @@ use serde_json::{Map, Value};
 use super::set::{self, FieldSet};
 use crate::schema::{DEPTH_MAX, Kind, List, MapType, NodeId, Schema, go_format, go_type_of};
 
-/// The type of a place in an object.
+/// The type of a value in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     /// A node of the schema.
     Node(NodeId),
-    /// A place below a node that keeps unknown fields: objects are granular, lists are atomic.
+    /// A value below a node that keeps unknown fields: objects are granular, lists are atomic.
     Deduced,
-    /// A place that has no fields of its own.
+    /// A value without fields of its own.
     Untyped,
 }
 
-/// What a value is, to a walk.
+/// How a traversal handles a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Map { is_atomic: bool },
@@ -32,7 +32,7 @@ enum Shape {
     Scalar,
 }
 
-/// What differs between two values.
+/// The fields that differ between two values.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Comparison {
     pub(super) removed: FieldSet,
@@ -40,7 +40,7 @@ pub(super) struct Comparison {
     pub(super) added: FieldSet,
 }
 
-/// An object's schema, or none: then everything is deduced.
+/// The schema of an object; without one, all types are deduced from the values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SchemaTypes<'a> {
     pub(super) schema: Option<&'a Schema>,
@@ -100,7 +100,7 @@ impl SchemaTypes<'_> {
         }
     }
 
-    /// The element that stands for an item of a list which is a set or a map.
+    /// The path element of an item in a list of type set or map.
     fn element(&self, kind: Type, item: &Value) -> Result<String, String> {
         let (Type::Node(id), Some(schema)) = (kind, self.schema) else {
             return Err("invalid indexing of non-associative list".to_owned());
@@ -141,7 +141,7 @@ impl SchemaTypes<'_> {
         Ok(set::key(key))
     }
 
-    /// What in an object does not fit its type, with the place: `.spec.foo: field not declared in schema`.
+    /// The first value that does not fit its type, with its path: `.spec.foo: field not declared in schema`.
     pub(super) fn check(&self, object: &Value, may_repeat: bool) -> Result<(), String> {
         self.check_at(self.root(), object, &mut Vec::new(), may_repeat)
     }
@@ -222,7 +222,7 @@ impl SchemaTypes<'_> {
         }
     }
 
-    /// The fields that an object has.
+    /// All fields of an object.
     pub(super) fn fields(&self, object: &Value) -> FieldSet {
         let mut set = FieldSet::default();
         self.gather(self.root(), object, &mut Vec::new(), &mut set);
@@ -254,7 +254,7 @@ impl SchemaTypes<'_> {
                 for (element, item) in elements.iter().zip(list) {
                     let Some(element) = element else { continue };
                     path.push(element.clone());
-                    // Items that have the same key are owned as a whole.
+                    // Items with a duplicate key are owned as a whole.
                     if count.get(element.as_str()) == Some(&1) {
                         self.gather(items, item, path, set);
                     }
@@ -274,7 +274,8 @@ impl SchemaTypes<'_> {
         }
     }
 
-    /// What becomes empty is null, as in the real server: it still is there when the result is compared.
+    /// A value that becomes empty is replaced by null, as in the real server: it still exists in a comparison of the
+    /// result.
     fn remove_at(&self, kind: Type, value: &Value, fields: &FieldSet) -> Value {
         match (self.shape(kind, value), value) {
             (Shape::Map { is_atomic: false }, Value::Object(map)) if !map.is_empty() => {
@@ -310,12 +311,12 @@ impl SchemaTypes<'_> {
                 if kept.is_empty() { Value::Null } else { Value::Array(kept) }
             }
             (Shape::Scalar, value) => value.clone(),
-            // Something below a value that is one whole cannot be taken out without it.
+            // A part of an atomic value cannot be removed without the value.
             _ => Value::Null,
         }
     }
 
-    /// The set in which named fields are members wherever something below them is.
+    /// Adds fields that the schema names wherever something below them is a member.
     pub(super) fn with_named(&self, set: &FieldSet) -> FieldSet {
         let step = |kind: &Type, element: &str| match element.strip_prefix("f:") {
             Some(name) => self.field_or_deduced(*kind, name).0,

@@ -8,12 +8,12 @@ pub(super) fn name(object: &Value, _: Timestamp) -> Value {
     text(&object["metadata"]["name"])
 }
 
-/// How long ago the object was created.
+/// The age of the object.
 pub(crate) fn age(object: &Value, now: Timestamp) -> Value {
     since(&object["metadata"]["creationTimestamp"], now)
 }
 
-/// How long ago `time` was.
+/// The time since `time`.
 pub(super) fn since(time: &Value, now: Timestamp) -> Value {
     match time.as_str().and_then(|time| time.parse::<Timestamp>().ok()) {
         Some(time) => json!(human_duration(now.as_second() - time.as_second())),
@@ -36,7 +36,7 @@ pub(super) fn count(value: &Value) -> Value {
     json!(value.as_i64().unwrap_or(0))
 }
 
-/// How many entries a list or map has.
+/// The number of entries of a list or map.
 pub(super) fn length(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.len(),
@@ -68,7 +68,7 @@ pub(super) fn labels(map: &Value) -> String {
     }
 }
 
-/// A span as people say it, in at most two units.
+/// A duration in at most two units, as kubectl prints it.
 pub(crate) fn human_duration(seconds: i64) -> String {
     let two = |large: i64, unit: &str, small: i64, rest: &str| {
         if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{rest}") }

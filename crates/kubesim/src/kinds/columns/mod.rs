@@ -1,4 +1,4 @@
-//! What `kubectl get` shows of each kind: the columns of the real server, in its order and with its words.
+//! The columns of `kubectl get` for each kind, with the order and the headings of the real server.
 
 mod cells;
 mod node;
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 pub(crate) use cells::{age, human_duration};
 use cells::{count, length, name, since, text};
 
-/// How a cell is made of an object.
+/// Computes a cell from an object.
 pub type Cell = fn(&Value, Timestamp) -> Value;
 
 /// One column.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// Its heading.
+    /// The heading.
     pub name: &'static str,
-    /// Its type.
+    /// The type.
     pub kind: &'static str,
     /// `name` for the column that names the object.
     pub format: &'static str,
@@ -44,7 +44,7 @@ const CONTAINERS: Column = wide("Containers", workload::containers);
 const IMAGES: Column = wide("Images", workload::images);
 const SELECTOR: Column = wide("Selector", workload::selector);
 
-/// Kinds without columns of their own.
+/// Columns of kinds that have none of their own.
 pub(super) const PLAIN: &[Column] =
     &[NAME, column("Created At", "date", |object, _| object["metadata"]["creationTimestamp"].clone())];
 pub(super) const NAME_AND_AGE: &[Column] = &[NAME, AGE];

@@ -1,9 +1,9 @@
-//! Cells of nodes and of requests for certificates.
+//! Cells of nodes and of certificate signing requests.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Ready or not, and whether pods may come.
+/// Whether the node is ready and schedulable.
 pub(super) fn status(object: &Value, _: Timestamp) -> Value {
     let conditions = object["status"]["conditions"].as_array();
     let ready = conditions.into_iter().flatten().rfind(|condition| condition["type"] == "Ready");
@@ -18,7 +18,7 @@ pub(super) fn status(object: &Value, _: Timestamp) -> Value {
     json!(words.join(","))
 }
 
-/// The roles that its labels tell.
+/// The roles in the labels of the node.
 pub(super) fn roles(object: &Value, _: Timestamp) -> Value {
     let mut roles: Vec<&str> = object["metadata"]["labels"]
         .as_object()
@@ -48,7 +48,7 @@ pub(super) fn known(value: &Value) -> Value {
     json!(value.as_str().filter(|text| !text.is_empty()).unwrap_or("<unknown>"))
 }
 
-/// The kernel, with the architecture it runs on.
+/// The kernel version and the architecture.
 pub(super) fn kernel(object: &Value, _: Timestamp) -> Value {
     let info = &object["status"]["nodeInfo"];
     let kernel = info["kernelVersion"].as_str().filter(|text| !text.is_empty()).unwrap_or("<unknown>");
@@ -58,7 +58,7 @@ pub(super) fn kernel(object: &Value, _: Timestamp) -> Value {
     }
 }
 
-/// What was decided about a request for a certificate.
+/// The decision about a certificate signing request.
 pub(super) fn request_condition(object: &Value, _: Timestamp) -> Value {
     let has = |kind: &str| {
         object["status"]["conditions"]

@@ -1,11 +1,11 @@
-//! Cells of pods: the one word that people look at first.
+//! Cells of pods, most of all their status.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::cells::human_duration;
 
-/// What the containers of a pod tell together.
+/// The state of all containers of a pod.
 struct Summary {
     reason: String,
     ready: usize,
@@ -92,7 +92,7 @@ fn summary(object: &Value) -> Summary {
 }
 
 impl Summary {
-    /// Goes through the init containers; true while one of them is still at work.
+    /// Reads the init containers; true while one of them has not completed.
     fn initialize(&mut self, spec: &Value, status: &Value, sidecars: &[&str]) -> bool {
         let total = list(spec, "initContainers").len();
         for (index, container) in list(status, "initContainerStatuses").iter().enumerate() {
@@ -161,7 +161,7 @@ impl Summary {
     }
 }
 
-/// How a container ended.
+/// The reason of a terminated container.
 fn ended(terminated: &Value) -> String {
     match (terminated["reason"].as_str(), terminated["signal"].as_i64()) {
         (Some(reason), _) if !reason.is_empty() => reason.to_owned(),

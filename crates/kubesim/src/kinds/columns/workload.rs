@@ -1,4 +1,4 @@
-//! Cells of workloads, events and bindings.
+//! Cells of workloads, events and role bindings.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(super) fn images(object: &Value, _: Timestamp) -> Value {
     joined(object, "image")
 }
 
-/// A selector of an object as text: plain labels, then expressions.
+/// A selector as text: labels, then expressions.
 pub(super) fn selector(object: &Value, _: Timestamp) -> Value {
     let selector = &object["spec"]["selector"];
     let mut parts = Vec::new();
@@ -140,7 +140,7 @@ pub(super) fn event_source(object: &Value, _: Timestamp) -> Value {
     if instance.is_empty() { json!(component) } else { json!(format!("{component}, {instance}")) }
 }
 
-/// The subjects of one kind that a binding names.
+/// The subjects of one kind in a role binding.
 pub(super) fn subjects(object: &Value, kind: &str) -> Value {
     let names: Vec<String> = object["subjects"]
         .as_array()

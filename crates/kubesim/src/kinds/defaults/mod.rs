@@ -1,5 +1,4 @@
-//! What the server fills in when a field is left out, kind by kind. (What the published schema says about defaults is
-//! applied before; here is the rest, which the real server has in code.)
+//! Defaults of each kind that the real server sets in code. The defaults of the published schema are applied before.
 
 mod pod;
 mod workload;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 pub(super) use pod::{pod, pod_spec};
 pub(super) use workload::{cron_job, daemon_set, deployment, job, replica_set, stateful_set};
 
-/// Sets a field that is missing.
+/// Sets a field unless it has a value.
 fn fill(object: &mut Value, field: &str, value: Value) {
     if let Some(fields) = object.as_object_mut() {
         let slot = fields.entry(field).or_insert(Value::Null);
@@ -21,13 +20,13 @@ fn fill(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// The object at `field`, made if it is missing.
+/// The object at `field`, created if it is missing.
 fn within<'a>(object: &'a mut Value, field: &str) -> &'a mut Value {
     fill(object, field, json!({}));
     &mut object[field]
 }
 
-/// The items of a list, none if it is missing.
+/// The items of a list; none if it is missing.
 fn items<'a>(object: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
     object.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
 }
@@ -46,7 +45,7 @@ pub(super) fn secret(object: &mut Value) {
     fold_string_data(object);
 }
 
-/// `stringData` is written, never read.
+/// Moves `stringData`, which is write-only, to `data`.
 fn fold_string_data(object: &mut Value) {
     let Some(given) = object.as_object_mut().and_then(|fields| fields.remove("stringData")) else { return };
     let Value::Object(given) = given else { return };
@@ -114,7 +113,7 @@ pub(super) fn custom_resource_definition(object: &mut Value) {
     for version in items(spec, "versions") {
         for column in items(version, "additionalPrinterColumns") {
             if column["priority"] == 0 {
-                // Zero is what is meant when it is left out, and is left out again.
+                // Zero is the default, which the real server omits.
                 column.as_object_mut().map(|fields| fields.remove("priority"));
             }
         }

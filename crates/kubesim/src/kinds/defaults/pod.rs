@@ -11,7 +11,7 @@ pub(in crate::kinds) fn pod(object: &mut Value) {
     pod_spec(spec);
 }
 
-/// What a pod and a template have in common.
+/// Defaults of pods and of pod templates.
 pub(in crate::kinds) fn pod_spec(spec: &mut Value) {
     fill(spec, "dnsPolicy", json!("ClusterFirst"));
     fill(spec, "restartPolicy", json!("Always"));
@@ -111,7 +111,7 @@ fn volume(volume: &mut Value) {
     }
 }
 
-/// What a container may use at most it also asks for, unless it says otherwise.
+/// A container requests its limits unless it states other requests.
 fn requests_from_limits(spec: &mut Value) {
     for list in ["initContainers", "containers"] {
         for container in items(spec, list) {

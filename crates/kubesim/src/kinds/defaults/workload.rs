@@ -34,7 +34,7 @@ pub(in crate::kinds) fn replica_set(object: &mut Value) {
 }
 
 pub(in crate::kinds) fn daemon_set(object: &mut Value) {
-    // Every reader of a DaemonSet finds this annotation, so whoever writes one owns it.
+    // The real server adds this annotation when it decodes a DaemonSet, so its writer owns the field.
     let annotations = within(within(object, "metadata"), "annotations");
     fill(annotations, "deprecated.daemonset.template.generation", json!("0"));
     let spec = within(object, "spec");

@@ -1,4 +1,4 @@
-//! What the server itself sets on creation, and what it refuses, as far as people meet it.
+//! Fields that the server sets on creation, and the validation of built-in kinds as far as users meet it.
 
 mod objects;
 mod workload;
@@ -17,15 +17,15 @@ pub(super) use workload::{
 
 use crate::schema::FieldError;
 
-/// Nothing is set.
+/// Sets nothing.
 pub(super) fn no_change(_: &mut Value) {}
 
-/// Nothing is refused.
+/// Accepts everything.
 pub(super) fn no_errors(_: &Value, _: Option<&Value>) -> Vec<FieldError> {
     Vec::new()
 }
 
-/// A field that may not change once it is set.
+/// Rejects a change of an immutable field.
 fn check_immutable(causes: &mut Vec<FieldError>, path: &str, new: &Value, old: &Value) {
     if new != old {
         causes.push(FieldError::invalid(path, new, "field is immutable"));

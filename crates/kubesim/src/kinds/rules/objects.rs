@@ -8,7 +8,7 @@ use super::check_immutable;
 use crate::fields;
 use crate::schema::FieldError;
 
-/// All data of a config map or a secret together.
+/// Limit on all data of a config map or a secret.
 const DATA_BYTES_MAX: usize = 1 << 20;
 
 pub(in crate::kinds) fn prepare_namespace(object: &mut Value) {
@@ -24,7 +24,7 @@ pub(in crate::kinds) fn prepare_node(object: &mut Value) {
     if !object["spec"].is_object() {
         object["spec"] = json!({});
     }
-    // A node that has not been looked at by anyone yet takes no pods.
+    // A new node accepts no pods until a controller has checked it.
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let taints = &mut object["spec"]["taints"];
     match taints.as_array_mut() {
@@ -118,7 +118,7 @@ pub(in crate::kinds) fn config_map(new: &Value, old: Option<&Value>) -> Vec<Fiel
     data_keys(&mut causes, new, "binaryData");
     let text = |value: &Value| value.as_str().map_or(0, str::len);
     if bytes_of(&new["data"], text) + bytes_of(&new["binaryData"], decoded_length) > DATA_BYTES_MAX {
-        // The real server names no field for the object as a whole, in just this way.
+        // The real server names the object as a whole in this way.
         causes.push(FieldError::too_long("[]", DATA_BYTES_MAX as u64));
     }
     causes
@@ -146,7 +146,7 @@ pub(in crate::kinds) fn secret(new: &Value, old: Option<&Value>) -> Vec<FieldErr
     causes
 }
 
-/// What a secret of a well-known type must hold.
+/// Checks the keys that a secret of a well-known type requires.
 fn secret_parts(causes: &mut Vec<FieldError>, new: &Value) {
     let has = |key: &str| new["data"].get(key).is_some();
     let missing = |key: &str| FieldError::required(format!("data[{key}]"), "");
@@ -208,7 +208,7 @@ pub(in crate::kinds) fn pod_disruption_budget(new: &Value, _: Option<&Value>) ->
     if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
         let why = "minAvailable and maxUnavailable cannot be both set";
         let cause = FieldError::invalid("spec", &Value::Null, why);
-        // The real server shows the type that it keeps, not the one that it was sent.
+        // The real server prints its internal type instead of the one that was sent.
         let shown = format!(
             "Invalid value: {{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}: {why}",
             spec["minAvailable"],
@@ -272,7 +272,7 @@ pub(in crate::kinds) fn certificate_signing_request(new: &Value, old: Option<&Va
     causes
 }
 
-/// Whether a text holds a whole request for a certificate.
+/// Whether a text contains a complete certificate signing request.
 fn is_request(text: &str) -> bool {
     let body = text
         .split_once("-----BEGIN CERTIFICATE REQUEST-----")
@@ -353,7 +353,7 @@ fn versions(causes: &mut Vec<FieldError>, spec: &Value) {
     }
 }
 
-/// A version as the real server keeps and shows it: what all versions share is kept elsewhere.
+/// A version as the real server prints it: in its internal type, without what all versions share.
 fn internal_version(version: &Value) -> String {
     format!(
         "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",

@@ -15,7 +15,7 @@ pub(in crate::kinds) fn prepare_daemon_set(object: &mut Value) {
     fields::set(object, &["metadata", "annotations", "deprecated.daemonset.template.generation"], json!("1"));
 }
 
-/// Nothing is known of it yet.
+/// A new object has an empty status.
 pub(in crate::kinds) fn prepare_empty_status(object: &mut Value) {
     object["status"] = json!({});
 }
@@ -28,14 +28,14 @@ pub(in crate::kinds) fn prepare_stateful_set(object: &mut Value) {
     object["status"] = json!({"replicas": 0, "availableReplicas": 0});
 }
 
-/// A job's pods are told apart by labels that carry its uid.
+/// The pods of a job are identified by labels with its uid.
 pub(in crate::kinds) fn prepare_job(object: &mut Value) {
     object["status"] = json!({});
     if object["spec"]["manualSelector"] == true {
         return;
     }
     let (uid, name) = (object["metadata"]["uid"].clone(), object["metadata"]["name"].clone());
-    // A job without labels of its own has those of its template, these among them.
+    // A job without labels gets those of its template, including these.
     let shares_labels = object["metadata"]["labels"].is_object()
         && object["metadata"]["labels"] == object["spec"]["template"]["metadata"]["labels"];
     if object["spec"]["selector"].is_null() {
@@ -74,7 +74,7 @@ pub(in crate::kinds) fn prepare_pod(object: &mut Value) {
     admit_pod(object);
 }
 
-/// What the real server's admission adds to every pod: its service account, tolerations and priority.
+/// Adds what the real server's admission adds to every pod: service account, tolerations and priority.
 fn admit_pod(object: &mut Value) {
     let mirror = !object["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null();
     let spec = &mut object["spec"];
@@ -220,7 +220,7 @@ pub(in crate::kinds) fn pod(new: &Value, old: Option<&Value>) -> Vec<FieldError>
     causes
 }
 
-/// A pod's spec without what may be changed later, and without what is set when a pod is bound.
+/// A pod's spec without the fields that may change later and those that are set when the pod is bound.
 fn without_mutable_fields(spec: &Value, old: &Value) -> Value {
     let mut rest = spec.clone();
     for list in ["containers", "initContainers"] {
@@ -261,7 +261,7 @@ pub(in crate::kinds) fn workload(new: &Value, old: Option<&Value>) -> Vec<FieldE
         FieldError::invalid("spec.template.metadata.labels", labels, why)
     };
     match LabelSelector::from_object(spec.get("selector").filter(|selector| !selector.is_null())) {
-        // No selector selects no_change, so not these labels either.
+        // A missing selector selects nothing, so it does not select these labels either.
         None => causes.extend([FieldError::required("spec.selector", ""), unmatched()]),
         Some(selector) if selector.is_empty() => {
             let why = match new["kind"].as_str() {

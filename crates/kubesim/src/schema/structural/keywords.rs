@@ -1,4 +1,4 @@
-//! Words that a schema may not use, or not together.
+//! Keywords that a schema may not use, or not together.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::schema::FieldError;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Context {
     is_root: bool,
-    /// Why a default may not stand here.
+    /// Why no default is allowed here.
     forbids_default: Option<DefaultRule>,
     is_in_meta: bool,
 }
@@ -36,13 +36,13 @@ impl DefaultRule {
     }
 }
 
-/// Words that cannot be part of a structural schema, whatever they say.
+/// Keywords that a structural schema never contains.
 pub(super) const UNREADABLE: [&str; 6] =
     [".id", ".additionalItems", ".patternProperties", ".definitions", ".dependencies", ".$ref"];
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// Words that may not be used, or not together.
+/// Checks the keywords of a schema.
 pub(super) fn check_keywords(
     keywords: &Map<String, Value>,
     path: &str,
@@ -174,7 +174,7 @@ fn check_list_keywords(keywords: &Map<String, Value>, path: &str, errors: &mut V
             errors.push(FieldError::invalid(at("items.x-kubernetes-list-type"), &value, detail));
         }
         if text(items, "type") == "object" && text(items, "x-kubernetes-map-type") != "atomic" {
-            // The real server prints the item's list type here, which an object has not.
+            // The real server prints the item's list type here, which an object does not have.
             errors.push(FieldError::invalid(at("items.x-kubernetes-map-type"), &Value::Null, detail));
         }
     }

@@ -1,4 +1,4 @@
-//! The rules for schemas in CRDs: each must be *structural*, so that every field has one known type.
+//! The rules for schemas in CRDs: each must be *structural*, so that every field has one type.
 
 mod keywords;
 mod structure;
@@ -15,9 +15,9 @@ use super::{Schema, is_too_deep};
 use keywords::{Context, UNREADABLE, check_keywords};
 use structure::{Level, check_complete, check_structure};
 
-/// The schema of a version of a CRD, from its `openAPIV3Schema`; or all that is wrong with it.
+/// Reads the schema of a CRD version from its `openAPIV3Schema`, or returns all errors.
 ///
-/// The paths of errors begin with `openAPIV3Schema`; the caller puts what stands before it in front.
+/// The paths of errors start with `openAPIV3Schema`; the caller adds a prefix.
 pub fn parse_crd(open_api_v3_schema: &Value) -> Result<Schema, Vec<FieldError>> {
     const ROOT: &str = "openAPIV3Schema";
     if is_too_deep(open_api_v3_schema) {
@@ -28,7 +28,7 @@ pub fn parse_crd(open_api_v3_schema: &Value) -> Result<Schema, Vec<FieldError>> 
     };
     let mut errors = Vec::new();
     check_keywords(keywords, ROOT, Context::root(), &mut errors);
-    // With keywords that it does not support at all, the real server does not look at the structure.
+    // The real server does not check the structure of a schema with unsupported keywords.
     let is_readable = !errors.iter().any(|error| UNREADABLE.iter().any(|word| error.field.ends_with(word)));
     if is_readable {
         let mut structure = Vec::new();
@@ -57,7 +57,7 @@ fn read(open_api_v3_schema: &Value) -> Schema {
     Schema { arena: Arc::new(reader.finish()), root, origin: Origin::Crd, metadata, has_status: false }
 }
 
-/// A default must itself satisfy the schema at its place.
+/// A default must satisfy the schema of its field.
 fn check_defaults(keywords: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
     if let Some(default) = keywords.get("default").filter(|default| !default.is_null()) {
         let place = Value::Object(keywords.clone());

@@ -1,4 +1,5 @@
-//! What makes a schema structural: every place has one type, and alternatives only restrict what is specified elsewhere.
+//! The rules of structural schemas: every value has one type, and alternatives only restrict what is specified
+//! elsewhere.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ pub(super) enum Level {
     Field,
 }
 
-/// Each place has a type, outside of alternatives; alternatives only restrict.
+/// Checks that each value has a type outside of alternatives, and that alternatives only restrict.
 pub(super) fn check_structure(
     keywords: &Map<String, Value>,
     level: Level,
@@ -109,7 +110,7 @@ fn check_meta_fields(keywords: &Map<String, Value>, level: Level, path: &str, er
     }
 }
 
-/// The two shapes in which an int-or-string may name its types in alternatives.
+/// Whether the types of an int-or-string are in one of the two forms that alternatives allow.
 fn int_or_string_exception(keywords: &Map<String, Value>) -> bool {
     if !is_set(keywords, "x-kubernetes-int-or-string") {
         return false;
@@ -187,7 +188,7 @@ fn check_alternative(
     }
 }
 
-/// Whatever an alternative speaks of is also specified outside of it.
+/// Checks that everything in an alternative is also specified outside of it.
 pub(super) fn check_complete(
     keywords: &Map<String, Value>,
     structure: Option<&Map<String, Value>>,

@@ -15,7 +15,7 @@ impl Schema {
         errors: &mut Vec<FieldError>,
         left: usize,
     ) -> usize {
-        // In built-in kinds these only say which types a value may have.
+        // In built-in kinds these only list the types of a value.
         if self.origin == Origin::BuiltIn {
             return 0;
         }

@@ -22,7 +22,7 @@ impl Schema {
         match value {
             Value::String(text) => {
                 let length = text.chars().count() as u64;
-                // The first that is wrong is told, and no other.
+                // Only the first error is reported.
                 if let Some(max) = limits.max_length.filter(|max| length > *max) {
                     errors.push(FieldError::too_long(path.text(), max));
                 } else if let Some(min) = limits.min_length.filter(|min| length < *min) {
@@ -119,7 +119,7 @@ fn number_errors(value: &Value, node: &Node, limits: &Limits) -> Vec<String> {
     errors
 }
 
-/// The real server takes the whole part of a factor for whole numbers, and then refuses its own zero.
+/// The real server truncates the factor for integers, and then rejects the resulting zero.
 fn has_unusable_factor(value: &Value, limits: &Limits) -> bool {
     let factor = limits.multiple_of.as_ref().and_then(Value::as_f64);
     value.is_i64() && factor.is_some_and(|factor| factor < 1.0)

@@ -1,4 +1,4 @@
-//! Whether an object satisfies its schema, in the words of the real server's validator.
+//! Validation of objects against their schema, with the error texts of the real server.
 
 mod alternatives;
 mod limits;
@@ -14,13 +14,13 @@ use super::{DEPTH_MAX, Schema, rules};
 use path::Path;
 
 impl Schema {
-    /// Everything that is wrong with an object (of this kind, pruned and defaulted), for a Status with code 422.
+    /// All errors of an object that is pruned and defaulted, for a Status with code 422.
     pub fn validate(&self, object: &Value) -> Vec<FieldError> {
         self.errors(object, None)
     }
 
-    /// The same for an object that takes the place of another. Values that are wrong but were there before are let be, so
-    /// that objects can still be changed after their schema became stricter.
+    /// The same for an object that replaces another. Invalid values that did not change are accepted, so that objects
+    /// can still be changed after their schema became stricter.
     pub fn validate_update(&self, object: &Value, before: &Value) -> Vec<FieldError> {
         self.errors(object, Some(before).filter(|_| self.origin == Origin::Crd))
     }
@@ -45,7 +45,8 @@ impl Schema {
         errors
     }
 
-    /// Adds what is wrong; says how many places matched, by which the real server picks the best of several failures.
+    /// Adds the errors of a value. Returns how many values matched, by which the real server picks the best of
+    /// several failures.
     fn check_value(
         &self,
         value: &Value,
@@ -104,7 +105,7 @@ impl Schema {
     ) -> usize {
         let mut matches = 0;
         for (name, value) in map {
-            // What stands in metadata is the same for all kinds and checked elsewhere.
+            // Metadata is the same for all kinds and checked elsewhere.
             if path.is_root() && name == "metadata" {
                 continue;
             }
@@ -116,7 +117,7 @@ impl Schema {
         for name in &node.required {
             let is_missing = match (self.origin, map.get(name)) {
                 (_, None) => true,
-                // Go cannot tell an empty value of a required field from a missing one.
+                // Go does not distinguish an empty value of a required field from a missing one.
                 (Origin::BuiltIn, Some(Value::String(text))) => text.is_empty(),
                 (Origin::BuiltIn, Some(value)) => value.is_null(),
                 (Origin::Crd, Some(_)) => false,
@@ -151,7 +152,7 @@ impl Schema {
         Some(FieldError::type_invalid(path.text(), &Value::from(found), &detail))
     }
 
-    /// Lists that are sets or maps have each item once.
+    /// Checks that lists of type set or map contain each item once.
     fn check_lists(
         &self,
         value: &Value,
@@ -173,7 +174,7 @@ impl Schema {
                 }
             }
             Value::Array(list) => {
-                // Go code decides about duplicates in built-in kinds, by other keys than the schema's.
+                // In built-in kinds, Go code checks for duplicates, by other keys than the schema's.
                 if self.origin == Origin::Crd {
                     check_duplicates(list, &node.list, path, errors);
                 }
@@ -188,13 +189,13 @@ impl Schema {
     }
 }
 
-/// The items of a list as it was before, where items can be told apart.
+/// The items of the previous list by key, if they have keys.
 fn items_by_key<'a>(before: Option<&'a Value>, kind: &List) -> HashMap<String, &'a Value> {
     let items = before.and_then(Value::as_array).filter(|_| matches!(kind, List::Map(_)));
     items.into_iter().flatten().map(|item| (key_of(item, kind).to_string(), item)).collect()
 }
 
-/// What tells an item of a list from others: null where nothing does.
+/// The key of a list item; null if it has none.
 fn key_of(item: &Value, kind: &List) -> Value {
     let List::Map(names) = kind else { return Value::Null };
     let pairs = names.iter().filter_map(|name| Some((name.clone(), item.get(name)?.clone())));

@@ -1,11 +1,11 @@
-//! Where a value is in an object, and what was there before.
+//! The path of a value in an object, and its previous value.
 
 use serde_json::Value;
 
-/// A path to a value, as a chain of stack frames: text is made only for errors.
+/// A path as a chain of stack frames; the text is built only for errors.
 pub(super) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
-    /// The value that was here before an update.
+    /// The value at this path before an update.
     before: Option<&'a Value>,
     step: Step<'a>,
 }
@@ -55,7 +55,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The path inside a message: empty for the whole object.
+    /// The path in a message; empty for the whole object.
     pub(super) fn name(&self) -> String {
         let mut text = self.parent.map(Path::name).unwrap_or_default();
         match self.step {
