@@ -45,7 +45,7 @@ impl Default for ClusterOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The directory cannot be created.
-    #[error("the directory {} could not be made", path.display())]
+    #[error("failed to create the directory {}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -63,10 +63,10 @@ pub enum StartError {
     #[error(transparent)]
     Server(#[from] ServerError),
     /// The initial objects cannot be written.
-    #[error("the first objects could not be written: {0}")]
+    #[error("failed to create the initial objects: {0}")]
     InitialObjects(String),
     /// Another cluster has this name.
-    #[error("there is a cluster {0} already")]
+    #[error("a cluster named {0} already exists")]
     NameTaken(String),
 }
 

@@ -152,7 +152,7 @@ fn action(fault: Fault) -> FaultAction {
             failure.retry_after = Some(retry_after_seconds);
             FaultAction::Respond(failure)
         }
-        Fault::InternalError => FaultAction::Respond(StatusError::internal("a fault was asked for")),
+        Fault::InternalError => FaultAction::Respond(StatusError::internal("injected fault")),
         Fault::ConnectionReset | Fault::Unreachable => FaultAction::Reset,
     }
 }

@@ -46,11 +46,6 @@ impl FieldSelector {
     pub fn matches(&self, value_of: &dyn Fn(&str) -> String) -> bool {
         self.terms.iter().all(|term| (value_of(&term.field) == term.value) == term.equal)
     }
-
-    /// The one value that `field` must have, if the selector says so.
-    pub fn required(&self, field: &str) -> Option<&str> {
-        self.terms.iter().find(|term| term.equal && term.field == field).map(|term| term.value.as_str())
-    }
 }
 
 fn split_terms(text: &str) -> Vec<&str> {

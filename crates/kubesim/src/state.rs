@@ -47,7 +47,7 @@ impl State {
         let objects = self.objects.commit(changes).map_err(|error| {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "A change could not be written to the journal"
+                "Failed to write a change to the journal"
             );
             StatusError::internal(&error)
         })?;

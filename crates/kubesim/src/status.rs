@@ -71,15 +71,6 @@ impl StatusError {
         failure
     }
 
-    /// 501 for a feature of the real server that this one lacks.
-    pub fn not_implemented(what: &str) -> StatusError {
-        StatusError::new(
-            501,
-            "NotImplemented",
-            format!("{what} is not implemented by this simulated API server"),
-        )
-    }
-
     /// 409: the name is taken.
     pub fn already_exists(kind: &Kind, name: &str) -> StatusError {
         StatusError::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified()))

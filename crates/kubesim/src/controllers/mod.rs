@@ -44,7 +44,7 @@ pub(crate) async fn supervise(cluster: Arc<ClusterInner>) {
         if let Some(Err(error)) = controllers.join_next().await {
             tracing::error!(
                 cluster.id = cluster.name,
-                "The controllers of {} fell and start anew: {error}",
+                "Controllers of cluster {} failed and restart: {error}",
                 cluster.name
             );
             // The cause may still be there.
@@ -110,7 +110,7 @@ fn process(cluster: &Arc<ClusterInner>, item: &WorkItem) -> BTreeMap<WorkItem, T
         WorkItem::Schedule => scheduler::schedule_pods(&mut context),
     };
     if let Err(failure) = outcome {
-        tracing::debug!(cluster.id = cluster.name, "{item:?} was refused: {}", failure.message);
+        tracing::debug!(cluster.id = cluster.name, "Failed to process {item:?}: {}", failure.message);
     }
     std::mem::take(&mut context.later).into_iter().map(|(at, item)| (item, at)).collect()
 }

@@ -68,7 +68,7 @@ pub(super) fn check_by_time(cluster: &Arc<ClusterInner>) {
     }
     let mut context = ControllerContext::new(cluster);
     if let Err(failure) = mark_unreachable_nodes(&mut context).and_then(|()| evict_pods(&mut context)) {
-        tracing::debug!(cluster.id = cluster.name, "Nodes could not be looked after: {}", failure.message);
+        tracing::debug!(cluster.id = cluster.name, "Failed to check nodes: {}", failure.message);
     }
 }
 

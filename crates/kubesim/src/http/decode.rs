@@ -28,7 +28,7 @@ where
             let message = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
             Err(StatusError::new(413, "RequestEntityTooLarge", message))
         }
-        Err(error) => Err(StatusError::bad_request(format!("the body could not be read: {error}"))),
+        Err(error) => Err(StatusError::bad_request(format!("failed to read the body: {error}"))),
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> ApiResult<Value> {
         "application/yaml" => yaml(body),
         "application/vnd.kubernetes.protobuf" => protobuf::object(body).map_err(|error| match error {
             ProtobufError::Malformed => {
-                StatusError::bad_request("the protobuf body of the request cannot be read")
+                StatusError::bad_request("the protobuf body of the request is malformed")
             }
             ProtobufError::UnknownKind => unsupported("application/json, application/yaml"),
         }),

@@ -75,13 +75,13 @@ where
     let response = result.unwrap_or_else(|_| {
         tracing::error!(
             cluster.id = cluster.name,
-            "{} {} made the simulated API server of {} panic",
+            "Panic in the simulated API server while handling {} {} of cluster {}",
             request.method,
             parts.uri.path(),
             cluster.name
         );
         Err(StatusError::internal(
-            "this request cannot be handled: the simulator has a fault, which is in its log",
+            "the simulator panicked while handling this request; its log has the cause",
         ))
     });
     // A request that was rejected by its path has a body too. Reading it to its end keeps the connection usable.

@@ -41,7 +41,7 @@ struct Field {
 fn table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         serde_json::from_str(include_str!("../../data/messages.json"))
-            .expect("the table is part of the program, and a test reads it")
+            .expect("the table is embedded, and a test reads it")
     });
     &TABLE
 }

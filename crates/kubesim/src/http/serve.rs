@@ -34,10 +34,10 @@ const PORT_FILE: &str = "port";
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// No port can be bound.
-    #[error("no port on the loopback interface could be had")]
+    #[error("failed to bind a port on the loopback interface")]
     Listen(#[source] io::Error),
     /// The port cannot be saved.
-    #[error("the port could not be written to {}", path.display())]
+    #[error("failed to save the port to {}", path.display())]
     SavePort {
         /// The file.
         path: PathBuf,

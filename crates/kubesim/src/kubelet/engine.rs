@@ -177,7 +177,7 @@ impl Engine {
             }
             Ok(watcher::Event::Init | watcher::Event::InitDone) => {}
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "The watch of nodes broke");
+                tracing::debug!(error = &error as &dyn std::error::Error, "Watch of nodes failed; retrying");
             }
         }
     }
@@ -202,7 +202,7 @@ impl Engine {
             }
             Ok(watcher::Event::Init | watcher::Event::InitDone) => {}
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "The watch of pods broke");
+                tracing::debug!(error = &error as &dyn std::error::Error, "Watch of pods failed; retrying");
             }
         }
     }
@@ -395,7 +395,7 @@ fn write_outcome(written: kube::Result<WriteOutcome>) -> Option<WriteOutcome> {
             Some(WriteOutcome::Nothing)
         }
         Err(error) => {
-            tracing::debug!(error = &error as &dyn std::error::Error, "A write failed and is tried again");
+            tracing::debug!(error = &error as &dyn std::error::Error, "Write failed; retrying");
             None
         }
     }
@@ -434,6 +434,6 @@ async fn renew(
 }
 
 async fn log_and_wait(error: &kube::Error) {
-    tracing::debug!(error = error as &dyn std::error::Error, "The cluster cannot be reached yet");
+    tracing::debug!(error = error as &dyn std::error::Error, "Cluster is not reachable yet; retrying");
     tokio::time::sleep(RETRY_DELAY).await;
 }

@@ -93,7 +93,7 @@ pub(super) fn status(
     };
     let ready = match ready {
         true => condition("Ready", true, "KubeletReady", "kubelet is posting ready status"),
-        false => condition("Ready", false, "KubeletNotReady", "the node was told to be not ready"),
+        false => condition("Ready", false, "KubeletNotReady", "the node is set to NotReady by an annotation"),
     };
     let room =
         json!({ "cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": pods.to_string() });

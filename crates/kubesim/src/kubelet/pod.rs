@@ -145,7 +145,7 @@ pub(super) fn log_lines(pod: &PodView, step: PodStep, now: Timestamp) -> Vec<Str
             std::iter::once(begun).chain(own).collect()
         }
         PodStep::Complete => vec![line("done")],
-        PodStep::Fail | PodStep::Crash => vec![line("failed, as it was told to")],
+        PodStep::Fail | PodStep::Crash => vec![line("failed, as its annotation requests")],
         PodStep::Remove => Vec::new(),
     }
 }

@@ -22,12 +22,12 @@ const COMPACT_GROWTH: u64 = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// An operation on the file failed.
-    #[error("the journal {} could not be {doing}", path.display())]
+    #[error("failed to {operation} the journal {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// The operation that failed.
-        doing: &'static str,
+        operation: &'static str,
         /// The cause.
         #[source]
         source: io::Error,
@@ -72,14 +72,14 @@ pub struct Journal {
 impl Journal {
     /// Opens or creates the journal and reads its records.
     pub fn open(path: &Path) -> Result<(Journal, Vec<Record>), JournalError> {
-        let io = |doing| move |source| JournalError::Io { path: path.to_owned(), doing, source };
+        let io = |operation| move |source| JournalError::Io { path: path.to_owned(), operation, source };
         let file = OpenOptions::new()
             .read(true)
             .append(true)
             .create(true)
             .mode(0o600)
             .open(path)
-            .map_err(io("opened"))?;
+            .map_err(io("open"))?;
         let mut records = Vec::new();
         let mut length = 0_u64;
         let mut reader = BufReader::new(&file);
@@ -98,7 +98,7 @@ impl Journal {
             })?);
             length += read as u64;
         }
-        file.set_len(length).map_err(io("cut"))?;
+        file.set_len(length).map_err(io("truncate"))?;
         let journal =
             Journal { path: path.to_owned(), file, length, length_compacted: length.min(COMPACT_FROM_BYTES) };
         Ok((journal, records))
@@ -118,7 +118,7 @@ impl Journal {
         if let Err(source) = self.file.write_all(&lines) {
             // An incomplete line in the middle would make the whole journal unreadable.
             let _ = self.file.set_len(self.length);
-            return Err(JournalError::Io { path: self.path.clone(), doing: "written", source });
+            return Err(JournalError::Io { path: self.path.clone(), operation: "write", source });
         }
         self.length += lines.len() as u64;
         Ok(())
@@ -136,27 +136,27 @@ impl Journal {
         live: impl Iterator<Item = (&'a TableName, &'a Arc<Object>)>,
     ) -> Result<(), JournalError> {
         let path = self.path.clone();
-        let io = |doing| move |source| JournalError::Io { path: path.clone(), doing, source };
+        let io = |operation| move |source| JournalError::Io { path: path.clone(), operation, source };
         let fresh = self.path.with_extension("new");
         // Left by a process that was killed here.
         let _ = std::fs::remove_file(&fresh);
         let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&fresh);
-        let mut writer = BufWriter::new(file.map_err(io.clone()("rewritten"))?);
+        let mut writer = BufWriter::new(file.map_err(io.clone()("rewrite"))?);
         let mut line = Vec::new();
         // This record without an object preserves the revision if the newest change is a removal.
         let marker = Record { revision, table: String::new(), key: String::new(), object: None };
-        serde_json::to_writer(&mut line, &marker).map_err(|error| io.clone()("rewritten")(error.into()))?;
+        serde_json::to_writer(&mut line, &marker).map_err(|error| io.clone()("rewrite")(error.into()))?;
         line.push(b'\n');
         for (table, object) in live {
             write_object(&mut line, table, object);
-            writer.write_all(&line).map_err(io.clone()("rewritten"))?;
+            writer.write_all(&line).map_err(io.clone()("rewrite"))?;
             line.clear();
         }
-        writer.write_all(&line).map_err(io.clone()("rewritten"))?;
-        let mut file = writer.into_inner().map_err(|error| io.clone()("rewritten")(error.into_error()))?;
-        file.sync_data().map_err(io.clone()("rewritten"))?;
-        let length = file.seek(SeekFrom::End(0)).map_err(io.clone()("rewritten"))?;
-        std::fs::rename(&fresh, &self.path).map_err(io("replaced"))?;
+        writer.write_all(&line).map_err(io.clone()("rewrite"))?;
+        let mut file = writer.into_inner().map_err(|error| io.clone()("rewrite")(error.into_error()))?;
+        file.sync_data().map_err(io.clone()("rewrite"))?;
+        let length = file.seek(SeekFrom::End(0)).map_err(io.clone()("rewrite"))?;
+        std::fs::rename(&fresh, &self.path).map_err(io("replace"))?;
         // This is the same file under its new name, so no operation that could fail lies in between.
         self.file = file;
         self.length = length;

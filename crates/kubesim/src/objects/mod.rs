@@ -166,11 +166,6 @@ impl Objects {
         self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// All uids that are named as owners.
-    pub fn owners(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.dependents.keys()
-    }
-
     /// Notifies about changes in one table.
     pub fn watch_table(&mut self, table: &TableName) -> watch::Receiver<u64> {
         self.tables.entry(table.clone()).or_default().changed.subscribe()
@@ -277,7 +272,7 @@ impl Objects {
         if let Err(error) = journal.rewrite(self.revision, live) {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "The journal could not be compacted; it grows on"
+                "Failed to compact the journal; it keeps growing"
             );
         }
     }

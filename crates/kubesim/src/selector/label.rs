@@ -59,20 +59,6 @@ impl LabelSelector {
         Some(LabelSelector { requirements })
     }
 
-    /// Reads a plain map of labels, as a Service has.
-    pub fn of_map(map: &Value) -> LabelSelector {
-        let requirements = map
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| Requirement {
-                key: key.clone(),
-                operator: Operator::In(vec![value.as_str().unwrap_or_default().to_owned()]),
-            })
-            .collect();
-        LabelSelector { requirements }
-    }
-
     /// Whether the selector matches all objects.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Validation, WriteOptions, metadata};
 use crate::kinds::{self, Kind};
-use crate::schema::Schemas;
+use crate::schema::{Schemas, json_type};
 use crate::status::{ApiResult, StatusError};
 
 /// Checks that a body is an object of this kind.
@@ -68,17 +68,6 @@ fn unregistered(kind: &Kind, version: &str, name: &str) -> Option<StatusError> {
 /// The Go package of a group in the real server.
 fn package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
-}
-
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 fn capitalized(word: &str) -> String {

@@ -27,18 +27,33 @@ pub(super) fn fields(value: &mut Value) -> ApiResult<&mut Map<String, Value>> {
     metadata.as_object_mut().ok_or_else(|| StatusError::bad_request("metadata must be an object"))
 }
 
+/// Fails unless the name in a body is that of the path.
+pub(super) fn check_name(target: &Target, name: &str) -> ApiResult<()> {
+    let wanted = &target.name;
+    if name == wanted {
+        return Ok(());
+    }
+    Err(StatusError::bad_request(format!(
+        "the name of the object ({name}) does not match the name on the URL ({wanted})"
+    )))
+}
+
+/// Fails if a body names another namespace than the path.
+pub(super) fn check_namespace(target: &Target, namespace: &str) -> ApiResult<()> {
+    if !target.kind.is_namespaced() || namespace.is_empty() || namespace == target.namespace {
+        return Ok(());
+    }
+    let why = "the namespace of the provided object does not match the namespace sent on the request";
+    Err(StatusError::bad_request(why))
+}
+
 /// Checks and sets the namespace and the name of a new object.
 pub(super) fn fill_name(target: &Target, value: &mut Value) -> ApiResult<()> {
     let metadata = fields(value)?;
+    let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    check_namespace(target, namespace)?;
     if target.kind.is_namespaced() {
-        match metadata.get("namespace").and_then(Value::as_str).filter(|namespace| !namespace.is_empty()) {
-            Some(given) if given != target.namespace => {
-                let why =
-                    "the namespace of the provided object does not match the namespace sent on the request";
-                return Err(StatusError::bad_request(why));
-            }
-            _ => metadata.insert("namespace".into(), target.namespace.clone().into()),
-        };
+        metadata.insert("namespace".into(), target.namespace.clone().into());
     } else {
         metadata.remove("namespace");
     }

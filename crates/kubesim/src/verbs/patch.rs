@@ -134,13 +134,7 @@ fn applied(
     if !body.is_object() {
         return Err(StatusError::bad_request("error decoding YAML: the configuration must be an object"));
     }
-    let given = body["metadata"]["name"].as_str().unwrap_or(&target.name);
-    if given != target.name {
-        let wanted = &target.name;
-        return Err(StatusError::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({wanted})"
-        )));
-    }
+    metadata::check_name(target, body["metadata"]["name"].as_str().unwrap_or(&target.name))?;
     let mut config = body.clone();
     let (version, expected) = (body["apiVersion"].as_str().unwrap_or_default(), kind.api_version());
     if version != expected {
@@ -175,18 +169,9 @@ fn apply_error(error: &ApplyError) -> StatusError {
 }
 
 fn expect_same_object(target: &Target, old: &Value, new: &Value) -> ApiResult<()> {
-    let given = new["metadata"]["name"].as_str().unwrap_or_default();
-    if !given.is_empty() && given != target.name {
-        let wanted = &target.name;
-        return Err(StatusError::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({wanted})"
-        )));
-    }
-    let namespace = new["metadata"]["namespace"].as_str().unwrap_or_default();
-    if target.kind.is_namespaced() && !namespace.is_empty() && namespace != target.namespace {
-        let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(StatusError::bad_request(why));
-    }
+    let name = new["metadata"]["name"].as_str().filter(|name| !name.is_empty());
+    metadata::check_name(target, name.unwrap_or(&target.name))?;
+    metadata::check_namespace(target, new["metadata"]["namespace"].as_str().unwrap_or_default())?;
     let (uid, before) = (&new["metadata"]["uid"], &old["metadata"]["uid"]);
     if uid.as_str().is_some_and(|uid| !uid.is_empty()) && uid != before {
         let cause = FieldError::invalid("metadata.uid", uid, "field is immutable");
