@@ -2,26 +2,8 @@
 
 use std::time::Duration;
 
-use api::doc::HealthDetails;
+pub use api::health::HealthSample;
 use api::work::WorkKind;
-use jiff::Timestamp;
-use uuid::Uuid;
-
-/// How a cluster was when it was last looked at. Kept apart from its document: a sample every minute must not raise
-/// the etag or wake the feed's readers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HealthSample {
-    /// The cluster.
-    pub cluster: Uuid,
-    /// When it was looked at; the store's clock when it is written.
-    pub at: Timestamp,
-    /// Whether its API server answered.
-    pub reachable: bool,
-    /// Since when that is so; kept by the store.
-    pub since: Timestamp,
-    /// What was observed.
-    pub details: HealthDetails,
-}
 
 /// How long things are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use api::admin::Entry;
 use api::doc::WorkResult;
-use api::work::{Ending, WorkKind, WorkState};
+pub use api::queue::{Budget, WorkView, holds_lane};
+use api::work::{Ending, WorkKind};
 use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -53,12 +54,6 @@ pub(crate) const CLASS_FRESH: i64 = 2;
 /// The same, set aside until a budget of its own has room. In the lane's order it is a fresh one; as a class of its own it
 /// stands behind all that is not held up.
 pub(crate) const CLASS_ASIDE: i64 = 3;
-
-/// Whether a full budget holds up the whole lane, or only the work that names it: a task's holds up the task's work, those
-/// of fleet, region and subscription hold up all work of a cluster.
-pub fn holds_lane(budget: &str) -> bool {
-    !budget.starts_with("task/")
-}
 
 /// The class that new work of a kind has.
 pub(crate) fn first_class(kind: WorkKind) -> i64 {
@@ -241,50 +236,6 @@ pub enum CompletionOutcome {
     Lost,
 }
 
-/// Work as a reader sees it, running or long done.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WorkView {
-    /// Its id.
-    pub id: Uuid,
-    /// Its lane.
-    pub lane: Uuid,
-    /// Who carries it out.
-    pub kind: WorkKind,
-    /// Its state.
-    pub state: WorkState,
-    /// Attempts so far.
-    pub attempt: i32,
-    /// When it was asked to run.
-    pub run_after: Timestamp,
-    /// When it can run next; its end for what has ended.
-    pub due_at: Timestamp,
-    /// Never begun at or after.
-    pub run_before: Option<Timestamp>,
-    /// Among those due at the same time, lower goes first.
-    pub priority: i32,
-    /// The last step that was checkpointed.
-    pub step: Option<String>,
-    /// What that step left.
-    pub checkpoint: Option<Value>,
-    /// The fence that it was last held under.
-    pub fence: i64,
-    /// When it was enqueued.
-    pub created: Timestamp,
-    /// When it was first claimed.
-    pub started: Option<Timestamp>,
-    /// When it ended.
-    pub finished: Option<Timestamp>,
-    /// Its result, once it has finished.
-    pub result: Option<WorkResult>,
-    /// What asked for it.
-    pub origin: Option<String>,
-    /// The budgets that count it while it runs, if they are configured.
-    pub budgets: Vec<String>,
-    /// Whether it has begun and is on its way to its end: somebody asked for that while it rested, or what it did is being
-    /// taken back. No budget holds it up.
-    pub ending: bool,
-}
-
 /// A lane as a reader sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneView {
@@ -324,19 +275,6 @@ pub struct QueueView {
     /// Since when the one that has waited longest has been due. Expedited work has no due time of its own and is
     /// not looked at.
     pub oldest_due: Option<Timestamp>,
-}
-
-/// A limit on how much runs at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Budget {
-    /// `fleet`, `region/L`, `subscription/S`, `task/T`.
-    pub key: String,
-    /// At most so many; 0 stops new starts.
-    pub limit: u32,
-    /// So many run.
-    pub used: u32,
-    /// So many lanes wait for it.
-    pub parked: u32,
 }
 
 /// How a bounded walk over the queue went.
