@@ -2,4 +2,5 @@
 
 pub mod actuator;
 pub mod scheduler;
+pub mod tasks;
 pub mod trial;

@@ -179,7 +179,7 @@ impl<'a> Stage<'a> {
         };
         for _ in 0..CLAIMS_MAX {
             let claimed = self.next_claim().await?;
-            let plan = self.definition.plan(&self.test.parameters, &self.context.cluster)?;
+            let plan = self.definition.plan_from_forms(&self.test.parameters, &self.context.cluster)?;
             let plan = mishap.befall(plan);
             let order = Order {
                 store: &self.store,

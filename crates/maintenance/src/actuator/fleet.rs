@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::crew::SERVICE;
 use super::{Contact, Errand, Ready, Tasks};
+use crate::tasks;
 
 /// The catalogue of the product, and the links to its clusters.
 #[derive(Debug)]
@@ -132,7 +133,7 @@ impl Tasks for Fleet {
         let made = {
             let (definition, parameters, facts) =
                 (definition.clone(), manifest.parameters.clone(), facts.clone());
-            steps::aside(move |_| definition.plan(&parameters, &facts)).await
+            steps::aside(move |_| tasks::plan(&definition, &parameters, &facts)).await
         };
         let plan = plan_made(made)?;
         let mut context = ClusterContext::new(link, facts, self.clock.clone());

@@ -1,4 +1,4 @@
-//! One task: what it is called, what it needs, and how a plan is made of it.
+//! One task: its name, parameters and requirements, and the plan of a task that is a list of step forms.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -8,13 +8,13 @@ use api::admin::{RequiresForm, StepForm, TaskForm, TaskSource};
 use api::doc::Task;
 use api::duration::{DurationText, TimeSpan};
 use serde_json::{Map, Value, json};
-use steps::engine::{PLAN_TIME, Plan, Step};
+use steps::engine::{PLAN_TIME, Plan};
 use steps::kinds::{build_step, step_name};
 use steps::{ClusterContext, ClusterFacts, Given};
 use uuid::Uuid;
 
 use super::TaskProblem;
-use super::builtin;
+use super::builtin::{self, CodedTask};
 use super::expected::{Expected, expected};
 use super::parameters::{Checker, checked};
 
@@ -28,28 +28,31 @@ struct Inner {
     id: Uuid,
     version: u32,
     source: TaskSource,
-    /// Its steps are those that are carried out, unless `made` says otherwise.
+    /// The task as its author wrote it. The steps are those that run, unless `steps` says otherwise.
     form: TaskForm,
-    made: Made,
+    steps: StepSource,
     checker: OnceLock<Checker>,
 }
 
-/// Where a task's steps come from.
-pub(super) enum Made {
-    /// From its form.
-    Written,
-    /// From code, which shows the names of its steps in the form.
-    Coded(Maker),
+/// Origin of a task's steps.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum StepSource {
+    /// The forms of the task.
+    Forms,
+    /// Code; the form of the task only names the steps.
+    Code(CodedTask),
 }
 
-/// Makes the steps of a task that is code, from its parameters with their defaults.
-pub(super) type Maker =
-    fn(&Map<String, Value>, &ClusterFacts) -> Result<Vec<Step<ClusterContext>>, TaskProblem>;
-
 impl Definition {
-    pub(super) fn new(id: Uuid, version: u32, source: TaskSource, form: TaskForm, made: Made) -> Definition {
+    pub(super) fn new(
+        id: Uuid,
+        version: u32,
+        source: TaskSource,
+        form: TaskForm,
+        steps: StepSource,
+    ) -> Definition {
         let form = TaskForm { id: None, version: None, source: None, reason: None, ..form };
-        Definition { inner: Arc::new(Inner { id, version, source, form, made, checker: OnceLock::new() }) }
+        Definition { inner: Arc::new(Inner { id, version, source, form, steps, checker: OnceLock::new() }) }
     }
 
     /// A task as it is stored. Its form was checked when it was stored.
@@ -60,7 +63,7 @@ impl Definition {
             members.insert("title".to_owned(), json!(task.title));
         }
         let form = super::form::of_value(whole)?;
-        Ok(Definition::new(task.id, task.version, TaskSource::Data, form, Made::Written))
+        Ok(Definition::new(task.id, task.version, TaskSource::Data, form, StepSource::Forms))
     }
 
     /// The task as it is to be stored.
@@ -82,22 +85,15 @@ impl Definition {
     /// The same task in another version, as it is given when it is stored.
     #[must_use]
     pub fn at_version(&self, version: u32) -> Definition {
-        let Inner { id, source, form, .. } = &*self.inner;
-        Definition::new(*id, version, *source, form.clone(), self.made_again())
+        let Inner { id, source, form, steps, .. } = &*self.inner;
+        Definition::new(*id, version, *source, form.clone(), *steps)
     }
 
     /// The same task under another id.
     #[must_use]
     pub fn with_id(&self, id: Uuid) -> Definition {
-        let Inner { version, source, form, .. } = &*self.inner;
-        Definition::new(id, *version, *source, form.clone(), self.made_again())
-    }
-
-    fn made_again(&self) -> Made {
-        match self.inner.made {
-            Made::Written => Made::Written,
-            Made::Coded(maker) => Made::Coded(maker),
-        }
+        let Inner { version, source, form, steps, .. } = &*self.inner;
+        Definition::new(id, *version, *source, form.clone(), *steps)
     }
 
     /// Its id.
@@ -159,8 +155,12 @@ impl Definition {
         &self.inner.form.steps
     }
 
-    pub(super) fn is_coded(&self) -> bool {
-        matches!(self.inner.made, Made::Coded(_))
+    /// The built-in task whose code builds the steps; none when the steps are forms.
+    pub fn coded(&self) -> Option<CodedTask> {
+        match self.inner.steps {
+            StepSource::Code(task) => Some(task),
+            StepSource::Forms => None,
+        }
     }
 
     /// As the Admin API shows it.
@@ -185,32 +185,33 @@ impl Definition {
         Ok(Some(self.inner.checker.get_or_init(|| made)))
     }
 
-    /// What is done on this cluster with these parameters.
-    pub fn plan(
-        &self,
-        parameters: &Map<String, Value>,
-        cluster: &ClusterFacts,
-    ) -> Result<Plan<ClusterContext>, TaskProblem> {
-        self.build(&checked(self, parameters)?, cluster)
+    /// Validates parameters against the schema and adds the defaults of absent ones.
+    pub fn resolve_parameters(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, TaskProblem> {
+        checked(self, given)
     }
 
-    /// The plan, from parameters that were checked and have their defaults.
-    pub(super) fn build(
+    /// Builds the plan of a task for one cluster from the task's step forms. Of a task whose steps are code ([`Self::coded`])
+    /// the forms only name the steps, so that the plan cannot be built here.
+    pub fn plan_from_forms(
         &self,
         parameters: &Map<String, Value>,
         cluster: &ClusterFacts,
     ) -> Result<Plan<ClusterContext>, TaskProblem> {
-        let steps = match self.inner.made {
-            Made::Coded(maker) => maker(parameters, cluster)?,
-            Made::Written => {
-                let facts = cluster.value();
-                let given = Given { parameters, cluster: &facts };
-                let forms = self.inner.form.steps.iter().enumerate();
-                forms
-                    .map(|(index, form)| build_step(form, &format!("steps[{index}]"), given))
-                    .collect::<Result<_, _>>()?
-            }
-        };
+        self.build_forms(&checked(self, parameters)?, cluster)
+    }
+
+    /// Builds the plan from parameters that were validated and have their defaults.
+    pub(super) fn build_forms(
+        &self,
+        parameters: &Map<String, Value>,
+        cluster: &ClusterFacts,
+    ) -> Result<Plan<ClusterContext>, TaskProblem> {
+        let facts = cluster.value();
+        let given = Given { parameters, cluster: &facts };
+        let forms = self.inner.form.steps.iter().enumerate();
+        let steps = forms
+            .map(|(index, form)| build_step(form, &format!("steps[{index}]"), given))
+            .collect::<Result<_, _>>()?;
         Ok(Plan { steps, time_limit: self.time_limit() })
     }
 

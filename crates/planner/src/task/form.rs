@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::TaskProblem;
 use super::builtin;
-use super::definition::{Definition, Made};
+use super::definition::{Definition, StepSource};
 use super::parameters::{check_schema, names_of};
 use super::requires::check_requires;
 
@@ -149,7 +149,7 @@ pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
     let steps = form.steps.iter().map(|step| api::admin::StepForm { name: step_name(step), ..step.clone() });
     let form = TaskForm { steps: steps.collect(), ..form.clone() };
     let id = form.id.unwrap_or_else(Uuid::now_v7);
-    Ok(Definition::new(id, 1, TaskSource::Data, form, Made::Written))
+    Ok(Definition::new(id, 1, TaskSource::Data, form, StepSource::Forms))
 }
 
 /// No run lasts longer than its limit, so that none can be expected to.

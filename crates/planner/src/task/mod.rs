@@ -13,6 +13,7 @@ mod form;
 mod parameters;
 mod requires;
 
+pub use builtin::CodedTask;
 pub use catalogue::Catalogue;
 pub use definition::Definition;
 pub use expected::Expected;

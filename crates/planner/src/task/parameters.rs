@@ -139,18 +139,26 @@ fn on_a_large_stack<T: Send>(work: impl FnOnce() -> Result<T, TaskProblem> + Sen
     })
 }
 
-/// Refuses parameters that a task does not take.
+/// Rejects parameters that a task does not take.
 pub fn check_parameters(task: &Definition, given: &Map<String, Value>) -> Result<(), TaskProblem> {
-    let whole = checked(task, given)?;
-    // Where no step waits for the cluster to be known, the plan shows what the schema cannot: a text that is no duration.
-    let waits = |step| names_cluster(&serde_json::to_value(step).unwrap_or_default());
-    if task.is_coded() || !task.steps().iter().any(waits) {
-        task.build(&whole, &sample()).map_err(|problem| match problem.target.starts_with("parameters") {
-            true => problem,
-            false => TaskProblem::at("parameters", problem.to_string()),
-        })?;
+    let resolved = checked(task, given)?;
+    if let Some(coded) = task.coded() {
+        return coded.check_parameters(&resolved).map_err(about_parameters);
+    }
+    // Steps that use no facts of the cluster can be built now: that finds what the schema cannot, such as a text that is not a
+    // duration.
+    let uses_cluster = |step| names_cluster(&serde_json::to_value(step).unwrap_or_default());
+    if !task.steps().iter().any(uses_cluster) {
+        task.build_forms(&resolved, &sample()).map_err(about_parameters)?;
     }
     Ok(())
+}
+
+fn about_parameters(problem: TaskProblem) -> TaskProblem {
+    match problem.target.starts_with("parameters") {
+        true => problem,
+        false => TaskProblem::at("parameters", problem.to_string()),
+    }
 }
 
 /// What was given, with defaults, if it is of the task's schema.

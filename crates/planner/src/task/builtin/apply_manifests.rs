@@ -4,11 +4,11 @@ use api::duration::TimeSpan;
 use serde_json::json;
 use uuid::uuid;
 
-use super::{Told, step, written};
+use super::{BuiltinTask, from_forms, step};
 use crate::task::Definition;
 
 pub(super) fn task() -> Definition {
-    let told = Told {
+    let task = BuiltinTask {
         id: uuid!("5386a6d2-a5cd-4a76-adc6-fa479d43589d"),
         version: 1,
         name: "apply-manifests",
@@ -35,5 +35,5 @@ pub(super) fn task() -> Definition {
         "prune": "${{ parameters.prune }}",
         "force": "${{ parameters.force }}",
     });
-    written(told, vec![step("apply", "kubernetes/apply", with, Some(TimeSpan::minutes(20)))])
+    from_forms(task, vec![step("apply", "kubernetes/apply", with, Some(TimeSpan::minutes(20)))])
 }

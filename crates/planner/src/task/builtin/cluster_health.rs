@@ -1,35 +1,28 @@
-//! `cluster-health`: looks whether a cluster is well, and changes nothing.
-//!
-//! Each step looks at one thing and keeps what is wrong; the last one fails with all of it. So the answer names every
-//! trouble, not only the first.
-
-use std::sync::Arc;
+//! `cluster-health`: checks the health of a cluster; changes nothing.
 
 use api::duration::TimeSpan;
-use jiff::{SignedDuration, Timestamp};
-use kubelink::facts::{self, CertificateFacts};
-use serde_json::{Map, Value, json};
-use steps::engine::{Outcome, Step, StepContext, StepError};
-use steps::{ClusterContext, ClusterFacts};
+use serde_json::json;
 use uuid::uuid;
 
-use super::{Told, coded};
-use crate::task::{Definition, TaskProblem};
+use super::{BuiltinTask, CodedTask, from_code};
+use crate::task::Definition;
 
-const STEPS: [&str; 6] =
+/// Names of the steps, in order.
+pub const STEPS: [&str; 6] =
     ["api-answers", "nodes-ready", "critical-pods", "cluster-operators", "certificates", "verdict"];
-/// So many troubles of one kind are named; the rest is a number.
-const NAMED_MAX: usize = 20;
+
+/// Days for which certificates must stay valid, unless the parameter `certificateDays` says otherwise.
+pub const CERTIFICATE_DAYS: i64 = 14;
 
 pub(super) fn task() -> Definition {
-    let told = Told {
+    let task = BuiltinTask {
         id: uuid!("e44ed769-5f4d-4bbc-a5ef-250f426550ee"),
         version: 1,
         name: "cluster-health",
         title: "Check cluster health",
-        description: "Looks at the API server, the nodes, the pods of the system's priority classes, the ClusterOperators \
-            where the cluster has them, and the certificates of the API server and of our own access. Fails with all that \
-            is wrong; changes nothing.",
+        description: "Checks the API server, the nodes, the pods of the system's priority classes, the ClusterOperators \
+            where the cluster has them, and the certificates of the API server and of our own access. Fails with a list of \
+            everything that is wrong; changes nothing.",
         disruptive: false,
         time_limit: TimeSpan::minutes(10),
         expected_duration: TimeSpan::seconds(5),
@@ -37,158 +30,10 @@ pub(super) fn task() -> Definition {
             "type": "object",
             "additionalProperties": false,
             "properties": {
-                "certificateDays": {"type": "integer", "minimum": 0, "maximum": 3650, "default": 14,
-                    "description": "Certificates must hold for so many days more"},
+                "certificateDays": {"type": "integer", "minimum": 0, "maximum": 3650, "default": CERTIFICATE_DAYS,
+                    "description": "Days for which certificates must stay valid"},
             },
         }),
     };
-    coded(told, &STEPS, make)
-}
-
-fn make(parameters: &Map<String, Value>, _: &ClusterFacts) -> Result<Vec<Step<ClusterContext>>, TaskProblem> {
-    let days = parameters.get("certificateDays").and_then(Value::as_i64).unwrap_or(14);
-    Ok(vec![
-        Step::action(STEPS[0], |cx: Arc<ClusterContext>, _| async move {
-            let version = facts::version(&cx.link).await?;
-            Ok(Outcome::said(format!("the API server answers; it is {version}")))
-        }),
-        Step::action(STEPS[1], |cx: Arc<ClusterContext>, _| async move { nodes(&cx).await }),
-        Step::action(STEPS[2], |cx: Arc<ClusterContext>, _| async move { critical_pods(&cx).await }),
-        Step::action(STEPS[3], |cx: Arc<ClusterContext>, _| async move { operators(&cx).await }),
-        Step::action(
-            STEPS[4],
-            move |cx: Arc<ClusterContext>, _| async move { certificates(&cx, days).await },
-        ),
-        Step::action(STEPS[5], |_, step: StepContext| async move { verdict(&step.memory) }),
-    ])
-}
-
-async fn nodes(cx: &ClusterContext) -> Result<Outcome, StepError> {
-    let nodes = facts::nodes(&cx.link).await?;
-    if nodes.is_empty() {
-        return Ok(found("there are no nodes", vec!["the cluster has no nodes".to_owned()]));
-    }
-    let wrong = nodes.iter().filter(|node| !node.ready).map(|node| {
-        let why =
-            node.conditions.get("Ready").map(|(status, reason)| format!(" (Ready is {status}, {reason})"));
-        format!("node {} is not ready{}", node.name, why.unwrap_or_default())
-    });
-    let wrong: Vec<String> = wrong.collect();
-    Ok(found(&format!("{} of {} nodes are ready", nodes.len() - wrong.len(), nodes.len()), wrong))
-}
-
-async fn critical_pods(cx: &ClusterContext) -> Result<Outcome, StepError> {
-    let pods = facts::critical_pods_not_ready(&cx.link).await?;
-    let wrong: Vec<String> =
-        pods.iter().map(|(pod, why)| format!("pod {pod} is not ready ({why})")).collect();
-    Ok(found(&format!("{} critical pods are not ready", wrong.len()), wrong))
-}
-
-async fn operators(cx: &ClusterContext) -> Result<Outcome, StepError> {
-    let Some(operators) = facts::operators(&cx.link).await? else {
-        return Ok(Outcome::said("the cluster has no ClusterOperators"));
-    };
-    let wrong = operators.iter().filter(|it| !it.available || it.degraded).map(|it| {
-        let how = if it.available { "is degraded" } else { "is not available" };
-        let words = if it.message.is_empty() { String::new() } else { format!(": {}", it.message) };
-        format!("operator {} {how}{words}", it.name)
-    });
-    let wrong: Vec<String> = wrong.collect();
-    Ok(found(&format!("{} of {} operators are well", operators.len() - wrong.len(), operators.len()), wrong))
-}
-
-async fn certificates(cx: &ClusterContext, days: i64) -> Result<Outcome, StepError> {
-    let certificates = facts::certificates(&cx.link).await?;
-    let wrong = ending(&certificates, cx.clock.now(), days);
-    let first = match certificates.earliest_end() {
-        Some(end) => format!("the first certificate ends at {end}"),
-        None => "no certificates are used".to_owned(),
-    };
-    Ok(found(&first, wrong))
-}
-
-/// The certificates that do not hold for so many days more.
-fn ending(certificates: &CertificateFacts, now: Timestamp, days: i64) -> Vec<String> {
-    let until = now.saturating_add(SignedDuration::from_hours(days * 24)).unwrap_or(Timestamp::MAX);
-    let both = [
-        ("the API server's certificate", &certificates.serving),
-        ("our client certificate", &certificates.client),
-    ];
-    let wrong = both.iter().filter_map(|(what, validity)| {
-        let end = validity.as_ref()?.not_after;
-        match (end < now, end < until) {
-            (true, _) => Some(format!("{what} ended at {end}")),
-            (false, true) => Some(format!("{what} ends at {end}, within {days} days")),
-            (false, false) => None,
-        }
-    });
-    wrong.collect()
-}
-
-fn found(message: &str, wrong: Vec<String>) -> Outcome {
-    let more = wrong.len().saturating_sub(NAMED_MAX);
-    let mut told: Vec<String> = wrong.into_iter().take(NAMED_MAX).collect();
-    if more > 0 {
-        told.push(format!("and {more} more like this"));
-    }
-    Outcome { message: Some(message.to_owned()), memory: json!({"wrong": told}), log: None }
-}
-
-/// All that was found, or that there was nothing.
-fn verdict(memory: &Map<String, Value>) -> Result<Outcome, StepError> {
-    let wrong = STEPS.iter().filter_map(|step| memory.get(*step)?.get("wrong")?.as_array()).flatten();
-    let wrong: Vec<&str> = wrong.filter_map(Value::as_str).collect();
-    match wrong.as_slice() {
-        [] => Ok(Outcome::said("the cluster is well")),
-        wrong => {
-            Err(StepError::terminal("Unhealthy", format!("the cluster is not well: {}", wrong.join("; "))))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_verdict_names_every_trouble() {
-        let memory = json!({"nodes-ready": {"wrong": ["node a is not ready"]}, "critical-pods": {"wrong": []},
-            "certificates": {"wrong": ["our client certificate ends soon"]}});
-        let error = verdict(memory.as_object().unwrap()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the cluster is not well: node a is not ready; our client certificate ends soon"
-        );
-        assert!(verdict(&Map::new()).is_ok());
-    }
-
-    #[test]
-    fn certificates_that_end_soon_are_named() {
-        let until = |end: &str| {
-            let (not_before, not_after) = (Timestamp::UNIX_EPOCH, end.parse().unwrap());
-            Some(kubelink::certificate::Validity { subject: String::new(), not_before, not_after })
-        };
-        let facts = CertificateFacts {
-            serving: until("2026-03-01T00:00:00Z"),
-            client: until("2026-02-01T00:00:00Z"),
-        };
-        let at = |now: &str, days| ending(&facts, now.parse().unwrap(), days);
-        assert!(at("2026-01-01T00:00:00Z", 14).is_empty());
-        assert_eq!(
-            at("2026-01-20T00:00:00Z", 14),
-            ["our client certificate ends at 2026-02-01T00:00:00Z, within 14 days"]
-        );
-        assert_eq!(at("2026-02-20T00:00:00Z", 5), ["our client certificate ended at 2026-02-01T00:00:00Z"]);
-        assert_eq!(at("2026-02-20T00:00:00Z", 14).len(), 2);
-        assert!(
-            ending(&CertificateFacts { serving: None, client: None }, Timestamp::UNIX_EPOCH, 14).is_empty()
-        );
-    }
-
-    #[test]
-    fn a_thousand_troubles_are_a_sentence_and_a_number() {
-        let found = found("x", (0..1000).map(|n| format!("node {n}")).collect());
-        assert_eq!(found.memory["wrong"].as_array().unwrap().len(), NAMED_MAX + 1);
-        assert_eq!(found.memory["wrong"][NAMED_MAX], "and 980 more like this");
-    }
+    from_code(task, CodedTask::ClusterHealth)
 }

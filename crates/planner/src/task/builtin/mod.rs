@@ -1,25 +1,79 @@
-//! The tasks that are part of Shipshape, one file each. Their ids never change.
+//! Definitions of the tasks that are part of Shipshape, one file each. Their ids never change.
+//!
+//! A built-in task is either a list of step forms, like a task that a team writes as data, or code. The steps of the latter
+//! do I/O, so they are in the layer that may: a definition here names them ([`CodedTask`]), says what parameters it takes
+//! and reads these parameters into types.
 
 mod apply_manifests;
-mod approve_node_csrs;
-mod check_registry_token;
-mod cluster_health;
+pub mod approve_node_csrs;
+pub mod check_registry_token;
+pub mod cluster_health;
 pub mod cycle_nodes;
-mod renew_identity_certificate;
+pub mod renew_identity_certificate;
 mod restart_workload;
-mod rotate_certificates;
-mod rotate_tls_secret;
+pub mod rotate_certificates;
+pub mod rotate_tls_secret;
 mod run_job;
 
 use api::admin::{StepForm, TaskForm, TaskSource};
 use api::duration::TimeSpan;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::definition::{Definition, Made, Maker};
+use super::TaskProblem;
+use super::definition::{Definition, StepSource};
 
-/// What a built-in task says of itself.
-struct Told {
+/// The built-in tasks whose steps are code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodedTask {
+    /// `approve-node-csrs`.
+    ApproveNodeCsrs,
+    /// `check-registry-token`.
+    CheckRegistryToken,
+    /// `cluster-health`.
+    ClusterHealth,
+    /// `cycle-nodes`.
+    CycleNodes,
+    /// `renew-identity-certificate`.
+    RenewIdentityCertificate,
+    /// `rotate-certificates`.
+    RotateCertificates,
+    /// `rotate-tls-secret`.
+    RotateTlsSecret,
+}
+
+impl CodedTask {
+    /// The names of its steps, in order. The code that builds the steps uses the same constants.
+    pub fn step_names(self) -> &'static [&'static str] {
+        match self {
+            CodedTask::ApproveNodeCsrs => &approve_node_csrs::STEPS,
+            CodedTask::CheckRegistryToken => &check_registry_token::STEPS,
+            CodedTask::ClusterHealth => &cluster_health::STEPS,
+            CodedTask::CycleNodes => &cycle_nodes::STEPS,
+            CodedTask::RenewIdentityCertificate => &renew_identity_certificate::STEPS,
+            CodedTask::RotateCertificates => &rotate_certificates::STEPS,
+            CodedTask::RotateTlsSecret => &rotate_tls_secret::STEPS,
+        }
+    }
+
+    /// Checks the parameters for what their JSON schema cannot express.
+    pub(super) fn check_parameters(self, parameters: &Map<String, Value>) -> Result<(), TaskProblem> {
+        match self {
+            CodedTask::CycleNodes => cycle_nodes::CycleNodesParameters::read(parameters).map(drop),
+            CodedTask::RotateTlsSecret => {
+                rotate_tls_secret::RotateTlsSecretParameters::read(parameters).map(drop)
+            }
+            CodedTask::ApproveNodeCsrs
+            | CodedTask::CheckRegistryToken
+            | CodedTask::ClusterHealth
+            | CodedTask::RenewIdentityCertificate
+            | CodedTask::RotateCertificates => Ok(()),
+        }
+    }
+}
+
+/// Everything about a built-in task but its steps.
+struct BuiltinTask {
     id: Uuid,
     /// Raised when its steps or parameters change.
     version: u32,
@@ -30,10 +84,11 @@ struct Told {
     time_limit: TimeSpan,
     /// Usual length of a run.
     expected_duration: TimeSpan,
+    /// JSON schema of the parameters.
     parameters: Value,
 }
 
-/// All of them, by name.
+/// All built-in tasks, by name.
 pub fn all() -> impl Iterator<Item = Definition> {
     let all: [fn() -> Definition; 10] = [
         apply_manifests::task,
@@ -50,31 +105,32 @@ pub fn all() -> impl Iterator<Item = Definition> {
     all.into_iter().map(|task| task())
 }
 
-/// A task whose steps are of the same kinds as those of tasks as data.
-fn written(told: Told, steps: Vec<StepForm>) -> Definition {
-    let (id, version) = (told.id, told.version);
-    Definition::new(id, version, TaskSource::Builtin, form(told, steps), Made::Written)
+/// Defines a task by step forms.
+fn from_forms(task: BuiltinTask, steps: Vec<StepForm>) -> Definition {
+    let (id, version) = (task.id, task.version);
+    Definition::new(id, version, TaskSource::Builtin, form(task, steps), StepSource::Forms)
 }
 
-/// A task whose steps are code; it shows their names.
-fn coded(told: Told, names: &[&str], maker: Maker) -> Definition {
-    let shown = names.iter().map(|name| step(name, "builtin", Value::Null, None)).collect();
-    let (id, version) = (told.id, told.version);
-    Definition::new(id, version, TaskSource::Builtin, form(told, shown), Made::Coded(maker))
+/// Defines a task whose steps are code. Its form shows their names.
+fn from_code(task: BuiltinTask, coded: CodedTask) -> Definition {
+    let names = coded.step_names().iter();
+    let steps = names.map(|name| step(name, "builtin", Value::Null, None)).collect();
+    let (id, version) = (task.id, task.version);
+    Definition::new(id, version, TaskSource::Builtin, form(task, steps), StepSource::Code(coded))
 }
 
-fn form(told: Told, steps: Vec<StepForm>) -> TaskForm {
+fn form(task: BuiltinTask, steps: Vec<StepForm>) -> TaskForm {
     TaskForm {
         id: None,
-        name: told.name.to_owned(),
-        title: told.title.to_owned(),
-        description: told.description.to_owned(),
+        name: task.name.to_owned(),
+        title: task.title.to_owned(),
+        description: task.description.to_owned(),
         source: None,
         version: None,
-        disruptive: told.disruptive,
-        time_limit: Some(told.time_limit.into()),
-        expected_duration: Some(told.expected_duration.into()),
-        parameters: Some(told.parameters),
+        disruptive: task.disruptive,
+        time_limit: Some(task.time_limit.into()),
+        expected_duration: Some(task.expected_duration.into()),
+        parameters: Some(task.parameters),
         requires: None,
         steps,
         reason: None,
@@ -84,6 +140,11 @@ fn form(told: Told, steps: Vec<StepForm>) -> TaskForm {
 fn step(name: &str, uses: &str, with: Value, timeout: Option<TimeSpan>) -> StepForm {
     let timeout = timeout.map(Into::into);
     StepForm { name: name.to_owned(), uses: uses.to_owned(), with, timeout, retry: None, undo: None }
+}
+
+/// JSON schema of a task without parameters.
+fn no_parameters() -> Value {
+    serde_json::json!({"type": "object", "additionalProperties": false, "properties": {}})
 }
 
 #[cfg(test)]
@@ -107,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tasks_of_the_reference_keep_their_ids_and_those_that_cannot_be_done_yet_are_not_known() {
+    fn the_tasks_of_the_reference_keep_their_ids_and_unsupported_ones_are_not_listed() {
         let catalogue = crate::task::Catalogue::builtin();
         for (id, name) in [
             ("9b741734-6505-447f-8510-85eb0ae561a2", "rotate-certificates"),

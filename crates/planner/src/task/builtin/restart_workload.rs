@@ -4,11 +4,11 @@ use api::duration::TimeSpan;
 use serde_json::json;
 use uuid::uuid;
 
-use super::{Told, step, written};
+use super::{BuiltinTask, from_forms, step};
 use crate::task::Definition;
 
 pub(super) fn task() -> Definition {
-    let told = Told {
+    let task = BuiltinTask {
         id: uuid!("bf9337f7-1662-47dc-bb2f-a4adcd62ca6d"),
         version: 1,
         name: "restart-workload",
@@ -34,5 +34,5 @@ pub(super) fn task() -> Definition {
         "namespace": "${{ parameters.namespace }}",
         "name": "${{ parameters.name }}",
     });
-    written(told, vec![step("restart", "kubernetes/restart", with, Some(TimeSpan::minutes(50)))])
+    from_forms(task, vec![step("restart", "kubernetes/restart", with, Some(TimeSpan::minutes(50)))])
 }

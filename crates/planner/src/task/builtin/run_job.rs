@@ -1,14 +1,14 @@
-//! `run-job`: runs a Job of any image to its end and keeps its log.
+//! `run-job`: runs a Job of any image to its end and stores its log in the history.
 
 use api::duration::TimeSpan;
 use serde_json::json;
 use uuid::uuid;
 
-use super::{Told, step, written};
+use super::{BuiltinTask, from_forms, step};
 use crate::task::Definition;
 
 pub(super) fn task() -> Definition {
-    let told = Told {
+    let task = BuiltinTask {
         id: uuid!("79b092f2-4972-49cd-9d98-3b73e52f70b8"),
         version: 1,
         name: "run-job",
@@ -41,5 +41,5 @@ pub(super) fn task() -> Definition {
         "serviceAccount": "${{ parameters.serviceAccount }}",
         "manifest": "${{ parameters.manifest }}",
     });
-    written(told, vec![step("run", "kubernetes/job", with, Some(TimeSpan::hours(2)))])
+    from_forms(task, vec![step("run", "kubernetes/job", with, Some(TimeSpan::hours(2)))])
 }

@@ -10,6 +10,7 @@ use api::doc::ProvisioningState;
 use api::work::{WorkKind, WorkState};
 use kubelink::{Allow, Kubeconfig, Link, Timeouts};
 use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate};
+use maintenance::tasks;
 use planner::task::Definition;
 use serde_json::{Map, Value, json};
 use steps::engine::{ATTEMPTS_MAX, Control, Ended, Journal, Order, run};
@@ -188,7 +189,7 @@ impl Errand {
         parameters: &Value,
         context: Arc<ClusterContext>,
     ) -> End {
-        let plan = task.plan(&map(parameters), &context.cluster).unwrap();
+        let plan = tasks::plan(&task, &map(parameters), &context.cluster).unwrap();
         let clock: SharedClock = Arc::new(SystemClock);
         let claimed = self.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
         let order = Order {

@@ -15,6 +15,7 @@ use kube::{Api, ResourceExt};
 use kubelink::Link;
 use kubelink::apply::{ApplyOptions, Documents, apply};
 use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate};
+use maintenance::tasks;
 use planner::task::{Catalogue, Definition};
 use serde_json::{Value, json};
 use steps::ClusterContext;
@@ -103,7 +104,7 @@ impl Trying {
                     *world = Some(World::new(&objects, ours.as_ref()).await);
                 }
                 let context = world.as_ref().unwrap().context.clone();
-                (task.plan(&map(&parameters), &context.cluster).unwrap(), context)
+                (tasks::plan(&task, &map(&parameters), &context.cluster).unwrap(), context)
             })
         };
         let checked = |look: Look| {

@@ -8,8 +8,8 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use kubelink::Link;
 use kubelink::rollout::RESTARTED_BY;
+use maintenance::tasks::cycle_nodes::CYCLED_BY;
 use planner::task::Catalogue;
-use planner::task::builtin::cycle_nodes::CYCLED_BY;
 use serde_json::{Value, json};
 
 use crate::secrets::pair;
