@@ -31,7 +31,7 @@ pub(crate) async fn asset(Path((_, name)): Path<(String, String)>) -> Response {
         "portal.css" => ("text/css; charset=utf-8", STYLE),
         "portal.js" => ("text/javascript; charset=utf-8", SCRIPT),
         "icon.svg" => ("image/svg+xml", ICON),
-        _ => return crate::door::nowhere().await,
+        _ => return crate::middleware::nowhere().await,
     };
     let mut response = text.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -1,6 +1,6 @@
 //! Names and values as they stand in a query or in the body of a form; read, and written again with something changed.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// What stands in a query as it is.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -13,18 +13,12 @@ const PAIRS_MAX: usize = 2_000;
 pub(crate) struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    /// Reads them; what is not UTF-8 under its escapes is passed over.
+    /// Parses a query or a form body. Pairs that are not UTF-8 are left out.
     pub(crate) fn parse(text: &str) -> Fields {
-        let decode = |text: &str| {
-            let spaced = text.replace('+', " ");
-            percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
-        };
-        let pairs = text.split('&').filter(|pair| !pair.is_empty()).take(PAIRS_MAX);
-        let read = |pair: &str| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Some((decode(name)?, decode(value)?))
-        };
-        Fields(pairs.filter_map(read).collect())
+        let is_text = |text: &str| !text.contains(char::REPLACEMENT_CHARACTER);
+        let pairs = form_urlencoded::parse(text.as_bytes()).take(PAIRS_MAX);
+        let pairs = pairs.filter(|(name, value)| is_text(name) && is_text(value));
+        Fields(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
     }
 
     /// The first value of that name, without space around it; none when it is absent or empty.
@@ -71,11 +65,6 @@ impl Fields {
 /// A text as it stands in a path or query.
 pub(crate) fn escaped(text: &str) -> String {
     utf8_percent_encode(text, KEPT).to_string()
-}
-
-/// A segment of a path, unescaped.
-pub(crate) fn unescaped(segment: &str) -> Option<String> {
-    percent_decode_str(segment).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -7,19 +7,19 @@
 //!
 //! It never shows a secret, never makes a call for each row of a page, and never sends a browser to another place than itself.
 
-mod act;
+mod actions;
 mod assets;
-mod attempts;
-mod door;
+mod command_line;
 mod fields;
-mod frame;
+mod layout;
 mod live;
 mod login;
+mod middleware;
 mod oidc;
 mod pages;
 mod serve;
 mod session;
-mod shell;
+mod sign_in_attempts;
 mod view;
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 pub use oidc::OidcConfig;
 pub use session::Role;
 
-use live::Hub;
+use live::LivePages;
 use oidc::Provider;
 use session::Sessions;
 
@@ -78,17 +78,17 @@ pub enum PortalError {
 /// The portal; clones are the same one.
 #[derive(Debug, Clone)]
 pub struct Portal {
-    house: Arc<House>,
+    state: Arc<PortalState>,
 }
 
 /// What all requests share.
 #[derive(Debug)]
-struct House {
+struct PortalState {
     admin: Client,
-    entry: Entry,
+    entry: SignIn,
     clock: SharedClock,
     sessions: Sessions,
-    hub: Hub,
+    hub: LivePages,
     /// Scheme, host and port that a browser names as the origin of our pages.
     origin: String,
     /// Where everybody is let in: the hosts by which requests may name us.
@@ -99,7 +99,7 @@ struct House {
 
 /// The way in.
 #[derive(Debug)]
-enum Entry {
+enum SignIn {
     OneTimeLink,
     Oidc(Box<Provider>),
     Open,
@@ -121,57 +121,57 @@ impl Portal {
             return Err(PortalError::Setting(message));
         }
         let entry = match login {
-            Login::OneTimeLink => Entry::OneTimeLink,
-            Login::Open => Entry::Open,
-            Login::Oidc(config) => Entry::Oidc(Box::new(Provider::new(config, &origin)?)),
+            Login::OneTimeLink => SignIn::OneTimeLink,
+            Login::Open => SignIn::Open,
+            Login::Oidc(config) => SignIn::Oidc(Box::new(Provider::new(config, &origin)?)),
         };
         let mark = session::token()?;
         let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
         let own_names = HostNames::new(host_of(authority)).with_loopback();
-        let (sessions, hub) = (Sessions::default(), Hub::default());
-        let house = House { admin, entry, clock, sessions, hub, origin, own_names, mark };
-        Ok(Portal { house: Arc::new(house) })
+        let (sessions, hub) = (Sessions::default(), LivePages::default());
+        let state = PortalState { admin, entry, clock, sessions, hub, origin, own_names, mark };
+        Ok(Portal { state: Arc::new(state) })
     }
 
     /// A path with a token that signs in `user` once, within a day.
     pub fn one_time_link(&self, user: &str, role: Role) -> Result<String, PortalError> {
-        let token = self.house.sessions.issue(user, role, self.house.clock.now())?;
+        let token = self.state.sessions.issue(user, role, self.state.clock.now())?;
         Ok(format!("/login/link/{token}"))
     }
 
     /// All pages, actions and assets.
     pub fn router(&self) -> Router {
-        let house = self.house.clone();
+        let state = self.state.clone();
         // What strangers may see too; there is nothing else below these two.
-        let assets = Router::new().route("/{mark}/{name}", get(assets::asset)).fallback(door::nowhere);
+        let assets = Router::new().route("/{mark}/{name}", get(assets::asset)).fallback(middleware::nowhere);
         let login = Router::new()
             .route("/", get(login::page))
             .route("/link/{token}", get(login::link))
             .route("/start", get(login::start))
             .route("/callback", get(login::callback))
-            .fallback(door::nowhere);
+            .fallback(middleware::nowhere);
         // A nested router does not see its own path with a slash behind it.
         let open = Router::new()
-            .route("/assets/", any(door::nowhere))
-            .route("/login/", any(door::nowhere))
+            .route("/assets/", any(middleware::nowhere))
+            .route("/login/", any(middleware::nowhere))
             .nest("/assets", assets)
             .nest("/login", login)
-            .layer(from_fn(door::only_read));
+            .layer(from_fn(middleware::only_read));
         let closed = Router::new()
             .route("/logout", post(login::logout))
             .route("/live", get(live::live))
             .route("/json/{*path}", get(pages::json))
-            .route("/act/{*what}", post(act::act))
+            .nest("/act", actions::router())
             .route("/preview/schedule", post(pages::schedules::preview))
             .fallback(pages::show)
-            .layer(from_fn_with_state(house.clone(), door::session));
-        open.merge(closed).layer(from_fn_with_state(house.clone(), door::door)).with_state(house)
+            .layer(from_fn_with_state(state.clone(), middleware::session));
+        open.merge(closed).layer(from_fn_with_state(state.clone(), middleware::portal)).with_state(state)
     }
 
     /// Reads the Admin API's events for all open pages, until `shutdown`.
     pub async fn follow(self, shutdown: CancellationToken) {
-        let following = self.house.hub.follow(&self.house.admin);
+        let following = self.state.hub.follow(&self.state.admin);
         shutdown.run_until_cancelled(following).await;
-        self.house.hub.close();
+        self.state.hub.close();
     }
 }

@@ -20,17 +20,17 @@ use serde_json::json;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
-use crate::House;
+use crate::PortalState;
 use crate::fields::Fields;
 use crate::pages;
-use crate::session::{Role, Visitor};
-use crate::view::{Listens, Section, digest};
+use crate::session::{Role, SessionUser};
+use crate::view::{PageEvents, Section, digest};
 
 /// A page is rendered again at most this often; one that needs the plan of the fleet, which is work, less.
 const RENDER_PAUSE: Duration = Duration::from_millis(250);
 const PLAN_PAUSE: Duration = Duration::from_secs(5);
 
-/// News are gathered for this long before pages hear of them.
+/// PageEvent are gathered for this long before pages hear of them.
 const GATHER: Duration = Duration::from_millis(50);
 
 /// A page is looked at again this often though nobody told anything: health is no news, and time passes.
@@ -55,21 +55,21 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Something happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum News {
+enum PageEvent {
     /// To a thing of this kind: its id, and the cluster that it concerns, in lower case.
     Of { kind: String, id: String, cluster: String },
     /// Nobody knows what was missed.
     Anything,
 }
 
-type Batch = Arc<Vec<News>>;
+type Batch = Arc<Vec<PageEvent>>;
 
 /// A page as it was rendered last.
 #[derive(Debug, Clone)]
 struct Rendered {
     /// Of each live panel: its place, a mark of what is in it, and what is in it, as JSON: it is made once for all who listen.
     panels: Arc<Vec<(&'static str, String, String)>>,
-    listens: Listens,
+    listens: PageEvents,
     pause: Duration,
     at: Instant,
     /// How many batches had been told when the rendering began.
@@ -78,17 +78,17 @@ struct Rendered {
 
 /// A page that somebody has open.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenPage {
     rendered: tokio::sync::Mutex<Option<Rendered>>,
 }
 
 /// Brings news to open pages.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct LivePages {
     news: broadcast::Sender<Batch>,
     told: watch::Sender<u64>,
     closed: watch::Sender<bool>,
-    open: Mutex<HashMap<(String, Role), Weak<Open>>>,
+    open: Mutex<HashMap<(String, Role), Weak<OpenPage>>>,
     listeners: Arc<Mutex<HashMap<Listener, usize>>>,
 }
 
@@ -129,9 +129,9 @@ impl Drop for StreamGuard {
     }
 }
 
-impl Default for Hub {
-    fn default() -> Hub {
-        Hub {
+impl Default for LivePages {
+    fn default() -> LivePages {
+        LivePages {
             news: broadcast::Sender::new(BATCHES),
             told: watch::Sender::new(0),
             closed: watch::Sender::new(false),
@@ -141,7 +141,7 @@ impl Default for Hub {
     }
 }
 
-impl Hub {
+impl LivePages {
     /// Reads events and tells open pages of them; for ever.
     pub(crate) async fn follow(&self, admin: &Client) {
         let mut pause = PAUSE_FIRST;
@@ -167,7 +167,7 @@ impl Hub {
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
-            self.tell(vec![News::Anything]);
+            self.tell(vec![PageEvent::Anything]);
         }
     }
 
@@ -191,14 +191,14 @@ impl Hub {
         Some(StreamGuard { listeners: self.listeners.clone(), counted })
     }
 
-    fn tell(&self, batch: Vec<News>) {
+    fn tell(&self, batch: Vec<PageEvent>) {
         self.told.send_modify(|told| *told += 1);
         // Nobody listens when no page is open.
         let _ = self.news.send(Arc::new(batch));
     }
 
     /// The page that others may have open too.
-    fn open(&self, address: &str, role: Role) -> Option<Arc<Open>> {
+    fn open(&self, address: &str, role: Role) -> Option<Arc<OpenPage>> {
         let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (address.to_owned(), role);
         if let Some(open) = all.get(&key).and_then(Weak::upgrade) {
@@ -208,58 +208,58 @@ impl Hub {
         if all.len() >= PAGES_MAX {
             return None;
         }
-        let open = Arc::new(Open::default());
+        let open = Arc::new(OpenPage::default());
         all.insert(key, Arc::downgrade(&open));
         Some(open)
     }
 }
 
-fn news(change: Change, data: &serde_json::Value) -> News {
+fn news(change: Change, data: &serde_json::Value) -> PageEvent {
     let lower = |text: &str| text.to_lowercase();
     match change {
-        Change::Manifest(form) => News::Of {
+        Change::Manifest(form) => PageEvent::Of {
             kind: "manifest".to_owned(),
             id: form.id.to_string(),
             cluster: lower(form.cluster_resource_id.as_deref().unwrap_or_default()),
         },
         Change::Schedule(form) => {
-            News::Of { kind: "schedule".to_owned(), id: form.id.clone(), cluster: String::new() }
+            PageEvent::Of { kind: "schedule".to_owned(), id: form.id.clone(), cluster: String::new() }
         }
         Change::Task(form) => {
-            News::Of { kind: "task".to_owned(), id: form.name.clone(), cluster: String::new() }
+            PageEvent::Of { kind: "task".to_owned(), id: form.name.clone(), cluster: String::new() }
         }
         Change::Cluster(form) => {
-            News::Of { kind: "cluster".to_owned(), id: lower(&form.id), cluster: lower(&form.id) }
+            PageEvent::Of { kind: "cluster".to_owned(), id: lower(&form.id), cluster: lower(&form.id) }
         }
         Change::Other(kind) => {
             let cluster = lower(data["clusterResourceID"].as_str().unwrap_or_default());
-            News::Of { kind, id: data["id"].as_str().unwrap_or_default().to_owned(), cluster }
+            PageEvent::Of { kind, id: data["id"].as_str().unwrap_or_default().to_owned(), cluster }
         }
         Change::Deleted { topic, id } => {
             let cluster = if topic == "cluster" { lower(&id) } else { String::new() };
-            News::Of { kind: topic, id: lower(&id), cluster }
+            PageEvent::Of { kind: topic, id: lower(&id), cluster }
         }
-        Change::Relist | Change::Interrupted { .. } => News::Anything,
+        Change::Relist | Change::Interrupted { .. } => PageEvent::Anything,
     }
 }
 
-impl Listens {
-    fn wants(&self, news: &News) -> bool {
-        let News::Of { kind, id, cluster } = news else { return *self != Listens::Nothing };
+impl PageEvents {
+    fn wants(&self, news: &PageEvent) -> bool {
+        let PageEvent::Of { kind, id, cluster } = news else { return *self != PageEvents::Nothing };
         match self {
-            Listens::Nothing => false,
-            Listens::Kinds(kinds) => kinds.contains(&kind.as_str()),
-            Listens::Cluster(wanted) => cluster.eq_ignore_ascii_case(wanted),
+            PageEvents::Nothing => false,
+            PageEvents::Kinds(kinds) => kinds.contains(&kind.as_str()),
+            PageEvents::Cluster(wanted) => cluster.eq_ignore_ascii_case(wanted),
             // What happens to others decides whether this one may go: a budget, a place in the cluster's queue.
-            Listens::Manifest(wanted) => kind == "manifest" && *id == wanted.to_string(),
-            Listens::Schedule(wanted) => kind == "schedule" && id.eq_ignore_ascii_case(wanted),
+            PageEvents::Manifest(wanted) => kind == "manifest" && *id == wanted.to_string(),
+            PageEvents::Schedule(wanted) => kind == "schedule" && id.eq_ignore_ascii_case(wanted),
         }
     }
 }
 
-impl Open {
+impl OpenPage {
     /// The page as it is now: rendered after the batch `told`, by whoever comes first, and not more often than pages are.
-    async fn now(&self, house: &House, address: &str, role: Role, told: u64) -> Option<Rendered> {
+    async fn now(&self, state: &Arc<PortalState>, address: &str, role: Role, told: u64) -> Option<Rendered> {
         let mut last = self.rendered.lock().await;
         if let Some(rendered) = last.as_ref() {
             if rendered.told >= told && rendered.at.elapsed() < LOOK_AGAIN {
@@ -267,8 +267,8 @@ impl Open {
             }
             tokio::time::sleep_until(rendered.at + rendered.pause).await;
         }
-        let (at, told) = (Instant::now(), *house.hub.told.borrow());
-        let view = pages::view(house, address, role).await.ok()?;
+        let (at, told) = (Instant::now(), *state.hub.told.borrow());
+        let view = pages::view(state, address, role).await.ok()?;
         let pause = match view.section {
             Section::Plan | Section::Timeline => PLAN_PAUSE,
             _ => RENDER_PAUSE,
@@ -285,14 +285,14 @@ impl Open {
 
 /// What changes of a page, as server-sent events.
 pub(crate) async fn live(
-    State(house): State<Arc<House>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<PortalState>>,
+    Extension(user): Extension<SessionUser>,
     RawQuery(query): RawQuery,
     client: Option<Extension<ClientAddress>>,
     headers: HeaderMap,
 ) -> Response {
     let client = client.map(|Extension(address)| address.network());
-    let Some(guard) = house.hub.count(visitor.key(), client) else {
+    let Some(guard) = state.hub.count(user.key(), client) else {
         let message = format!(
             "Too many pages are open: at most {STREAMS_PER_SESSION_MAX} of one session and {STREAMS_PER_CLIENT_MAX} of one client."
         );
@@ -307,16 +307,16 @@ pub(crate) async fn live(
         .filter_map(|pair| pair.split_once('.'))
         .map(|(id, mark)| (id.to_owned(), mark.to_owned()))
         .collect();
-    let Some(open) = house.hub.open(&address, visitor.role) else {
+    let Some(open) = state.hub.open(&address, user.role) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many pages are open.").into_response();
     };
     // From before the first look: what happens meanwhile is looked at again.
-    let batches = house.hub.news.subscribe();
+    let batches = state.hub.news.subscribe();
     let listening = Listening {
-        closed: house.hub.closed.subscribe(),
-        listens: Listens::Nothing,
-        house,
-        visitor,
+        closed: state.hub.closed.subscribe(),
+        listens: PageEvents::Nothing,
+        state,
+        user,
         address,
         open,
         batches,
@@ -334,11 +334,11 @@ pub(crate) async fn live(
 
 /// One browser that listens.
 struct Listening {
-    house: Arc<House>,
-    visitor: Visitor,
+    state: Arc<PortalState>,
+    user: SessionUser,
     address: String,
-    open: Arc<Open>,
-    listens: Listens,
+    open: Arc<OpenPage>,
+    listens: PageEvents,
     batches: broadcast::Receiver<Batch>,
     closed: watch::Receiver<bool>,
     /// What the browser shows, by panel.
@@ -352,11 +352,11 @@ impl Listening {
     /// The next event; none when the stream ends.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if *self.closed.borrow() || !self.house.sessions.is_there(&self.visitor, self.house.clock.now()) {
+            if *self.closed.borrow() || !self.state.sessions.is_there(&self.user, self.state.clock.now()) {
                 return None;
             }
             if let Some(told) = self.due.take() {
-                let looking = self.open.now(&self.house, &self.address, self.visitor.role, told);
+                let looking = self.open.now(&self.state, &self.address, self.user.role, told);
                 if let Some(rendered) = looking.await {
                     self.listens = rendered.listens.clone();
                     if let Some(event) = self.changed(&rendered) {
@@ -375,13 +375,13 @@ impl Listening {
         loop {
             tokio::select! {
                 _ = self.closed.changed() => return None,
-                () = &mut again => return Some(*self.house.hub.told.borrow()),
+                () = &mut again => return Some(*self.state.hub.told.borrow()),
                 batch = self.batches.recv() => match batch {
                     Ok(batch) if batch.iter().any(|news| self.listens.wants(news)) => {
-                        return Some(*self.house.hub.told.borrow());
+                        return Some(*self.state.hub.told.borrow());
                     }
                     Ok(_) => {}
-                    Err(broadcast::error::RecvError::Lagged(_)) => return Some(*self.house.hub.told.borrow()),
+                    Err(broadcast::error::RecvError::Lagged(_)) => return Some(*self.state.hub.told.borrow()),
                     Err(broadcast::error::RecvError::Closed) => return None,
                 },
             }
@@ -401,7 +401,7 @@ impl Listening {
         let panels: Vec<String> =
             fresh.iter().map(|(id, _, html)| format!("{{\"id\":\"{id}\",\"html\":{html}}}")).collect();
         // Neither the mark nor a token has a letter that JSON would write in another way.
-        let data = format!("[{}]", panels.join(",")).replace(&self.house.mark, &self.visitor.csrf);
+        let data = format!("[{}]", panels.join(",")).replace(&self.state.mark, &self.user.csrf);
         for (id, mark, _) in fresh {
             self.seen.insert((*id).to_owned(), mark.clone());
         }
@@ -414,13 +414,13 @@ impl Listening {
 mod tests {
     use super::*;
 
-    fn of(kind: &str, id: &str, cluster: &str) -> News {
-        News::Of { kind: kind.to_owned(), id: id.to_owned(), cluster: cluster.to_owned() }
+    fn of(kind: &str, id: &str, cluster: &str) -> PageEvent {
+        PageEvent::Of { kind: kind.to_owned(), id: id.to_owned(), cluster: cluster.to_owned() }
     }
 
     #[test]
     fn neither_a_session_nor_a_client_takes_the_room_of_all_others() {
-        let hub = Hub::default();
+        let hub = LivePages::default();
         let [here, there] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse::<IpAddr>().ok());
         let mut open: Vec<_> = std::iter::from_fn(|| hub.count([1; 32], here)).collect();
         assert_eq!(open.len(), STREAMS_PER_SESSION_MAX);
@@ -443,18 +443,18 @@ mod tests {
     #[test]
     fn a_page_hears_only_what_concerns_it_and_of_whatever_was_missed() {
         let id = uuid::Uuid::from_u128(7);
-        let check = |listens: &Listens, news: &News, expect: bool| {
+        let check = |listens: &PageEvents, news: &PageEvent, expect: bool| {
             assert_eq!(listens.wants(news), expect, "{listens:?} {news:?}");
         };
-        let manifest = Listens::Manifest(id);
+        let manifest = PageEvents::Manifest(id);
         check(&manifest, &of("manifest", &id.to_string(), "/c"), true);
         check(&manifest, &of("manifest", "another", "/c"), false);
-        check(&Listens::Cluster("/C".to_owned()), &of("manifest", "x", "/c"), true);
-        check(&Listens::Cluster("/C".to_owned()), &of("manifest", "x", "/d"), false);
-        check(&Listens::Kinds(&["cluster"]), &of("cluster", "/c", "/c"), true);
-        check(&Listens::Kinds(&["cluster"]), &of("task", "t", ""), false);
-        check(&Listens::Schedule("Weekly".to_owned()), &of("schedule", "weekly", ""), true);
-        check(&manifest, &News::Anything, true);
-        check(&Listens::Nothing, &News::Anything, false);
+        check(&PageEvents::Cluster("/C".to_owned()), &of("manifest", "x", "/c"), true);
+        check(&PageEvents::Cluster("/C".to_owned()), &of("manifest", "x", "/d"), false);
+        check(&PageEvents::Kinds(&["cluster"]), &of("cluster", "/c", "/c"), true);
+        check(&PageEvents::Kinds(&["cluster"]), &of("task", "t", ""), false);
+        check(&PageEvents::Schedule("Weekly".to_owned()), &of("schedule", "weekly", ""), true);
+        check(&manifest, &PageEvent::Anything, true);
+        check(&PageEvents::Nothing, &PageEvent::Anything, false);
     }
 }

@@ -9,34 +9,34 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use http::{HeaderMap, StatusCode, header};
 use maud::html;
 
-use crate::door::{ATTEMPT_COOKIE, COOKIE, cookie, safe_path, set_cookie};
 use crate::fields::{Fields, escaped};
-use crate::frame;
+use crate::layout;
+use crate::middleware::{ATTEMPT_COOKIE, COOKIE, cookie, safe_path, set_cookie};
 use crate::oidc::LoginError;
-use crate::session::{Attempt, Role, Visitor, same};
-use crate::{Entry, House};
+use crate::session::{Attempt, Role, SessionUser, same};
+use crate::{PortalState, SignIn};
 
 /// The page for those who are not signed in.
-pub(crate) async fn page(State(house): State<Arc<House>>, RawQuery(query): RawQuery) -> Response {
+pub(crate) async fn page(State(state): State<Arc<PortalState>>, RawQuery(query): RawQuery) -> Response {
     let query = Fields::parse(&query.unwrap_or_default());
     let to = safe_path(query.one("to"));
-    let body = match &house.entry {
-        Entry::Open => return Redirect::to(&to).into_response(),
-        Entry::OneTimeLink => html! {
+    let body = match &state.entry {
+        SignIn::Open => return Redirect::to(&to).into_response(),
+        SignIn::OneTimeLink => html! {
             p { "Open the link that " code { "shipshape up" } " printed when it started. It works once, for this browser." }
             p class="quiet" { "Is it used up? Start " code { "shipshape up" } " again: it prints a new one." }
         },
-        Entry::Oidc(_) => html! {
+        SignIn::Oidc(_) => html! {
             p { "Your organisation says who you are and whether you may look or act." }
             p { a class="button primary" href={ "/login/start?to=" (escaped(&to)) } { "Sign in" } }
         },
     };
-    frame::alone("Sign in", &body).into_response()
+    layout::alone("Sign in", &body).into_response()
 }
 
 /// Signs in by a link that works once.
 pub(crate) async fn link(
-    State(house): State<Arc<House>>,
+    State(state): State<Arc<PortalState>>,
     Path(token): Path<String>,
     headers: HeaderMap,
     method: http::Method,
@@ -51,28 +51,28 @@ pub(crate) async fn link(
     if looks_ahead || method == http::Method::HEAD {
         return StatusCode::NO_CONTENT.into_response();
     }
-    match house.sessions.redeem(&token, house.clock.now()) {
-        Some((user, role)) => enter(&house, &user, role, "/fleet"),
+    match state.sessions.redeem(&token, state.clock.now()) {
+        Some((user, role)) => enter(&state, &user, role, "/fleet"),
         None => {
             let message = "This link was used already, or is older than a day. Start shipshape up again: it prints a new one.";
-            (StatusCode::FORBIDDEN, frame::bare("This link does not work", message)).into_response()
+            (StatusCode::FORBIDDEN, layout::bare("This link does not work", message)).into_response()
         }
     }
 }
 
 /// Sends somebody to the provider.
 pub(crate) async fn start(
-    State(house): State<Arc<House>>,
+    State(state): State<Arc<PortalState>>,
     client: Option<Extension<ClientAddress>>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let Entry::Oidc(provider) = &house.entry else { return Redirect::to("/login").into_response() };
+    let SignIn::Oidc(provider) = &state.entry else { return Redirect::to("/login").into_response() };
     let to = safe_path(Fields::parse(&query.unwrap_or_default()).one("to"));
     match provider.depart().await {
         Ok(departure) => {
             let network = client.map(|Extension(address)| address.network());
             let attempt = Attempt { verifier: departure.verifier, nonce: departure.nonce, to, network };
-            house.sessions.attempt(attempt, &departure.state, house.clock.now());
+            state.sessions.attempt(attempt, &departure.state, state.clock.now());
             let mut response = Redirect::to(&departure.url).into_response();
             let bound = set_cookie(ATTEMPT_COOKIE, &departure.state);
             response.headers_mut().append(header::SET_COOKIE, bound);
@@ -84,27 +84,27 @@ pub(crate) async fn start(
 
 /// Somebody comes back from the provider.
 pub(crate) async fn callback(
-    State(house): State<Arc<House>>,
+    State(state): State<Arc<PortalState>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    let Entry::Oidc(provider) = &house.entry else { return Redirect::to("/login").into_response() };
+    let SignIn::Oidc(provider) = &state.entry else { return Redirect::to("/login").into_response() };
     let query = Fields::parse(&query.unwrap_or_default());
     if let Some(error) = query.one("error") {
         let said = query.one("error_description").unwrap_or(error).to_owned();
         return failed(&LoginError::Refused(said));
     }
-    let (state, code) = (query.text("state"), query.text("code"));
+    let (attempt_state, code) = (query.text("state"), query.text("code"));
     // The answer must be to a question of this very browser.
-    let is_ours = cookie(&headers, ATTEMPT_COOKIE).is_some_and(|bound| same(bound, state));
-    let attempt = if is_ours { house.sessions.answered(state, house.clock.now()) } else { None };
+    let is_ours = cookie(&headers, ATTEMPT_COOKIE).is_some_and(|bound| same(bound, attempt_state));
+    let attempt = if is_ours { state.sessions.answered(attempt_state, state.clock.now()) } else { None };
     let Some(attempt) = attempt else {
         let message = "This answer is to no question of ours, or came too late. Sign in again.";
-        return (StatusCode::FORBIDDEN, frame::bare("You are not signed in", message)).into_response();
+        return (StatusCode::FORBIDDEN, layout::bare("You are not signed in", message)).into_response();
     };
     match provider.arrive(code, attempt.verifier, attempt.nonce).await {
         Ok((user, role)) => {
-            let mut response = enter(&house, &user, role, &attempt.to);
+            let mut response = enter(&state, &user, role, &attempt.to);
             response.headers_mut().append(header::SET_COOKIE, set_cookie(ATTEMPT_COOKIE, ""));
             response
         }
@@ -114,18 +114,18 @@ pub(crate) async fn callback(
 
 /// Signs out.
 pub(crate) async fn logout(
-    State(house): State<Arc<House>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<PortalState>>,
+    Extension(user): Extension<SessionUser>,
 ) -> Response {
-    house.sessions.end(&visitor);
-    tracing::info!(actor = visitor.user, "{} signed out", visitor.user);
+    state.sessions.end(&user);
+    tracing::info!(actor = user.user, "{} signed out", user.user);
     let mut response = Redirect::to("/login").into_response();
     response.headers_mut().append(header::SET_COOKIE, set_cookie(COOKIE, ""));
     response
 }
 
-fn enter(house: &House, user: &str, role: Role, to: &str) -> Response {
-    match house.sessions.begin(user, role, house.clock.now()) {
+fn enter(state: &PortalState, user: &str, role: Role, to: &str) -> Response {
+    match state.sessions.begin(user, role, state.clock.now()) {
         Ok(name) => {
             tracing::info!(actor = user, "{user} signed in as {role}");
             let mut response = Redirect::to(to).into_response();
@@ -134,7 +134,7 @@ fn enter(house: &House, user: &str, role: Role, to: &str) -> Response {
         }
         Err(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "A session could not be begun");
-            (StatusCode::INTERNAL_SERVER_ERROR, frame::bare("You are not signed in", &error.to_string()))
+            (StatusCode::INTERNAL_SERVER_ERROR, layout::bare("You are not signed in", &error.to_string()))
                 .into_response()
         }
     }
@@ -154,5 +154,5 @@ fn failed(error: &LoginError) -> Response {
             "You are known, but in no group that may come in. Ask whoever runs this portal.",
         ),
     };
-    (status, frame::bare("You are not signed in", message)).into_response()
+    (status, layout::bare("You are not signed in", message)).into_response()
 }

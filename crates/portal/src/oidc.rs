@@ -137,7 +137,7 @@ impl Wire {
 }
 
 /// Somebody leaves for the provider.
-pub(crate) struct Departure {
+pub(crate) struct AuthorizationRequest {
     pub(crate) url: String,
     pub(crate) state: String,
     pub(crate) verifier: String,
@@ -173,7 +173,7 @@ impl Provider {
     }
 
     /// Where to send somebody who wants to sign in, and what must come back.
-    pub(crate) async fn depart(&self) -> Result<Departure, LoginError> {
+    pub(crate) async fn depart(&self) -> Result<AuthorizationRequest, LoginError> {
         let metadata = self.metadata().await?;
         let client = CoreClient::from_provider_metadata(metadata, self.client_id(), self.client_secret())
             .set_redirect_uri(self.redirect.clone());
@@ -187,7 +187,7 @@ impl Provider {
             ask = ask.add_scope(Scope::new(scope.clone()));
         }
         let (url, state, nonce) = ask.set_pkce_challenge(challenge).url();
-        Ok(Departure {
+        Ok(AuthorizationRequest {
             url: url.to_string(),
             state: state.into_secret(),
             verifier: verifier.into_secret(),

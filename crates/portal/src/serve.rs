@@ -22,7 +22,7 @@ impl Portal {
         let ending = async {
             // Open pages listen for as long as they are open: their streams end here.
             shutdown.cancelled().await;
-            self.house.hub.close();
+            self.state.hub.close();
         };
         tokio::join!(serving, ending);
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::PortalError;
-use crate::attempts::Attempts;
+use crate::sign_in_attempts::Attempts;
 
 /// A session that nobody used for this long is over, and so is any after a working day.
 const IDLE_MAX: SignedDuration = SignedDuration::from_mins(30);
@@ -49,7 +49,7 @@ impl fmt::Display for Role {
 
 /// Somebody who is signed in.
 #[derive(Clone)]
-pub(crate) struct Visitor {
+pub(crate) struct SessionUser {
     pub(crate) user: String,
     pub(crate) role: Role,
     /// What everything that changes something must carry.
@@ -57,22 +57,25 @@ pub(crate) struct Visitor {
     key: Key,
 }
 
-impl Visitor {
+impl SessionUser {
     /// By what a session is counted; nobody can use it.
     pub(crate) fn key(&self) -> [u8; 32] {
         self.key
     }
 }
 
-impl fmt::Debug for Visitor {
+impl fmt::Debug for SessionUser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Visitor").field("user", &self.user).field("role", &self.role).finish_non_exhaustive()
+        f.debug_struct("SessionUser")
+            .field("user", &self.user)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
     }
 }
 
 /// What somebody did, told on the next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct FlashMessage {
     pub(crate) is_bad: bool,
     pub(crate) text: String,
 }
@@ -95,23 +98,23 @@ struct Session {
     csrf: String,
     begun: Timestamp,
     used: Timestamp,
-    told: Option<Told>,
+    told: Option<FlashMessage>,
 }
 
-struct Dated<T> {
+struct Timestamped<T> {
     at: Timestamp,
     value: T,
 }
 
 /// Everybody who is signed in, and what lets others in.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<Kept>);
+pub(crate) struct Sessions(Mutex<SessionTables>);
 
 #[derive(Default)]
-struct Kept {
+struct SessionTables {
     sessions: HashMap<Key, Session>,
-    links: HashMap<Key, Dated<(String, Role)>>,
-    attempts: Attempts<Dated<Attempt>>,
+    links: HashMap<Key, Timestamped<(String, Role)>>,
+    attempts: Attempts<Timestamped<Attempt>>,
 }
 
 impl fmt::Debug for Sessions {
@@ -121,7 +124,7 @@ impl fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, SessionTables> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +133,7 @@ impl Sessions {
         let token = token()?;
         let mut kept = self.kept();
         make_room(&mut kept.links);
-        kept.links.insert(key(&token), Dated { at: now, value: (user.to_owned(), role) });
+        kept.links.insert(key(&token), Timestamped { at: now, value: (user.to_owned(), role) });
         Ok(token)
     }
 
@@ -143,7 +146,7 @@ impl Sessions {
     /// Remembers an attempt to sign in, under a state that only its browser knows.
     pub(crate) fn attempt(&self, attempt: Attempt, state: &str, now: Timestamp) {
         let mut kept = self.kept();
-        kept.attempts.insert(key(state), attempt.network, Dated { at: now, value: attempt });
+        kept.attempts.insert(key(state), attempt.network, Timestamped { at: now, value: attempt });
     }
 
     /// The attempt of that state; it is answered once.
@@ -167,7 +170,7 @@ impl Sessions {
     }
 
     /// Whose session it is, if it is one.
-    pub(crate) fn visitor(&self, name: &str, now: Timestamp) -> Option<Visitor> {
+    pub(crate) fn user(&self, name: &str, now: Timestamp) -> Option<SessionUser> {
         let key = key(name);
         let mut kept = self.kept();
         let session = kept.sessions.get_mut(&key)?;
@@ -176,29 +179,29 @@ impl Sessions {
             return None;
         }
         session.used = now;
-        Some(Visitor { user: session.user.clone(), role: session.role, csrf: session.csrf.clone(), key })
+        Some(SessionUser { user: session.user.clone(), role: session.role, csrf: session.csrf.clone(), key })
     }
 
     /// Whether a session is still there, without using it: an open page does not keep its owner signed in for ever.
-    pub(crate) fn is_there(&self, visitor: &Visitor, now: Timestamp) -> bool {
-        self.kept().sessions.get(&visitor.key).is_some_and(|session| session.is_alive(now))
+    pub(crate) fn is_there(&self, user: &SessionUser, now: Timestamp) -> bool {
+        self.kept().sessions.get(&user.key).is_some_and(|session| session.is_alive(now))
     }
 
     /// Ends a session.
-    pub(crate) fn end(&self, visitor: &Visitor) {
-        self.kept().sessions.remove(&visitor.key);
+    pub(crate) fn end(&self, user: &SessionUser) {
+        self.kept().sessions.remove(&user.key);
     }
 
     /// Tells something on the next page.
-    pub(crate) fn tell(&self, visitor: &Visitor, told: Told) {
-        if let Some(session) = self.kept().sessions.get_mut(&visitor.key) {
+    pub(crate) fn tell(&self, user: &SessionUser, told: FlashMessage) {
+        if let Some(session) = self.kept().sessions.get_mut(&user.key) {
             session.told = Some(told);
         }
     }
 
     /// What is to be told; once.
-    pub(crate) fn told(&self, visitor: &Visitor) -> Option<Told> {
-        self.kept().sessions.get_mut(&visitor.key)?.told.take()
+    pub(crate) fn told(&self, user: &SessionUser) -> Option<FlashMessage> {
+        self.kept().sessions.get_mut(&user.key)?.told.take()
     }
 }
 
@@ -212,7 +215,7 @@ fn is_fresh(at: Timestamp, now: Timestamp, age_max: SignedDuration) -> bool {
     now.duration_since(at) <= age_max
 }
 
-fn make_room<T>(kept: &mut HashMap<Key, Dated<T>>) {
+fn make_room<T>(kept: &mut HashMap<Key, Timestamped<T>>) {
     if kept.len() >= KEPT_MAX {
         let oldest = kept.iter().min_by_key(|(_, dated)| dated.at).map(|(key, _)| *key);
         oldest.and_then(|key| kept.remove(&key));
@@ -259,28 +262,28 @@ mod tests {
     fn a_session_ends_when_it_is_unused_or_a_working_day_old_or_ended() {
         let sessions = Sessions::default();
         let name = sessions.begin("jo", Role::Operator, at(0)).unwrap();
-        assert!(sessions.visitor(&name, at(30)).is_some());
-        assert!(sessions.visitor(&name, at(61)).is_none(), "unused for 31 minutes");
+        assert!(sessions.user(&name, at(30)).is_some());
+        assert!(sessions.user(&name, at(61)).is_none(), "unused for 31 minutes");
         let name = sessions.begin("jo", Role::Operator, at(0)).unwrap();
         for minutes in (20..=480).step_by(20) {
-            assert!(sessions.visitor(&name, at(minutes)).is_some(), "{minutes}");
+            assert!(sessions.user(&name, at(minutes)).is_some(), "{minutes}");
         }
-        assert!(sessions.visitor(&name, at(481)).is_none(), "older than eight hours");
+        assert!(sessions.user(&name, at(481)).is_none(), "older than eight hours");
         let name = sessions.begin("jo", Role::Operator, at(0)).unwrap();
-        let visitor = sessions.visitor(&name, at(1)).unwrap();
-        sessions.end(&visitor);
-        assert!(sessions.visitor(&name, at(1)).is_none() && !sessions.is_there(&visitor, at(1)));
+        let user = sessions.user(&name, at(1)).unwrap();
+        sessions.end(&user);
+        assert!(sessions.user(&name, at(1)).is_none() && !sessions.is_there(&user, at(1)));
     }
 
     #[test]
     fn what_is_told_is_told_once_and_no_debug_tells_a_secret() {
         let sessions = Sessions::default();
         let name = sessions.begin("jo", Role::Operator, at(0)).unwrap();
-        let visitor = sessions.visitor(&name, at(0)).unwrap();
-        let told = Told { is_bad: false, text: "done".to_owned() };
-        sessions.tell(&visitor, told.clone());
-        assert_eq!((sessions.told(&visitor), sessions.told(&visitor)), (Some(told), None));
-        let shown = format!("{visitor:?} {sessions:?}");
-        assert!(!shown.contains(&visitor.csrf) && !shown.contains(&name), "{shown}");
+        let user = sessions.user(&name, at(0)).unwrap();
+        let told = FlashMessage { is_bad: false, text: "done".to_owned() };
+        sessions.tell(&user, told.clone());
+        assert_eq!((sessions.told(&user), sessions.told(&user)), (Some(told), None));
+        let shown = format!("{user:?} {sessions:?}");
+        assert!(!shown.contains(&user.csrf) && !shown.contains(&name), "{shown}");
     }
 }

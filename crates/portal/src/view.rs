@@ -11,7 +11,7 @@ use crate::fields::{Fields, escaped};
 use crate::session::Role;
 
 /// A page, rendered but for its frame.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct View {
     /// The heading, and the title of the window.
     pub(crate) title: String,
@@ -24,7 +24,7 @@ pub(crate) struct View {
     /// The command that shows the same.
     pub(crate) command: String,
     /// Which news concern it.
-    pub(crate) listens: Listens,
+    pub(crate) listens: PageEvents,
     /// Its parts, in order.
     pub(crate) panels: Vec<Panel>,
 }
@@ -73,7 +73,7 @@ impl Section {
 }
 
 /// A part of a page.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Panel {
     /// Its place in the page.
     pub(crate) id: &'static str,
@@ -95,7 +95,7 @@ impl Panel {
 
 /// Which news concern a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Listens {
+pub(crate) enum PageEvents {
     /// None: it is as it was asked for.
     Nothing,
     /// Everything of these kinds, as events call them.
@@ -109,40 +109,40 @@ pub(crate) enum Listens {
 }
 
 /// Why a page could not be made.
-#[derive(Debug)]
-pub(crate) struct Fault {
+#[derive(Debug, Clone)]
+pub(crate) struct PageError {
     pub(crate) status: StatusCode,
     pub(crate) title: &'static str,
     pub(crate) message: String,
 }
 
-impl Fault {
-    pub(crate) fn not_found(message: impl Into<String>) -> Fault {
-        Fault { status: StatusCode::NOT_FOUND, title: "There is nothing here", message: message.into() }
+impl PageError {
+    pub(crate) fn not_found(message: impl Into<String>) -> PageError {
+        PageError { status: StatusCode::NOT_FOUND, title: "There is nothing here", message: message.into() }
     }
 }
 
-impl From<ClientError> for Fault {
-    fn from(error: ClientError) -> Fault {
+impl From<ClientError> for PageError {
+    fn from(error: ClientError) -> PageError {
         let (status, title) = match error.status() {
             Some(StatusCode::NOT_FOUND) => (StatusCode::NOT_FOUND, "There is nothing here"),
             Some(status) if status.is_client_error() => (StatusCode::BAD_REQUEST, "That cannot be shown"),
             Some(_) | None => (StatusCode::BAD_GATEWAY, "The Admin API did not answer"),
         };
-        Fault { status, title, message: sentence(&error.to_string()) }
+        PageError { status, title, message: sentence(&error.to_string()) }
     }
 }
 
 /// What a view is made for: the role decides which buttons there are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Eyes<'a> {
+pub(crate) struct Viewer<'a> {
     pub(crate) role: Role,
     pub(crate) now: Timestamp,
     /// Stands where the session's token goes.
     pub(crate) mark: &'a str,
 }
 
-impl Eyes<'_> {
+impl Viewer<'_> {
     pub(crate) fn may_act(self) -> bool {
         self.role == Role::Operator
     }
@@ -160,7 +160,7 @@ impl Eyes<'_> {
 
 /// How something is, at a glance: a shape, and a colour besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum BadgeTone {
     Good,
     Bad,
     Busy,
@@ -170,14 +170,14 @@ pub(crate) enum Tone {
 }
 
 /// A word about how something is.
-pub(crate) fn badge(tone: Tone, text: &str) -> Markup {
+pub(crate) fn badge(tone: BadgeTone, text: &str) -> Markup {
     let (class, shape) = match tone {
-        Tone::Good => ("good", "M2.5 6.5 5 9l4.5-6"),
-        Tone::Bad => ("bad", "M3 3l6 6M9 3 3 9"),
-        Tone::Busy => ("busy", "M4 2.5v7L9.5 6z"),
-        Tone::Waiting => ("waiting", "M6 3v3l2 1.5M6 1.2a4.8 4.8 0 1 0 .01 0z"),
-        Tone::Odd => ("odd", "M6 2v5M6 9.2v.6"),
-        Tone::Quiet => ("quiet", "M3 6h6"),
+        BadgeTone::Good => ("good", "M2.5 6.5 5 9l4.5-6"),
+        BadgeTone::Bad => ("bad", "M3 3l6 6M9 3 3 9"),
+        BadgeTone::Busy => ("busy", "M4 2.5v7L9.5 6z"),
+        BadgeTone::Waiting => ("waiting", "M6 3v3l2 1.5M6 1.2a4.8 4.8 0 1 0 .01 0z"),
+        BadgeTone::Odd => ("odd", "M6 2v5M6 9.2v.6"),
+        BadgeTone::Quiet => ("quiet", "M3 6h6"),
     };
     html! {
         span class={ "badge " (class) } {
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_others_wrote_is_text() {
-        let page = html! { (badge(Tone::Bad, "<script>alert(1)</script>")) (command("\"><img src=x>")) }
+        let page = html! { (badge(BadgeTone::Bad, "<script>alert(1)</script>")) (command("\"><img src=x>")) }
             .into_string();
         assert!(!page.contains("<script>") && !page.contains("<img"), "{page}");
     }

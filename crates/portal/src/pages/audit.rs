@@ -4,18 +4,19 @@ use api::admin::AuditForm;
 use client::AuditQuery;
 use maud::{Markup, html};
 
-use super::Desk;
+use super::PageContext;
+use crate::command_line;
 use crate::fields::Fields;
-use crate::shell;
 use crate::view::{
-    Fault, Listens, Panel, Section, Tone, View, badge, cluster_link, command, moment, nothing, trouble,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, command, moment, nothing,
+    trouble,
 };
 
 /// So many entries are on a page.
 const LINES: u32 = 100;
 
-pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
-    let query = desk.query;
+pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
+    let query = page.query;
     let word = |name: &str| query.one(name).map(str::to_owned);
     let asked = AuditQuery {
         actor: word("actor"),
@@ -24,19 +25,19 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
         from: word("from"),
         limit: LINES,
     };
-    let (found, chain) = tokio::join!(desk.admin.audit(&asked), desk.admin.audit_chain());
+    let (found, chain) = tokio::join!(page.admin.audit(&asked), page.admin.audit_chain());
     let (entries, next) = found?;
     let chain = match chain {
         Err(error) => trouble("Whether the log is whole cannot be told now", &error),
         Ok(chain) => html! {
             div class="lead" {
-                @if chain.faults.is_empty() { (badge(Tone::Good, "The log is whole")) } @else { (badge(Tone::Bad, "The log was changed")) }
+                @if chain.faults.is_empty() { (badge(BadgeTone::Good, "The log is whole")) } @else { (badge(BadgeTone::Bad, "The log was changed")) }
                 span class="figure" { (chain.records) " sealed" }
                 @if chain.unsealed > 0 { span class="quiet" { (chain.unsealed) " not sealed yet" } }
                 span class="quiet" { "looked through " (moment(chain.checked_at)) }
             }
             @for fault in &chain.faults { div class="note bad" { p { (fault) } } }
-            details { summary { "Head of the chain" } p { "Note it somewhere else; a later check can be held against it." } (command(&shell::line(["shipshape", "audit", "verify", "--expect", &chain.head]))) }
+            details { summary { "Head of the chain" } p { "Note it somewhere else; a later check can be held against it." } (command(&command_line::join(["shipshape", "audit", "verify", "--expect", &chain.head]))) }
         },
     };
     let mut words = vec!["shipshape", "audit", "list"];
@@ -53,8 +54,8 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
         section: Section::Audit,
         above: Vec::new(),
         json: format!("/admin/audit{}", json.query()),
-        command: shell::line(words),
-        listens: Listens::Nothing,
+        command: command_line::join(words),
+        listens: PageEvents::Nothing,
         panels: vec![
             Panel::still("chain", chain),
             Panel::still("filter", filter(query)),

@@ -3,18 +3,18 @@
 use api::admin::BudgetForm;
 use maud::{Markup, html};
 
-use super::Desk;
-use crate::shell;
-use crate::view::{Fault, Listens, Panel, Section, Tone, View, badge, command, nothing};
+use super::PageContext;
+use crate::command_line;
+use crate::view::{BadgeTone, PageError, PageEvents, Panel, Section, View, badge, command, nothing};
 
-pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
-    let mut budgets = desk.admin.budgets().all().await?;
+pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
+    let mut budgets = page.admin.budgets().all().await?;
     budgets.sort_by(|a, b| (a.key != "fleet", &a.key).cmp(&(b.key != "fleet", &b.key)));
     let fleet = budgets.iter().find(|budget| budget.key == "fleet");
     let mut panels =
-        vec![Panel::live("stop", stop(desk, fleet)), Panel::live("budgets", table(desk, &budgets))];
-    if desk.eyes.may_act() {
-        panels.push(Panel::still("set", set(desk)));
+        vec![Panel::live("stop", stop(page, fleet)), Panel::live("budgets", table(page, &budgets))];
+    if page.viewer.may_act() {
+        panels.push(Panel::still("set", set(page)));
     }
     Ok(View {
         title: "Budgets".to_owned(),
@@ -22,12 +22,12 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
         above: Vec::new(),
         json: "/admin/maintenancebudgets".to_owned(),
         command: "shipshape budget list".to_owned(),
-        listens: Listens::Kinds(&["manifest", "operation"]),
+        listens: PageEvents::Kinds(&["manifest", "operation"]),
         panels,
     })
 }
 
-fn stop(desk: Desk<'_>, fleet: Option<&BudgetForm>) -> Markup {
+fn stop(page: PageContext<'_>, fleet: Option<&BudgetForm>) -> Markup {
     let is_stopped = fleet.is_some_and(|budget| budget.limit == Some(0));
     html! {
         @if is_stopped {
@@ -36,11 +36,11 @@ fn stop(desk: Desk<'_>, fleet: Option<&BudgetForm>) -> Markup {
                 p { "What runs goes on to its end; nothing else begins until the fleet's limit is raised or removed." }
             }
         }
-        @if desk.eyes.may_act() {
+        @if page.viewer.may_act() {
             div class="acts" {
                 @if is_stopped {
                     div {
-                        (desk.eyes.form("budget", "inline", &html! {
+                        (page.viewer.form("budget", "inline", &html! {
                             input type="hidden" name="key" value="fleet";
                             input type="hidden" name="limit" value="none";
                             label { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off" placeholder="Why it may go on"; }
@@ -50,7 +50,7 @@ fn stop(desk: Desk<'_>, fleet: Option<&BudgetForm>) -> Markup {
                     }
                 } @else {
                     div {
-                        (desk.eyes.form("budget", "inline", &html! {
+                        (page.viewer.form("budget", "inline", &html! {
                             input type="hidden" name="key" value="fleet";
                             input type="hidden" name="limit" value="0";
                             label { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off" placeholder="Why everything should stop"; }
@@ -64,7 +64,7 @@ fn stop(desk: Desk<'_>, fleet: Option<&BudgetForm>) -> Markup {
     }
 }
 
-fn table(desk: Desk<'_>, budgets: &[BudgetForm]) -> Markup {
+fn table(page: PageContext<'_>, budgets: &[BudgetForm]) -> Markup {
     if budgets.is_empty() {
         let next = html! { p { "As much runs at once as there are workers for. Set a limit for the fleet, a region, a subscription or a task:" } (command("shipshape budget set region/westeurope 5")) };
         return nothing("No limits are set", &next);
@@ -73,25 +73,25 @@ fn table(desk: Desk<'_>, budgets: &[BudgetForm]) -> Markup {
         div class="table" {
             table class="cards" {
                 caption class="unseen" { "Limits and their use" }
-                thead { tr { th scope="col" { "Budget" } th scope="col" { "In use" } th scope="col" { "Limit" } th scope="col" { "Use" } th scope="col" { "Clusters that wait for it" } @if desk.eyes.may_act() { th scope="col" { "Act" } } } }
-                tbody { @for budget in budgets { (row(desk, budget)) } }
+                thead { tr { th scope="col" { "Budget" } th scope="col" { "In use" } th scope="col" { "Limit" } th scope="col" { "Use" } th scope="col" { "Clusters that wait for it" } @if page.viewer.may_act() { th scope="col" { "Act" } } } }
+                tbody { @for budget in budgets { (row(page, budget)) } }
             }
         }
     }
 }
 
-fn row(desk: Desk<'_>, budget: &BudgetForm) -> Markup {
+fn row(page: PageContext<'_>, budget: &BudgetForm) -> Markup {
     let limit = budget.limit;
     html! {
         tr {
             th scope="row" data-label="Budget" { bdi { (budget.key) } }
             td data-label="In use" class="figure" { (budget.used) }
-            td data-label="Limit" class="figure" { @match limit { Some(0) => { (badge(Tone::Bad, "0: stopped")) }, Some(limit) => { (limit) }, None => { "none" } } }
-            td data-label="Use" { @if let Some(limit) = limit { meter min="0" max=(limit.max(1)) value=(budget.used.min(limit.max(1))) aria-label={ "Use of " (budget.key) } {} @if budget.used >= limit && limit > 0 { " " (badge(Tone::Waiting, "full")) } } }
+            td data-label="Limit" class="figure" { @match limit { Some(0) => { (badge(BadgeTone::Bad, "0: stopped")) }, Some(limit) => { (limit) }, None => { "none" } } }
+            td data-label="Use" { @if let Some(limit) = limit { meter min="0" max=(limit.max(1)) value=(budget.used.min(limit.max(1))) aria-label={ "Use of " (budget.key) } {} @if budget.used >= limit && limit > 0 { " " (badge(BadgeTone::Waiting, "full")) } } }
             td data-label="Clusters that wait for it" class="figure" { (budget.parked) }
-            @if desk.eyes.may_act() {
+            @if page.viewer.may_act() {
                 td data-label="Act" {
-                    (desk.eyes.form("budget", "inline", &html! {
+                    (page.viewer.form("budget", "inline", &html! {
                         input type="hidden" name="key" value=(budget.key);
                         input type="hidden" name="limit" value="none";
                         input type="hidden" name="reason" value="removed on the budgets page";
@@ -103,7 +103,7 @@ fn row(desk: Desk<'_>, budget: &BudgetForm) -> Markup {
     }
 }
 
-fn set(desk: Desk<'_>) -> Markup {
+fn set(page: PageContext<'_>) -> Markup {
     let body = html! {
         label { span { "Budget" } input type="text" name="key" required list="budgets" placeholder="fleet, region/westeurope, task/ID…" autocomplete="off"; }
         datalist id="budgets" { option value="fleet" {} option value="region/" {} option value="subscription/" {} option value="task/" {} }
@@ -113,7 +113,7 @@ fn set(desk: Desk<'_>) -> Markup {
     };
     html! {
         h2 { "Set a limit" }
-        (desk.eyes.form("budget", "filter", &body))
-        (command(&shell::line(["shipshape", "budget", "set", "KEY", "LIMIT", "--reason", "WHY"])))
+        (page.viewer.form("budget", "filter", &body))
+        (command(&command_line::join(["shipshape", "budget", "set", "KEY", "LIMIT", "--reason", "WHY"])))
     }
 }

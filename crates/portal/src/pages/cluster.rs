@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::Desk;
+use super::PageContext;
 use super::fleet::state;
 use super::manifest::{past, state_badge};
+use crate::command_line;
 use crate::fields::escaped;
-use crate::shell;
 use crate::view::{
-    Fault, Listens, Panel, Section, Tone, View, badge, cluster_path, command, manifest_link, maybe_moment,
-    moment, nothing, raw, resource_id, second, trouble,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_path, command, manifest_link,
+    maybe_moment, moment, nothing, raw, resource_id, second, trouble,
 };
 
 /// So much of lists is shown; the rest is in the JSON.
@@ -32,22 +32,27 @@ const TABS: [(&str, &str); 8] = [
     ("objects", "Objects"),
 ];
 
-pub(super) async fn view(desk: Desk<'_>, subscription: &str, group: &str, name: &str) -> Result<View, Fault> {
+pub(super) async fn view(
+    page: PageContext<'_>,
+    subscription: &str,
+    group: &str,
+    name: &str,
+) -> Result<View, PageError> {
     let id = resource_id(subscription, group, name);
-    let cluster = desk.admin.cluster(&id).await?.value;
-    let tab = desk.query.text("tab");
+    let cluster = page.admin.cluster(&id).await?.value;
+    let tab = page.query.text("tab");
     let mut panels = vec![Panel::still("tabs", tabs(&cluster.id, tab))];
     let mut json = format!("/admin{}", cluster.id);
-    let mut line = shell::line(["shipshape", "cluster", "show", &cluster.name]);
+    let mut line = command_line::join(["shipshape", "cluster", "show", &cluster.name]);
     match tab {
-        "" => overview(desk, &cluster, &mut panels).await,
+        "" => overview(page, &cluster, &mut panels).await,
         "nodes" => {
-            let found = objects(desk, &cluster.id, "Node", None, true).await;
+            let found = objects(page, &cluster.id, "Node", None, true).await;
             panels.push(Panel::live("nodes", list("The nodes cannot be read now", found, nodes)));
             json = format!("{json}/kubernetesobjects?kind=Node");
         }
         "operators" => {
-            let found = objects(desk, &cluster.id, "ClusterOperator", None, true).await;
+            let found = objects(page, &cluster.id, "ClusterOperator", None, true).await;
             let shown = match found {
                 // A cluster that is no OpenShift has none.
                 Err(error) if error.status() == Some(http::StatusCode::BAD_REQUEST) => nothing(
@@ -60,34 +65,34 @@ pub(super) async fn view(desk: Desk<'_>, subscription: &str, group: &str, name: 
             json = format!("{json}/kubernetesobjects?kind=ClusterOperator");
         }
         "operations" => {
-            operations(desk, &cluster.id, &mut panels).await;
+            operations(page, &cluster.id, &mut panels).await;
             json = format!("{json}/operations");
         }
         "manifests" => {
-            let found = desk.admin.manifests(&cluster.id).all().await;
-            panels.push(Panel::live("manifests", manifests(desk, &cluster, found)));
+            let found = page.admin.manifests(&cluster.id).all().await;
+            panels.push(Panel::live("manifests", manifests(page, &cluster, found)));
             json = format!("{json}/maintenancemanifests");
-            line = shell::line(["shipshape", "manifest", "list", "--cluster", &cluster.name]);
+            line = command_line::join(["shipshape", "manifest", "list", "--cluster", &cluster.name]);
         }
         "labels" => {
-            panels.push(Panel::still("labels", labels(desk, &cluster)));
-            let selectors = desk.admin.selectors(&cluster.id).await;
+            panels.push(Panel::still("labels", labels(page, &cluster)));
+            let selectors = page.admin.selectors(&cluster.id).await;
             panels.push(Panel::live("selectors", attributes(&selectors)));
             json = format!("{json}/selectors");
         }
         "events" => {
-            let found = objects(desk, &cluster.id, "Event", None, true).await;
+            let found = objects(page, &cluster.id, "Event", None, true).await;
             panels.push(Panel::live("events", list("The events cannot be read now", found, events)));
             json = format!("{json}/kubernetesobjects?kind=Event&unrestricted=true");
         }
         "objects" => {
-            let shown = raw_objects(desk, &cluster.id).await;
-            panels.push(Panel::still("choose", choose(desk, &cluster.id)));
+            let shown = raw_objects(page, &cluster.id).await;
+            panels.push(Panel::still("choose", choose(page, &cluster.id)));
             panels.push(Panel::live("objects", shown));
-            let query = desk.query.with("tab", "").query();
+            let query = page.query.with("tab", "").query();
             json = format!("{json}/kubernetesobjects{query}");
         }
-        _ => return Err(Fault::not_found("A cluster has no such tab.")),
+        _ => return Err(PageError::not_found("A cluster has no such tab.")),
     }
     Ok(View {
         title: cluster.name.clone(),
@@ -95,7 +100,7 @@ pub(super) async fn view(desk: Desk<'_>, subscription: &str, group: &str, name: 
         above: vec![("Fleet".to_owned(), "/fleet".to_owned())],
         json,
         command: line,
-        listens: Listens::Cluster(cluster.id.to_lowercase()),
+        listens: PageEvents::Cluster(cluster.id.to_lowercase()),
         panels,
     })
 }
@@ -112,9 +117,9 @@ fn tabs(id: &str, chosen: &str) -> Markup {
     }
 }
 
-async fn overview(desk: Desk<'_>, cluster: &AdminCluster, panels: &mut Vec<Panel>) {
+async fn overview(page: PageContext<'_>, cluster: &AdminCluster, panels: &mut Vec<Panel>) {
     panels.push(Panel::live("facts", facts(cluster)));
-    let open = desk.admin.manifests(&cluster.id).all().await;
+    let open = page.admin.manifests(&cluster.id).all().await;
     let body = match open {
         Ok(all) => {
             let mut open: Vec<&ManifestForm> = all.iter().filter(|form| !form.state.is_terminal()).collect();
@@ -143,9 +148,9 @@ fn facts(cluster: &AdminCluster) -> Markup {
         div class="lead" {
             (state(properties.provisioning_state, properties.failed_provisioning_state))
             @match &properties.reachability {
-                None => { (badge(Tone::Quiet, "API server not asked yet")) },
-                Some(it) if it.reachable => { (badge(Tone::Good, "API server answers")) },
-                Some(_) => { (badge(Tone::Bad, "API server does not answer")) },
+                None => { (badge(BadgeTone::Quiet, "API server not asked yet")) },
+                Some(it) if it.reachable => { (badge(BadgeTone::Good, "API server answers")) },
+                Some(_) => { (badge(BadgeTone::Bad, "API server does not answer")) },
             }
         }
         @if let Some(it) = properties.reachability.as_ref().filter(|it| !it.reachable) {
@@ -172,14 +177,14 @@ fn facts(cluster: &AdminCluster) -> Markup {
 }
 
 async fn objects(
-    desk: Desk<'_>,
+    page: PageContext<'_>,
     id: &str,
     kind: &str,
     namespace: Option<&str>,
     unrestricted: bool,
 ) -> Result<Value, ClientError> {
     let namespace = namespace.map(str::to_owned);
-    desk.admin.objects(id, &ObjectQuery { kind: kind.to_owned(), namespace, name: None, unrestricted }).await
+    page.admin.objects(id, &ObjectQuery { kind: kind.to_owned(), namespace, name: None, unrestricted }).await
 }
 
 fn list(title: &str, found: Result<Value, ClientError>, show: fn(&[Value]) -> Markup) -> Markup {
@@ -237,8 +242,8 @@ fn node_row(node: &Value) -> Markup {
         tr {
             th scope="row" data-label="Node" { bdi { (text(node, "/metadata/name")) } }
             td data-label="State" {
-                @if is_ready { (badge(Tone::Good, "Ready")) } @else { (badge(Tone::Bad, "Not ready")) }
-                @if is_cordoned { " " (badge(Tone::Odd, "Cordoned")) @if !by.is_empty() { div class="quiet small" { "by " (by) } } }
+                @if is_ready { (badge(BadgeTone::Good, "Ready")) } @else { (badge(BadgeTone::Bad, "Not ready")) }
+                @if is_cordoned { " " (badge(BadgeTone::Odd, "Cordoned")) @if !by.is_empty() { div class="quiet small" { "by " (by) } } }
                 @if !is_ready { @if let Some(ready) = condition(node, "Ready") { div class="quiet small" { (text(ready, "/message")) } } }
             }
             td data-label="Roles" { (roles.join(", ")) }
@@ -282,9 +287,9 @@ fn operators(operators: &[Value]) -> Markup {
                                 (operator["status"]["versions"].as_array().into_iter().flatten().find(|it| it["name"] == "operator").map(|it| text(it, "/version")).unwrap_or("–"))
                             }
                             td data-label="State" {
-                                @if is("Degraded") { (badge(Tone::Bad, "Degraded")) " " }
-                                @if is("Progressing") { (badge(Tone::Busy, "Progressing")) " " }
-                                @if is("Available") { (badge(Tone::Good, "Available")) } @else { (badge(Tone::Bad, "Not available")) }
+                                @if is("Degraded") { (badge(BadgeTone::Bad, "Degraded")) " " }
+                                @if is("Progressing") { (badge(BadgeTone::Busy, "Progressing")) " " }
+                                @if is("Available") { (badge(BadgeTone::Good, "Available")) } @else { (badge(BadgeTone::Bad, "Not available")) }
                             }
                             td data-label="In words" { (told.map(|it| text(it, "/message")).unwrap_or_default()) }
                             td data-label="Since" { (written(told.map(|it| text(it, "/lastTransitionTime")).unwrap_or_default())) }
@@ -320,7 +325,7 @@ fn events(events: &[Value]) -> Markup {
                     @for event in events.into_iter().take(SHOWN_MAX) {
                         tr {
                             td data-label="When" { (written(&time(event))) }
-                            td data-label="Type" { @if event["type"] == "Warning" { (badge(Tone::Odd, "Warning")) } @else { (badge(Tone::Quiet, text(event, "/type"))) } }
+                            td data-label="Type" { @if event["type"] == "Warning" { (badge(BadgeTone::Odd, "Warning")) } @else { (badge(BadgeTone::Quiet, text(event, "/type"))) } }
                             td data-label="Reason" { bdi { (text(event, "/reason")) } }
                             th scope="row" data-label="About" {
                                 bdi { (text(event, "/involvedObject/kind")) " " (text(event, "/involvedObject/namespace")) @if !text(event, "/involvedObject/namespace").is_empty() { "/" } (text(event, "/involvedObject/name")) }
@@ -335,8 +340,8 @@ fn events(events: &[Value]) -> Markup {
     }
 }
 
-async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
-    let mut all: Vec<OperationForm> = match desk.admin.operations(id).all().await {
+async fn operations(page: PageContext<'_>, id: &str, panels: &mut Vec<Panel>) {
+    let mut all: Vec<OperationForm> = match page.admin.operations(id).all().await {
         Ok(all) => all,
         Err(error) => {
             return panels
@@ -349,10 +354,10 @@ async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
         return panels.push(Panel::live("operations", nothing("No operations", &next)));
     }
     // The newest one is what most people come for.
-    let asked = desk.query.one("operation");
+    let asked = page.query.one("operation");
     let chosen = all.iter().find(|operation| asked.is_some_and(|asked| asked == operation.id.to_string()));
     let chosen = chosen.unwrap_or(&all[0]);
-    let steps = desk.admin.operation_history(id, chosen.id).first(SHOWN_MAX).await;
+    let steps = page.admin.operation_history(id, chosen.id).first(SHOWN_MAX).await;
     let path = cluster_path(id);
     panels.push(Panel::live("operations", html! {
         div class="table" {
@@ -370,9 +375,9 @@ async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
                             }
                             td data-label="State" {
                                 @match operation.status {
-                                    ProvisioningState::Succeeded => { (badge(Tone::Good, "Succeeded")) },
-                                    ProvisioningState::Failed => { (badge(Tone::Bad, "Failed")) },
-                                    other => { (badge(Tone::Busy, &format!("{other:?}"))) },
+                                    ProvisioningState::Succeeded => { (badge(BadgeTone::Good, "Succeeded")) },
+                                    ProvisioningState::Failed => { (badge(BadgeTone::Bad, "Failed")) },
+                                    other => { (badge(BadgeTone::Busy, &format!("{other:?}"))) },
                                 }
                             }
                             td data-label="Step" {
@@ -389,7 +394,7 @@ async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
                 }
             }
         }
-        (command(&shell::line(["shipshape", "operation", "show", &chosen.id.to_string()])))
+        (command(&command_line::join(["shipshape", "operation", "show", &chosen.id.to_string()])))
     }));
     let body = match steps {
         Ok(entries) => past(&format!("Steps of {:?}, {}", chosen.verb, chosen.id), &entries),
@@ -399,7 +404,7 @@ async fn operations(desk: Desk<'_>, id: &str, panels: &mut Vec<Panel>) {
 }
 
 fn manifests(
-    desk: Desk<'_>,
+    page: PageContext<'_>,
     cluster: &AdminCluster,
     found: Result<Vec<ManifestForm>, ClientError>,
 ) -> Markup {
@@ -409,13 +414,13 @@ fn manifests(
     };
     let run = html! { p { a class="button" href={ "/tasks?cluster=" (escaped(&cluster.id)) } { "Run a task on this cluster…" } } };
     if all.is_empty() {
-        let next = html! { p { "Nothing was done on this cluster yet, and nothing is planned." } @if desk.eyes.may_act() { (run) } };
+        let next = html! { p { "Nothing was done on this cluster yet, and nothing is planned." } @if page.viewer.may_act() { (run) } };
         return nothing("No manifests", &next);
     }
     let mut all: Vec<&ManifestForm> = all.iter().collect();
     all.sort_by_key(|form| std::cmp::Reverse((form.finished_at.is_none(), form.created_at)));
     html! {
-        @if desk.eyes.may_act() { (run) }
+        @if page.viewer.may_act() { (run) }
         (manifest_table(&all[..all.len().min(SHOWN_MAX)]))
     }
 }
@@ -446,7 +451,7 @@ fn manifest_table(forms: &[&ManifestForm]) -> Markup {
     }
 }
 
-fn labels(desk: Desk<'_>, cluster: &AdminCluster) -> Markup {
+fn labels(page: PageContext<'_>, cluster: &AdminCluster) -> Markup {
     let lines: Vec<String> =
         cluster.properties.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let path = cluster_path(&cluster.id);
@@ -460,9 +465,9 @@ fn labels(desk: Desk<'_>, cluster: &AdminCluster) -> Markup {
     };
     html! {
         h2 { "Labels" }
-        @if desk.eyes.may_act() {
-            (desk.eyes.form(path.trim_start_matches('/'), "stack", &form))
-            (command(&shell::line(["shipshape", "cluster", "label", &cluster.name, "NAME=VALUE"])))
+        @if page.viewer.may_act() {
+            (page.viewer.form(path.trim_start_matches('/'), "stack", &form))
+            (command(&command_line::join(["shipshape", "cluster", "label", &cluster.name, "NAME=VALUE"])))
         } @else if lines.is_empty() {
             p class="quiet" { "This cluster has no labels." }
         } @else {
@@ -481,8 +486,8 @@ fn attributes(selectors: &Result<std::collections::BTreeMap<String, String>, Cli
     }
 }
 
-fn choose(desk: Desk<'_>, id: &str) -> Markup {
-    let query = desk.query;
+fn choose(page: PageContext<'_>, id: &str) -> Markup {
+    let query = page.query;
     let common = [
         "Node",
         "ClusterVersion",
@@ -511,17 +516,17 @@ fn choose(desk: Desk<'_>, id: &str) -> Markup {
     }
 }
 
-async fn raw_objects(desk: Desk<'_>, id: &str) -> Markup {
-    let word = |name: &str| desk.query.one(name).map(str::to_owned);
+async fn raw_objects(page: PageContext<'_>, id: &str) -> Markup {
+    let word = |name: &str| page.query.one(name).map(str::to_owned);
     let Some(kind) = word("kind") else {
         return nothing(
             "Choose a kind",
             &html! { p { "Objects are read from the cluster when you ask, and shown as YAML." } },
         );
     };
-    let unrestricted = desk.query.one("unrestricted").is_some();
+    let unrestricted = page.query.one("unrestricted").is_some();
     let query = ObjectQuery { kind, namespace: word("namespace"), name: word("name"), unrestricted };
-    let found = match desk.admin.objects(id, &query).await {
+    let found = match page.admin.objects(id, &query).await {
         Ok(found) => found,
         Err(error) => return trouble("The objects cannot be read now", &error),
     };

@@ -7,12 +7,12 @@ use api::admin::{FleetForm, FleetLine};
 use api::doc::ProvisioningState;
 use maud::{Markup, html};
 
-use super::{Desk, choice};
+use super::{PageContext, choice};
+use crate::command_line;
 use crate::fields::Fields;
-use crate::shell;
 use crate::view::{
-    Fault, Listens, Panel, Section, Tone, View, badge, cluster_link, manifest_link, moment, nothing, pager,
-    sorted_by,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, manifest_link, moment,
+    nothing, pager, sorted_by,
 };
 
 /// So many clusters are on a page.
@@ -24,29 +24,29 @@ const FILTERS: [&str; 7] = ["q", "state", "location", "version", "reachability",
 /// More choices than this are typed rather than chosen.
 const CHOICES_MAX: usize = 60;
 
-pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
-    let query = desk.query;
+pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
+    let query = page.query;
     let skip: u64 = query.one("skip").and_then(|text| text.parse().ok()).unwrap_or(0);
     let mut asked: Vec<(&str, String)> =
         FILTERS.iter().map(|name| (*name, query.text(name).to_owned())).collect();
     asked.push(("sort", query.text("sort").to_owned()));
     asked.push(("skip", if skip == 0 { String::new() } else { skip.to_string() }));
     asked.push(("limit", LINES.to_string()));
-    let fleet = desk.admin.fleet(&asked).await?;
+    let fleet = page.admin.fleet(&asked).await?;
     let is_filtered = FILTERS.iter().any(|name| query.one(name).is_some());
     let json = asked.iter().fold(Fields::default(), |fields, (name, value)| fields.with(name, value));
     let mut panels = vec![Panel::live("summary", summary(&fleet))];
     if fleet.of > 0 {
         panels.push(Panel::still("filter", filter(&fleet, query)));
     }
-    panels.push(Panel::live("clusters", clusters(desk, &fleet, skip, is_filtered)));
+    panels.push(Panel::live("clusters", clusters(page, &fleet, skip, is_filtered)));
     Ok(View {
         title: "Fleet".to_owned(),
         section: Section::Fleet,
         above: Vec::new(),
         json: format!("/admin/fleet{}", json.query()),
         command: "shipshape cluster list --watch".to_owned(),
-        listens: Listens::Kinds(&["cluster", "manifest", "operation"]),
+        listens: PageEvents::Kinds(&["cluster", "manifest", "operation"]),
         panels,
     })
 }
@@ -106,7 +106,7 @@ fn filter(fleet: &FleetForm, query: &Fields) -> Markup {
     }
 }
 
-fn clusters(desk: Desk<'_>, fleet: &FleetForm, skip: u64, is_filtered: bool) -> Markup {
+fn clusters(page: PageContext<'_>, fleet: &FleetForm, skip: u64, is_filtered: bool) -> Markup {
     if fleet.of == 0 {
         return nothing(
             "There is no cluster yet",
@@ -123,8 +123,8 @@ fn clusters(desk: Desk<'_>, fleet: &FleetForm, skip: u64, is_filtered: bool) -> 
             &html! { p { "There are " (fleet.of) " clusters, but none that fits. " a href="/fleet" { "Show all" } } },
         );
     }
-    let query = desk.query;
-    let may_act = desk.eyes.may_act();
+    let query = page.query;
+    let may_act = page.viewer.may_act();
     let column = |key: &str, title: &str| sorted_by("/fleet", query, key, title);
     html! {
         form method="get" action="/tasks" {
@@ -159,7 +159,7 @@ fn clusters(desk: Desk<'_>, fleet: &FleetForm, skip: u64, is_filtered: bool) -> 
             }
         }
         @if may_act {
-            (crate::view::command(&shell::line(["shipshape", "task", "run", "TASK", "--cluster", "NAME", "--dry-run"])))
+            (crate::view::command(&command_line::join(["shipshape", "task", "run", "TASK", "--cluster", "NAME", "--dry-run"])))
         }
     }
 }
@@ -182,10 +182,10 @@ fn row(line: &FleetLine, may_act: bool) -> Markup {
             td data-label="State" { (state(line.provisioning_state, line.failed_provisioning_state)) }
             td data-label="API server" {
                 @match &line.reachability {
-                    None => { (badge(Tone::Quiet, "Not asked yet")) },
-                    Some(it) if it.reachable => { (badge(Tone::Good, "Answers")) },
+                    None => { (badge(BadgeTone::Quiet, "Not asked yet")) },
+                    Some(it) if it.reachable => { (badge(BadgeTone::Good, "Answers")) },
                     Some(it) => {
-                        (badge(Tone::Bad, "Does not answer"))
+                        (badge(BadgeTone::Bad, "Does not answer"))
                         div class="quiet small" { "since " (moment(it.since)) }
                     },
                 }
@@ -219,15 +219,15 @@ fn row(line: &FleetLine, may_act: bool) -> Markup {
 /// How a cluster's life stands.
 pub(super) fn state(state: ProvisioningState, failed: Option<ProvisioningState>) -> Markup {
     match state {
-        ProvisioningState::Succeeded => badge(Tone::Good, "Succeeded"),
+        ProvisioningState::Succeeded => badge(BadgeTone::Good, "Succeeded"),
         ProvisioningState::Failed => {
             let text =
                 failed.map_or_else(|| "Failed".to_owned(), |failed| format!("Failed while {failed:?}"));
-            badge(Tone::Bad, &text)
+            badge(BadgeTone::Bad, &text)
         }
         ProvisioningState::Creating
         | ProvisioningState::Updating
         | ProvisioningState::AdminUpdating
-        | ProvisioningState::Deleting => badge(Tone::Busy, &format!("{state:?}")),
+        | ProvisioningState::Deleting => badge(BadgeTone::Busy, &format!("{state:?}")),
     }
 }

@@ -8,34 +8,34 @@ use client::ClientError;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::Desk;
-use crate::shell;
+use super::PageContext;
+use crate::command_line;
 use crate::view::{
-    Fault, Listens, Panel, Section, Tone, View, badge, cluster_link, cluster_path, command, maybe_moment,
-    moment, nothing, raw, second, short_id, short_name, span, trouble,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, cluster_path, command,
+    maybe_moment, moment, nothing, raw, second, short_id, short_name, span, trouble,
 };
 
 /// So much of a history is shown; the rest is in the JSON.
 const ENTRIES_MAX: usize = 500;
 
-pub(super) async fn view(desk: Desk<'_>, id: &str) -> Result<View, Fault> {
-    let form = desk.admin.find_manifest(id).await?.value;
+pub(super) async fn view(page: PageContext<'_>, id: &str) -> Result<View, PageError> {
+    let form = page.admin.find_manifest(id).await?.value;
     let cluster = form.cluster_resource_id.clone().unwrap_or_default();
     let task_id = form.maintenance_task_id.to_string();
     let (history, why, task) = tokio::join!(
-        desk.admin.history(&cluster, form.id).first(ENTRIES_MAX),
+        page.admin.history(&cluster, form.id).first(ENTRIES_MAX),
         async {
             match form.state.is_terminal() {
                 true => None,
-                false => Some(desk.admin.why(&cluster, form.id).await),
+                false => Some(page.admin.why(&cluster, form.id).await),
             }
         },
-        desk.admin.task(&task_id),
+        page.admin.task(&task_id),
     );
     let task = task.ok().map(|answer| answer.value);
     let mut panels = vec![Panel::live("state", state_panel(&form, &cluster))];
-    if desk.eyes.may_act() {
-        panels.push(Panel::live("actions", actions(desk, &form)));
+    if page.viewer.may_act() {
+        panels.push(Panel::live("actions", actions(page, &form)));
     }
     if let Some(why) = &why {
         panels.push(Panel::live("why", why_panel(&form, why)));
@@ -55,8 +55,8 @@ pub(super) async fn view(desk: Desk<'_>, id: &str) -> Result<View, Fault> {
             (short_name(&cluster).to_owned(), cluster_path(&cluster)),
         ],
         json: format!("/admin{cluster}/maintenancemanifests/{}", form.id),
-        command: shell::line(["shipshape", "manifest", "show", &short_id(form.id), "--wait"]),
-        listens: Listens::Manifest(form.id),
+        command: command_line::join(["shipshape", "manifest", "show", &short_id(form.id), "--wait"]),
+        listens: PageEvents::Manifest(form.id),
         panels,
     })
 }
@@ -64,12 +64,12 @@ pub(super) async fn view(desk: Desk<'_>, id: &str) -> Result<View, Fault> {
 /// How a piece of work stands, at a glance.
 pub(super) fn state_badge(state: WorkState, phase: Option<Phase>) -> Markup {
     let tone = match state {
-        WorkState::Pending => Tone::Waiting,
-        WorkState::InProgress => Tone::Busy,
-        WorkState::Completed => Tone::Good,
-        WorkState::Failed | WorkState::RetriesExceeded => Tone::Bad,
-        WorkState::TimedOut => Tone::Odd,
-        WorkState::Cancelled => Tone::Quiet,
+        WorkState::Pending => BadgeTone::Waiting,
+        WorkState::InProgress => BadgeTone::Busy,
+        WorkState::Completed => BadgeTone::Good,
+        WorkState::Failed | WorkState::RetriesExceeded => BadgeTone::Bad,
+        WorkState::TimedOut => BadgeTone::Odd,
+        WorkState::Cancelled => BadgeTone::Quiet,
     };
     let finer = match phase {
         Some(Phase::Cancelling) => Some("is asked to end"),
@@ -136,7 +136,7 @@ fn state_panel(form: &ManifestForm, cluster: &str) -> Markup {
     }
 }
 
-fn actions(desk: Desk<'_>, form: &ManifestForm) -> Markup {
+fn actions(page: PageContext<'_>, form: &ManifestForm) -> Markup {
     if form.state.is_terminal() {
         return html! { p class="quiet" { "It has ended; there is nothing to stop." } };
     }
@@ -152,16 +152,16 @@ fn actions(desk: Desk<'_>, form: &ManifestForm) -> Markup {
         div class="acts" {
             div {
                 @if is_asked { p { "It was asked to end, and does so at its next safe point." } }
-                @else { (desk.eyes.form(&format!("manifest/{}/cancel", form.id), "inline", &cancel)) }
-                (command(&shell::line(["shipshape", "manifest", "cancel", &id, "--reason", "WHY"])))
+                @else { (page.viewer.form(&format!("manifest/{}/cancel", form.id), "inline", &cancel)) }
+                (command(&command_line::join(["shipshape", "manifest", "cancel", &id, "--reason", "WHY"])))
             }
             @if form.state == WorkState::Pending && form.run_after > 0 {
                 div {
-                    (desk.eyes.form(&format!("manifest/{}/expedite", form.id), "inline", &html! {
+                    (page.viewer.form(&format!("manifest/{}/expedite", form.id), "inline", &html! {
                         label { span { "Reason" } input type="text" name="reason" maxlength="500" autocomplete="off" placeholder="Why it should not wait"; }
                         button type="submit" { "Expedite: next on its cluster" }
                     }))
-                    (command(&shell::line(["shipshape", "manifest", "expedite", &id])))
+                    (command(&command_line::join(["shipshape", "manifest", "expedite", &id])))
                 }
             }
         }
@@ -189,7 +189,7 @@ fn why_panel(form: &ManifestForm, why: &Result<WhyForm, ClientError>) -> Markup 
             },
         }
         @if !why.blockers.is_empty() { (blockers(&why.blockers)) }
-        (command(&shell::line(["shipshape", "why", &short_id(form.id)])))
+        (command(&command_line::join(["shipshape", "why", &short_id(form.id)])))
     }
 }
 
@@ -219,7 +219,7 @@ fn blockers(blockers: &[Blocker]) -> Markup {
                 tbody {
                     @for blocker in blockers {
                         tr {
-                            th scope="row" data-label="What" { (badge(Tone::Waiting, &format!("{:?}", blocker.code))) }
+                            th scope="row" data-label="What" { (badge(BadgeTone::Waiting, &format!("{:?}", blocker.code))) }
                             td data-label="In words" { (blocker.message) }
                             td data-label="Whose it is" { (format!("{:?}", blocker.owner)) }
                             td data-label="Since" { (maybe_moment(blocker.since)) }
@@ -284,13 +284,13 @@ fn step_row(step: &Step<'_>, current: Option<&str>, form: &ManifestForm) -> Mark
     let event = step.last.map(|entry| entry.event);
     let is_current = current == Some(step.name) && event != Some(EntryEvent::StepFinished);
     let (tone, word) = match event {
-        _ if step.undone => (Tone::Odd, "undone"),
-        _ if is_current => (Tone::Busy, "at work"),
-        Some(EntryEvent::StepFinished) => (Tone::Good, "done"),
-        Some(EntryEvent::StepFailed) => (Tone::Bad, "failed"),
-        Some(_) => (Tone::Odd, "left"),
-        None if form.state.is_terminal() => (Tone::Quiet, "not begun"),
-        None => (Tone::Waiting, "to come"),
+        _ if step.undone => (BadgeTone::Odd, "undone"),
+        _ if is_current => (BadgeTone::Busy, "at work"),
+        Some(EntryEvent::StepFinished) => (BadgeTone::Good, "done"),
+        Some(EntryEvent::StepFailed) => (BadgeTone::Bad, "failed"),
+        Some(_) => (BadgeTone::Odd, "left"),
+        None if form.state.is_terminal() => (BadgeTone::Quiet, "not begun"),
+        None => (BadgeTone::Waiting, "to come"),
     };
     let message = step.last.and_then(|entry| entry.message.as_deref()).unwrap_or_default();
     let message = match &form.step {

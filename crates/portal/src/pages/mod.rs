@@ -12,62 +12,136 @@ pub(crate) mod tasks;
 mod timeline;
 mod work;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use axum::Extension;
-use axum::extract::{Path, RawQuery, State};
-use axum::response::{Html, IntoResponse as _, Redirect, Response};
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, RawQuery, Request, State};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
 use client::Client;
+use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
+use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::json;
+use tower::ServiceExt as _;
 
-use crate::House;
-use crate::fields::{Fields, escaped, unescaped};
-use crate::frame;
-use crate::session::{Role, Visitor};
-use crate::view::{Eyes, Fault, Listens, Panel, Section, View};
+use crate::PortalState;
+use crate::fields::{Fields, escaped};
+use crate::layout;
+use crate::session::{Role, SessionUser};
+use crate::view::{PageError, PageEvents, Panel, Section, View, Viewer};
 
-/// What a page is made from.
+/// Input of a page.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Desk<'a> {
+pub(crate) struct PageContext<'a> {
     pub(crate) admin: &'a Client,
-    pub(crate) eyes: Eyes<'a>,
-    /// What is behind the question mark.
+    pub(crate) viewer: Viewer<'a>,
+    /// The query of the address.
     pub(crate) query: &'a Fields,
 }
 
-/// A page, by its address.
-pub(crate) async fn view(house: &House, address: &str, role: Role) -> Result<View, Fault> {
-    let (path, query) = address.split_once('?').unwrap_or((address, ""));
-    let query = Fields::parse(query);
-    let eyes = Eyes { role, now: house.clock.now(), mark: &house.mark };
-    let desk = Desk { admin: &house.admin, eyes, query: &query };
-    let segments: Option<Vec<String>> = path.split('/').skip(1).map(unescaped).collect();
-    let segments = segments.ok_or_else(|| Fault::not_found("The address is not one of this portal."))?;
-    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-    match segments.as_slice() {
-        ["fleet"] => fleet::view(desk).await,
-        ["cluster", subscription, group, name] => cluster::view(desk, subscription, group, name).await,
-        ["work"] => work::view(desk).await,
-        ["manifest", id] => manifest::view(desk, id).await,
-        ["timeline"] => timeline::view(desk).await,
-        ["plan"] => plan::view(desk).await,
-        ["schedules"] => schedules::list(desk).await,
-        ["schedules", "new"] => schedules::editor(desk, None, None).await,
-        ["schedule", id] => schedules::editor(desk, Some(id), None).await,
-        ["tasks"] => tasks::list(desk).await,
-        ["task", name] => tasks::one(desk, name, None).await,
-        ["budgets"] => budgets::view(desk).await,
-        ["audit"] => audit::view(desk).await,
-        _ => Err(Fault::not_found("The address is not one of this portal.")),
+/// Every page. A handler returns its page as a [`View`] in the response's extensions: `show` adds the layout, `live` sends the
+/// panels that changed.
+static PAGES: LazyLock<Router<Arc<PortalState>>> = LazyLock::new(|| {
+    Router::new()
+        .route("/fleet", get(async |page: PageRequest| fleet::view(page.context()).await))
+        .route("/cluster/{subscription}/{group}/{name}", get(cluster_page))
+        .route("/work", get(async |page: PageRequest| work::view(page.context()).await))
+        .route(
+            "/manifest/{id}",
+            get(async |page: PageRequest, Path(id): Path<String>| manifest::view(page.context(), &id).await),
+        )
+        .route("/timeline", get(async |page: PageRequest| timeline::view(page.context()).await))
+        .route("/plan", get(async |page: PageRequest| plan::view(page.context()).await))
+        .route("/schedules", get(async |page: PageRequest| schedules::list(page.context()).await))
+        .route(
+            "/schedules/new",
+            get(async |page: PageRequest| schedules::editor(page.context(), None, None).await),
+        )
+        .route(
+            "/schedule/{id}",
+            get(async |page: PageRequest, Path(id): Path<String>| {
+                schedules::editor(page.context(), Some(&id), None).await
+            }),
+        )
+        .route("/tasks", get(async |page: PageRequest| tasks::list(page.context()).await))
+        .route(
+            "/task/{name}",
+            get(async |page: PageRequest, Path(name): Path<String>| {
+                tasks::one(page.context(), &name, None).await
+            }),
+        )
+        .route("/budgets", get(async |page: PageRequest| budgets::view(page.context()).await))
+        .route("/audit", get(async |page: PageRequest| audit::view(page.context()).await))
+});
+
+async fn cluster_page(
+    page: PageRequest,
+    Path((subscription, group, name)): Path<(String, String, String)>,
+) -> Result<View, PageError> {
+    cluster::view(page.context(), &subscription, &group, &name).await
+}
+
+/// A request for a page, with what its handler needs.
+struct PageRequest {
+    state: Arc<PortalState>,
+    role: Role,
+    now: Timestamp,
+    query: Fields,
+}
+
+impl PageRequest {
+    fn context(&self) -> PageContext<'_> {
+        let viewer = Viewer { role: self.role, now: self.now, mark: &self.state.mark };
+        PageContext { admin: &self.state.admin, viewer, query: &self.query }
     }
 }
 
-/// Shows a page.
+impl FromRequestParts<Arc<PortalState>> for PageRequest {
+    type Rejection = PageError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<PortalState>,
+    ) -> Result<PageRequest, PageError> {
+        // `view` sets the role; without one the reader's rights are enough.
+        let role = parts.extensions.get().copied().unwrap_or(Role::Reader);
+        let query = Fields::parse(parts.uri.query().unwrap_or_default());
+        Ok(PageRequest { state: state.clone(), role, now: state.clock.now(), query })
+    }
+}
+
+impl IntoResponse for View {
+    fn into_response(self) -> Response {
+        (Extension(self), StatusCode::OK).into_response()
+    }
+}
+
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        (self.status, Extension(self)).into_response()
+    }
+}
+
+/// Renders the page at an address for a role.
+pub(crate) async fn view(state: &Arc<PortalState>, address: &str, role: Role) -> Result<View, PageError> {
+    let unknown = || PageError::not_found("The address is not one of this portal.");
+    let mut request = Request::get(address).body(Body::empty()).map_err(|_| unknown())?;
+    request.extensions_mut().insert(role);
+    let Ok(mut response) = PAGES.clone().with_state(state.clone()).oneshot(request).await;
+    match response.extensions_mut().remove::<View>() {
+        Some(view) => Ok(view),
+        // No page has this path, or a part of it is not UTF-8.
+        None => Err(response.extensions_mut().remove::<PageError>().unwrap_or_else(unknown)),
+    }
+}
+
+/// Responds with a page in its layout.
 pub(crate) async fn show(
-    State(house): State<Arc<House>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<PortalState>>,
+    Extension(user): Extension<SessionUser>,
     method: Method,
     uri: Uri,
 ) -> Response {
@@ -78,22 +152,27 @@ pub(crate) async fn show(
         return Redirect::to("/fleet").into_response();
     }
     let address = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let made = view(&house, address, visitor.role).await;
-    framed(&house, &visitor, address, made)
+    let made = view(&state, address, user.role).await;
+    framed(&state, &user, address, made)
 }
 
 /// A page in its frame, or why there is none.
-pub(crate) fn framed(house: &House, visitor: &Visitor, address: &str, made: Result<View, Fault>) -> Response {
-    let told = house.sessions.told(visitor);
+pub(crate) fn framed(
+    state: &PortalState,
+    user: &SessionUser,
+    address: &str,
+    made: Result<View, PageError>,
+) -> Response {
+    let told = state.sessions.told(user);
     let (status, view) = match made {
         Ok(view) => (StatusCode::OK, view),
         Err(fault) => (fault.status, of_fault(fault)),
     };
-    let page = frame::page(&view, visitor, told.as_ref(), address, &house.mark);
-    (status, Html(page.into_string().replace(&house.mark, &visitor.csrf))).into_response()
+    let page = layout::page(&view, user, told.as_ref(), address, &state.mark);
+    (status, Html(page.into_string().replace(&state.mark, &user.csrf))).into_response()
 }
 
-fn of_fault(fault: Fault) -> View {
+fn of_fault(fault: PageError) -> View {
     let body = html! {
         div class="note bad" role="alert" { p { (fault.message) } }
         p { a class="button" href="/fleet" { "To the fleet" } }
@@ -104,15 +183,15 @@ fn of_fault(fault: Fault) -> View {
         above: Vec::new(),
         json: "/admin/fleet".to_owned(),
         command: "shipshape cluster list".to_owned(),
-        listens: Listens::Nothing,
+        listens: PageEvents::Nothing,
         panels: vec![Panel::still("fault", body)],
     }
 }
 
 /// What the Admin API says, for those who have no certificate of their own in their browser. It only reads.
 pub(crate) async fn json(
-    State(house): State<Arc<House>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<PortalState>>,
+    Extension(user): Extension<SessionUser>,
     Path(path): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -122,7 +201,7 @@ pub(crate) async fn json(
         return (StatusCode::NOT_FOUND, axum::Json(error)).into_response();
     };
     let query = Fields::parse(&query.unwrap_or_default()).with("api-version", "admin").query();
-    match house.admin.speaking_for(&visitor.user).document(&format!("{path}{query}")).await {
+    match state.admin.speaking_for(&user.user).document(&format!("{path}{query}")).await {
         Ok(document) => {
             let text = serde_json::to_string_pretty(&document).unwrap_or_default();
             let mut response = text.into_response();

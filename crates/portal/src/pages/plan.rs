@@ -4,20 +4,20 @@ use api::admin::{Confidence, PlanEntry, PlanForm, PlanGrouping, PlanOutcome, Pla
 use client::PlanQuery;
 use maud::{Markup, html};
 
-use super::{Desk, choice};
+use super::{PageContext, choice};
+use crate::command_line;
 use crate::fields::Fields;
-use crate::shell;
 use crate::view::{
-    Fault, Listens, Panel, Section, Tone, View, badge, cluster_link, command, manifest_link, moment, nothing,
-    pager,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, command, manifest_link,
+    moment, nothing, pager,
 };
 
 /// So many entries are on a page.
 const LINES: usize = 200;
 
 /// The plan's page. Runs of one schedule are one row that opens; `each=run` shows every run in a row of its own.
-pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
-    let query = desk.query;
+pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
+    let query = page.query;
     let horizon = query.one("for").unwrap_or("30d");
     let grouping = if query.text("each") == "run" { PlanGrouping::Run } else { PlanGrouping::Schedule };
     let asked = PlanQuery {
@@ -29,7 +29,7 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
         grouping,
     };
     let skip: usize = query.one("skip").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let (plan, tasks) = tokio::join!(desk.admin.plan_page(&asked, skip, LINES), desk.admin.tasks().all());
+    let (plan, tasks) = tokio::join!(page.admin.plan_page(&asked, skip, LINES), page.admin.tasks().all());
     let (plan, tasks) = (plan?, tasks.unwrap_or_default());
     let name = |id: uuid::Uuid| {
         let found = tasks.iter().find(|task| task.id == Some(id));
@@ -58,8 +58,8 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
         section: Section::Plan,
         above: Vec::new(),
         json: format!("/admin/maintenanceplan{}", json.query()),
-        command: shell::line(words),
-        listens: Listens::Kinds(&["schedule", "cluster"]),
+        command: command_line::join(words),
+        listens: PageEvents::Kinds(&["schedule", "cluster"]),
         panels: vec![Panel::still("filter", filter(query, &names)), Panel::live("plan", body)],
     })
 }
@@ -85,9 +85,9 @@ fn lead(plan: &PlanForm, query: &Fields) -> Markup {
         div class="lead" {
             span { strong class="figure" { (plan.runs) } @if plan.runs == 1 { " run until " } @else { " runs until " } (moment(plan.to)) }
             @match plan.misses {
-                0 => { (badge(Tone::Good, "all begin in time")) },
-                1 => { a href="/plan?only=misses" { (badge(Tone::Bad, "1 does not begin in time")) } },
-                many => { a href="/plan?only=misses" { (badge(Tone::Bad, &format!("{many} do not begin in time"))) } },
+                0 => { (badge(BadgeTone::Good, "all begin in time")) },
+                1 => { a href="/plan?only=misses" { (badge(BadgeTone::Bad, "1 does not begin in time")) } },
+                many => { a href="/plan?only=misses" { (badge(BadgeTone::Bad, &format!("{many} do not begin in time"))) } },
             }
             @if query.text("each") == "run" { a href={ "/plan" (query.with("each", "").with("skip", "").query()) } { "One row for each schedule" } }
         }
@@ -118,12 +118,12 @@ fn row(entry: &PlanEntry, query: &Fields, task: &str) -> Markup {
             td data-label="Takes" { (takes(entry)) }
             td data-label="In time?" {
                 @match (entry.misses, entry.runs) {
-                    (0, _) => { (badge(Tone::Good, "yes")) },
-                    (1, 1) => { (badge(Tone::Bad, "no")) },
-                    (misses, runs) => { (badge(Tone::Bad, &format!("{misses} of {runs} too late"))) },
+                    (0, _) => { (badge(BadgeTone::Good, "yes")) },
+                    (1, 1) => { (badge(BadgeTone::Bad, "no")) },
+                    (misses, runs) => { (badge(BadgeTone::Bad, &format!("{misses} of {runs} too late"))) },
                 }
                 @if let Some(reason) = &entry.reason { div class="quiet small" { (reason) } }
-                @if entry.outcome == PlanOutcome::Misses { @if let Some(id) = entry.manifest { (command(&shell::line(["shipshape", "why", &crate::view::short_id(id)]))) } }
+                @if entry.outcome == PlanOutcome::Misses { @if let Some(id) = entry.manifest { (command(&command_line::join(["shipshape", "why", &crate::view::short_id(id)]))) } }
             }
         }
     }
@@ -145,7 +145,7 @@ fn runs(entry: &PlanEntry, query: &Fields) -> Markup {
 fn first(run: &PlanRun) -> Markup {
     html! {
         (moment(run.start)) " on " (cluster_link(&run.cluster))
-        @if run.outcome == PlanOutcome::Misses { " " (badge(Tone::Bad, "too late")) }
+        @if run.outcome == PlanOutcome::Misses { " " (badge(BadgeTone::Bad, "too late")) }
         @if let Some(reason) = &run.reason { " " span class="quiet" { (reason) } }
     }
 }

@@ -11,13 +11,13 @@ use client::ClientError;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use super::Desk;
-use crate::House;
+use super::PageContext;
+use crate::PortalState;
+use crate::command_line;
 use crate::fields::{Fields, escaped};
-use crate::shell;
 use crate::view::{
-    Fault, Listens, Panel, Section, Tone, View, badge, cluster_link, command, maybe_moment, moment, nothing,
-    second, trouble,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, command, maybe_moment,
+    moment, nothing, second, trouble,
 };
 
 /// So many periods and clusters the look ahead shows.
@@ -30,26 +30,26 @@ const SELECTORS: usize = 6;
 /// How an attribute can be compared.
 const OPERATORS: [&str; 10] = ["eq", "ne", "in", "notin", "exists", "prefix", "lt", "le", "gt", "ge"];
 
-pub(super) async fn list(desk: Desk<'_>) -> Result<View, Fault> {
-    let (schedules, tasks) = tokio::join!(desk.admin.schedules().all(), desk.admin.tasks().all());
+pub(super) async fn list(page: PageContext<'_>) -> Result<View, PageError> {
+    let (schedules, tasks) = tokio::join!(page.admin.schedules().all(), page.admin.tasks().all());
     let (mut schedules, tasks) = (schedules?, tasks.unwrap_or_default());
     schedules.sort_by(|a, b| a.id.cmp(&b.id));
     let new = html! { p { a class="button primary" href="/schedules/new" { "New schedule" } } };
     let body = if schedules.is_empty() {
         let next = html! {
             p { "A schedule runs a task on all clusters that its selectors match, again and again." }
-            @if desk.eyes.may_act() { (new) }
+            @if page.viewer.may_act() { (new) }
             (command("shipshape schedule apply -f FILE"))
         };
         nothing("There are no schedules yet", &next)
     } else {
         html! {
-            @if desk.eyes.may_act() { (new) }
+            @if page.viewer.may_act() { (new) }
             div class="table" {
                 table class="cards" {
                     caption class="unseen" { "Schedules" }
-                    thead { tr { th scope="col" { "Schedule" } th scope="col" { "State" } th scope="col" { "Task" } th scope="col" { "When" } th scope="col" { "Next period" } th scope="col" { "Clusters" } th scope="col" { "Trouble" } @if desk.eyes.may_act() { th scope="col" { "Act" } } } }
-                    tbody { @for schedule in &schedules { (row(desk, schedule, &tasks)) } }
+                    thead { tr { th scope="col" { "Schedule" } th scope="col" { "State" } th scope="col" { "Task" } th scope="col" { "When" } th scope="col" { "Next period" } th scope="col" { "Clusters" } th scope="col" { "Trouble" } @if page.viewer.may_act() { th scope="col" { "Act" } } } }
+                    tbody { @for schedule in &schedules { (row(page, schedule, &tasks)) } }
                 }
             }
         }
@@ -60,12 +60,12 @@ pub(super) async fn list(desk: Desk<'_>) -> Result<View, Fault> {
         above: Vec::new(),
         json: "/admin/maintenanceschedules".to_owned(),
         command: "shipshape schedule list --watch".to_owned(),
-        listens: Listens::Kinds(&["schedule", "task"]),
+        listens: PageEvents::Kinds(&["schedule", "task"]),
         panels: vec![Panel::live("schedules", body)],
     })
 }
 
-fn row(desk: Desk<'_>, schedule: &ScheduleForm, tasks: &[TaskForm]) -> Markup {
+fn row(page: PageContext<'_>, schedule: &ScheduleForm, tasks: &[TaskForm]) -> Markup {
     let status = schedule.status.clone().unwrap_or_default();
     let is_enabled = schedule.state.eq_ignore_ascii_case("enabled");
     let task =
@@ -74,15 +74,15 @@ fn row(desk: Desk<'_>, schedule: &ScheduleForm, tasks: &[TaskForm]) -> Markup {
     html! {
         tr {
             th scope="row" data-label="Schedule" { a href={ "/schedule/" (escaped(&schedule.id)) } { bdi { (schedule.id) } } }
-            td data-label="State" { @if is_enabled { (badge(Tone::Good, "Enabled")) } @else { (badge(Tone::Quiet, "Disabled")) } }
+            td data-label="State" { @if is_enabled { (badge(BadgeTone::Good, "Enabled")) } @else { (badge(BadgeTone::Quiet, "Disabled")) } }
             td data-label="Task" { @match task { Some(task) => { a href={ "/task/" (escaped(&task.name)) } { (task.name) } }, None => { code { (schedule.maintenance_task_id) } } } }
             td data-label="When" { @for calendar in calendars(schedule) { code { (calendar) } " " } span class="quiet" { (zone(schedule)) } }
             td data-label="Next period" { (maybe_moment(status.next_periods.first().copied().filter(|_| is_enabled))) }
             td data-label="Clusters" class="figure" { (status.matched) }
-            td data-label="Trouble" { @if status.errors.is_empty() { span class="quiet" { "–" } } @else { (badge(Tone::Bad, &status.errors.join("; "))) } }
-            @if desk.eyes.may_act() {
+            td data-label="Trouble" { @if status.errors.is_empty() { span class="quiet" { "–" } } @else { (badge(BadgeTone::Bad, &status.errors.join("; "))) } }
+            @if page.viewer.may_act() {
                 td data-label="Act" {
-                    (desk.eyes.form(&format!("schedule/{}/{switch}", escaped(&schedule.id)), "inline", &html! {
+                    (page.viewer.form(&format!("schedule/{}/{switch}", escaped(&schedule.id)), "inline", &html! {
                         button type="submit" aria-label={ (switch) " " (schedule.id) } { @if is_enabled { "Disable" } @else { "Enable" } }
                     }))
                 }
@@ -102,14 +102,14 @@ fn zone(schedule: &ScheduleForm) -> &str {
 
 /// The editor, empty, of a schedule that is there, or as it was filled in before something was wrong with it.
 pub(crate) async fn editor(
-    desk: Desk<'_>,
+    page: PageContext<'_>,
     id: Option<&str>,
     filled: Option<(&Fields, Option<&str>)>,
-) -> Result<View, Fault> {
-    let tasks = desk.admin.tasks();
+) -> Result<View, PageError> {
+    let tasks = page.admin.tasks();
     let (tasks, stored) = tokio::join!(tasks.all(), async {
         match id {
-            Some(id) => desk.admin.schedule(id).await.map(Some),
+            Some(id) => page.admin.schedule(id).await.map(Some),
             None => Ok(None),
         }
     });
@@ -121,7 +121,7 @@ pub(crate) async fn editor(
         (Some((fields, _)), _) => fields.clone(),
         (None, Some(stored)) => of_schedule(stored),
         (None, None) => Fields::parse("state=Enabled&look-forward=1&start-within=1h")
-            .with("task", desk.query.text("task")),
+            .with("task", page.query.text("task")),
     };
     let mut panels = Vec::new();
     if let Some(stored) = &stored {
@@ -130,10 +130,10 @@ pub(crate) async fn editor(
     if let Some((_, Some(wrong))) = filled {
         panels.push(Panel::still("wrong", html! { div class="note bad" role="alert" { p { (wrong) } } }));
     }
-    panels.push(Panel::still("editor", form(desk, id, &fields, &tasks, &etag)));
+    panels.push(Panel::still("editor", form(page, id, &fields, &tasks, &etag)));
     let ahead = match read(&fields) {
         Ok(form) if has_enough(&form) => {
-            preview_panel(&desk.admin.preview(&form, PERIODS, CLUSTERS, None).await)
+            preview_panel(&page.admin.preview(&form, PERIODS, CLUSTERS, None).await)
         }
         Ok(_) => {
             html! { p class="quiet" { "Choose a task and say when: then you see here what it would make." } }
@@ -147,8 +147,8 @@ pub(crate) async fn editor(
             div id="preview" aria-live="polite" { (ahead) }
         },
     ));
-    if let Some(stored) = stored.as_ref().filter(|_| desk.eyes.may_act()) {
-        panels.push(Panel::still("switch", switches(desk, stored)));
+    if let Some(stored) = stored.as_ref().filter(|_| page.viewer.may_act()) {
+        panels.push(Panel::still("switch", switches(page, stored)));
     }
     let title = id.map_or_else(|| "New schedule".to_owned(), str::to_owned);
     let json = id.map_or_else(String::new, |id| format!("/{}", escaped(id)));
@@ -158,10 +158,10 @@ pub(crate) async fn editor(
         above: vec![("Schedules".to_owned(), "/schedules".to_owned())],
         json: format!("/admin/maintenanceschedules{json}"),
         command: match id {
-            Some(id) => shell::line(["shipshape", "schedule", "show", id, "-o", "yaml"]),
+            Some(id) => command_line::join(["shipshape", "schedule", "show", id, "-o", "yaml"]),
             None => "shipshape schedule preview -f FILE".to_owned(),
         },
-        listens: id.map_or(Listens::Nothing, |id| Listens::Schedule(id.to_owned())),
+        listens: id.map_or(PageEvents::Nothing, |id| PageEvents::Schedule(id.to_owned())),
         panels,
     })
 }
@@ -171,7 +171,7 @@ fn status(stored: &ScheduleForm) -> Markup {
     let is_enabled = stored.state.eq_ignore_ascii_case("enabled");
     html! {
         div class="lead" {
-            @if is_enabled { (badge(Tone::Good, "Enabled")) } @else { (badge(Tone::Quiet, "Disabled")) }
+            @if is_enabled { (badge(BadgeTone::Good, "Enabled")) } @else { (badge(BadgeTone::Quiet, "Disabled")) }
             span { (status.matched) " clusters match" }
             span class="quiet" { "looked at " (maybe_moment(status.last_planned_at)) }
         }
@@ -179,7 +179,7 @@ fn status(stored: &ScheduleForm) -> Markup {
     }
 }
 
-fn switches(desk: Desk<'_>, stored: &ScheduleForm) -> Markup {
+fn switches(page: PageContext<'_>, stored: &ScheduleForm) -> Markup {
     let id = escaped(&stored.id);
     let is_enabled = stored.state.eq_ignore_ascii_case("enabled");
     let (verb, word) =
@@ -188,26 +188,26 @@ fn switches(desk: Desk<'_>, stored: &ScheduleForm) -> Markup {
         h2 { "Act" }
         div class="acts" {
             div {
-                (desk.eyes.form(&format!("schedule/{id}/{verb}"), "inline", &html! {
+                (page.viewer.form(&format!("schedule/{id}/{verb}"), "inline", &html! {
                     label { span { "Reason" } input type="text" name="reason" maxlength="500" autocomplete="off"; }
                     button type="submit" { (word) }
                 }))
-                (command(&shell::line(["shipshape", "schedule", verb, &stored.id])))
+                (command(&command_line::join(["shipshape", "schedule", verb, &stored.id])))
             }
             div {
-                (desk.eyes.form(&format!("schedule/{id}/delete"), "inline", &html! {
+                (page.viewer.form(&format!("schedule/{id}/delete"), "inline", &html! {
                     label { span { "Type " code { (stored.id) } " to delete it" } input type="text" name="confirm" required autocomplete="off"; }
                     label { span { "What it has pending" } select name="pending" { option value="cancel" { "is cancelled" } option value="keep" { "stays" } } }
                     label { span { "Reason" } input type="text" name="reason" maxlength="500" autocomplete="off"; }
                     button type="submit" class="danger" { "Delete it" }
                 }))
-                (command(&shell::line(["shipshape", "schedule", "delete", &stored.id])))
+                (command(&command_line::join(["shipshape", "schedule", "delete", &stored.id])))
             }
         }
     }
 }
 
-fn form(desk: Desk<'_>, id: Option<&str>, fields: &Fields, tasks: &[TaskForm], etag: &str) -> Markup {
+fn form(page: PageContext<'_>, id: Option<&str>, fields: &Fields, tasks: &[TaskForm], etag: &str) -> Markup {
     let input = |name: &str, label: &str, hint: &str| {
         html! { label { span { (label) } input type="text" name=(name) value=(fields.text(name)) placeholder=(hint) autocomplete="off"; } }
     };
@@ -259,7 +259,7 @@ fn form(desk: Desk<'_>, id: Option<&str>, fields: &Fields, tasks: &[TaskForm], e
             datalist id="keys" { @for key in ["location", "version", "name", "subscriptionID", "resourceGroup", "provisioningState", "label.env"] { option value=(key) {} } }
             @if let Some(more) = fields.one("selectors") { input type="hidden" name="selectors" value=(more); p class="quiet" { "It has further selectors that this form does not show; they are kept: " code { (more) } } }
         }
-        @if desk.eyes.may_act() {
+        @if page.viewer.may_act() {
             label class="wide" { span { "Reason" } input type="text" name="reason" maxlength="500" autocomplete="off"; }
             div class="buttons" {
                 button type="submit" name="mode" value="preview" { "Look ahead" }
@@ -268,7 +268,7 @@ fn form(desk: Desk<'_>, id: Option<&str>, fields: &Fields, tasks: &[TaskForm], e
         }
     };
     html! {
-        (desk.eyes.form("schedule", "stack editor", &body))
+        (page.viewer.form("schedule", "stack editor", &body))
         (command("shipshape schedule apply -f FILE"))
     }
 }
@@ -400,12 +400,12 @@ fn has_enough(form: &ScheduleForm) -> bool {
 
 /// What the schedule in the form would make; asked by the script while somebody types.
 pub(crate) async fn preview(
-    State(house): State<Arc<House>>,
+    State(state): State<Arc<PortalState>>,
     Extension(fields): Extension<Fields>,
 ) -> Response {
     let body = match read(&fields) {
         Ok(form) if has_enough(&form) => {
-            preview_panel(&house.admin.preview(&form, PERIODS, CLUSTERS, None).await)
+            preview_panel(&state.admin.preview(&form, PERIODS, CLUSTERS, None).await)
         }
         Ok(_) => {
             html! { p class="quiet" { "Choose a task and say when: then you see here what it would make." } }

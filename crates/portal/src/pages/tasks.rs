@@ -5,11 +5,12 @@ use api::admin::{ManifestRequest, StepForm, TaskForm, TaskSource, UndoForm};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use super::Desk;
+use super::PageContext;
+use crate::command_line;
 use crate::fields::{Fields, escaped};
-use crate::shell;
 use crate::view::{
-    Fault, Listens, Panel, Section, Tone, View, badge, cluster_link, command, nothing, raw, short_name,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, command, nothing, raw,
+    short_name,
 };
 
 /// The most clusters that a task is run on at once by hand; for more there are schedules.
@@ -22,10 +23,10 @@ pub(crate) struct Outcome {
     pub(crate) answer: Result<(), String>,
 }
 
-pub(super) async fn list(desk: Desk<'_>) -> Result<View, Fault> {
-    let mut tasks = desk.admin.tasks().all().await?;
+pub(super) async fn list(page: PageContext<'_>) -> Result<View, PageError> {
+    let mut tasks = page.admin.tasks().all().await?;
     tasks.sort_by(|a, b| a.name.cmp(&b.name));
-    let chosen: Vec<&str> = desk.query.all("cluster").collect();
+    let chosen: Vec<&str> = page.query.all("cluster").collect();
     let mut panels = Vec::new();
     if !chosen.is_empty() {
         panels.push(Panel::still("chosen", html! {
@@ -37,7 +38,7 @@ pub(super) async fn list(desk: Desk<'_>) -> Result<View, Fault> {
             }
         }));
     }
-    let with = desk.query.query();
+    let with = page.query.query();
     panels.push(Panel::live("tasks", html! {
         @if tasks.is_empty() {
             (nothing("There are no tasks", &html! { p { "Write one as data and store it:" } (command("shipshape task apply -f FILE")) }))
@@ -50,7 +51,7 @@ pub(super) async fn list(desk: Desk<'_>) -> Result<View, Fault> {
                         @for task in &tasks {
                             tr {
                                 th scope="row" data-label="Task" { a href={ "/task/" (escaped(&task.name)) (with) } { bdi { (task.name) } } }
-                                td data-label="What it does" { bdi { (task.title) } @if task.disruptive { " " (badge(Tone::Odd, "disruptive")) } }
+                                td data-label="What it does" { bdi { (task.title) } @if task.disruptive { " " (badge(BadgeTone::Odd, "disruptive")) } }
                                 td data-label="From" { @if task.source == Some(TaskSource::Data) { "a team, version " (task.version.unwrap_or(0)) } @else { "Shipshape" } }
                                 td data-label="Steps" class="figure" { (task.steps.len()) }
                                 td data-label="Time limit" class="figure" { (task.time_limit.as_ref().map_or("30m", |limit| limit.as_str())) }
@@ -67,25 +68,25 @@ pub(super) async fn list(desk: Desk<'_>) -> Result<View, Fault> {
         above: Vec::new(),
         json: "/admin/maintenancetasks".to_owned(),
         command: "shipshape task list".to_owned(),
-        listens: Listens::Kinds(&["task"]),
+        listens: PageEvents::Kinds(&["task"]),
         panels,
     })
 }
 
 /// One task; `tried` is what a look ahead found for the fields that were filled in.
 pub(crate) async fn one(
-    desk: Desk<'_>,
+    page: PageContext<'_>,
     name: &str,
     tried: Option<(&Fields, &[Outcome])>,
-) -> Result<View, Fault> {
-    let task = desk.admin.task(name).await?.value;
-    let fields = tried.map_or(desk.query, |(fields, _)| fields);
+) -> Result<View, PageError> {
+    let task = page.admin.task(name).await?.value;
+    let fields = tried.map_or(page.query, |(fields, _)| fields);
     let mut panels = vec![Panel::still("about", about(&task))];
     if let Some((fields, outcomes)) = tried {
-        panels.push(Panel::still("outcome", outcome(desk, &task, fields, outcomes)));
+        panels.push(Panel::still("outcome", outcome(page, &task, fields, outcomes)));
     }
-    if desk.eyes.may_act() {
-        panels.push(Panel::still("run", run_form(desk, &task, fields)));
+    if page.viewer.may_act() {
+        panels.push(Panel::still("run", run_form(page, &task, fields)));
     } else {
         panels.push(Panel::still(
             "run",
@@ -98,8 +99,8 @@ pub(crate) async fn one(
         section: Section::Tasks,
         above: vec![("Tasks".to_owned(), "/tasks".to_owned())],
         json: format!("/admin/maintenancetasks/{}", escaped(&task.name)),
-        command: shell::line(["shipshape", "task", "show", &task.name]),
-        listens: Listens::Nothing,
+        command: command_line::join(["shipshape", "task", "show", &task.name]),
+        listens: PageEvents::Nothing,
         panels,
     })
 }
@@ -108,7 +109,7 @@ fn about(task: &TaskForm) -> Markup {
     html! {
         p class="said" { bdi { (task.title) } }
         @if !task.description.is_empty() { p { bdi { (task.description) } } }
-        @if task.disruptive { p { (badge(Tone::Odd, "disruptive")) " It can disturb what runs in the cluster." } }
+        @if task.disruptive { p { (badge(BadgeTone::Odd, "disruptive")) " It can disturb what runs in the cluster." } }
     }
 }
 
@@ -155,7 +156,7 @@ fn is_of(schema: &Value, kind: &str) -> bool {
     kinds == kind || kinds.as_array().is_some_and(|kinds| kinds.contains(&Value::from(kind)))
 }
 
-fn run_form(desk: Desk<'_>, task: &TaskForm, fields: &Fields) -> Markup {
+fn run_form(page: PageContext<'_>, task: &TaskForm, fields: &Fields) -> Markup {
     let chosen: Vec<&str> =
         fields.all("cluster").flat_map(str::lines).map(str::trim).filter(|id| !id.is_empty()).collect();
     let body = html! {
@@ -186,7 +187,7 @@ fn run_form(desk: Desk<'_>, task: &TaskForm, fields: &Fields) -> Markup {
     };
     html! {
         h2 { "Run it" }
-        (desk.eyes.form(&format!("task/{}/run", escaped(&task.name)), "stack", &body))
+        (page.viewer.form(&format!("task/{}/run", escaped(&task.name)), "stack", &body))
         (command(&line(task, fields, &chosen)))
     }
 }
@@ -206,7 +207,7 @@ fn line(task: &TaskForm, fields: &Fields, chosen: &[&str]) -> String {
         }
     }
     words.push("--dry-run".to_owned());
-    shell::line(words.iter().map(String::as_str))
+    command_line::join(words.iter().map(String::as_str))
 }
 
 /// A field for a parameter, by its schema.
@@ -254,7 +255,7 @@ fn field(name: &str, schema: &Value, is_required: bool, fields: &Fields) -> Mark
 }
 
 /// What would happen, cluster by cluster, and the button that lets it.
-fn outcome(desk: Desk<'_>, task: &TaskForm, fields: &Fields, outcomes: &[Outcome]) -> Markup {
+fn outcome(page: PageContext<'_>, task: &TaskForm, fields: &Fields, outcomes: &[Outcome]) -> Markup {
     let good = outcomes.iter().filter(|outcome| outcome.answer.is_ok()).count();
     let again = html! {
         @for (name, value) in fields.iter() {
@@ -275,15 +276,15 @@ fn outcome(desk: Desk<'_>, task: &TaskForm, fields: &Fields, outcomes: &[Outcome
                         tr {
                             th scope="row" data-label="Cluster" { (cluster_link(&outcome.cluster)) }
                             @match &outcome.answer {
-                                Ok(()) => { td data-label="Answer" { (badge(Tone::Good, "would be accepted")) } td data-label="In words" { "A manifest would be made; nothing was written." } },
-                                Err(why) => { td data-label="Answer" { (badge(Tone::Bad, "would be refused")) } td data-label="In words" { bdi { (why) } } },
+                                Ok(()) => { td data-label="Answer" { (badge(BadgeTone::Good, "would be accepted")) } td data-label="In words" { "A manifest would be made; nothing was written." } },
+                                Err(why) => { td data-label="Answer" { (badge(BadgeTone::Bad, "would be refused")) } td data-label="In words" { bdi { (why) } } },
                             }
                         }
                     }
                 }
             }
         }
-        @if good > 0 { (desk.eyes.form(&format!("task/{}/run", escaped(&task.name)), "stack", &again)) }
+        @if good > 0 { (page.viewer.form(&format!("task/{}/run", escaped(&task.name)), "stack", &again)) }
     }
 }
 

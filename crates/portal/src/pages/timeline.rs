@@ -10,12 +10,12 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use uuid::Uuid;
 
-use super::Desk;
+use super::PageContext;
+use crate::command_line;
 use crate::fields::Fields;
-use crate::shell;
 use crate::view::{
-    Fault, Listens, Panel, Section, Tone, View, badge, cluster_path, manifest_link, maybe_moment, nothing,
-    pager, short_name, trouble,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_path, manifest_link, maybe_moment,
+    nothing, pager, short_name, trouble,
 };
 
 /// How much time is shown, with the distance between two marks.
@@ -75,13 +75,13 @@ impl Window {
     }
 }
 
-pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
-    let query = desk.query;
+pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
+    let query = page.query;
     let chosen = query.one("span").unwrap_or("24h");
     let (span, _, hours, mark_hours) =
         SPANS.into_iter().find(|(span, ..)| *span == chosen).unwrap_or(SPANS[2]);
     let shift: i64 = query.one("shift").and_then(|text| text.parse().ok()).unwrap_or(0).clamp(-1000, 1000);
-    let now = desk.eyes.now;
+    let now = page.viewer.now;
     let length = SignedDuration::from_hours(hours);
     // Now stands a third from the left, until somebody moves on by halves of what is shown.
     let begin = now
@@ -100,9 +100,9 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
         ..PlanQuery::default()
     };
     let (past, plan, tasks) = tokio::join!(
-        async { if from < now { Some(desk.admin.timeline(from, to.min(now), RUNS).await) } else { None } },
-        async { if ahead > 0 { Some(desk.admin.plan_page(&asked, 0, PLANNED).await) } else { None } },
-        desk.admin.tasks().all(),
+        async { if from < now { Some(page.admin.timeline(from, to.min(now), RUNS).await) } else { None } },
+        async { if ahead > 0 { Some(page.admin.plan_page(&asked, 0, PLANNED).await) } else { None } },
+        page.admin.tasks().all(),
     );
     let names: BTreeMap<Uuid, String> =
         tasks.unwrap_or_default().into_iter().filter_map(|task| Some((task.id?, task.name))).collect();
@@ -121,8 +121,8 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
                 .with("to", &to.min(now).max(from).to_string())
                 .query()
         ),
-        command: shell::line(["shipshape", "plan", "--for", span]),
-        listens: Listens::Kinds(&["manifest", "schedule"]),
+        command: command_line::join(["shipshape", "plan", "--for", span]),
+        listens: PageEvents::Kinds(&["manifest", "schedule"]),
         panels: vec![
             Panel::still("zoom", zoom(query, span, shift, by_schedule)),
             Panel::live("drawing", html! { (troubles) (body) }),
@@ -413,14 +413,14 @@ fn table(rows: &[(&String, &Vec<&Bar>)]) -> Markup {
     }
 }
 
-fn tone(bar: &Bar) -> Tone {
+fn tone(bar: &Bar) -> BadgeTone {
     match bar.class {
-        "good" => Tone::Good,
-        "busy" => Tone::Busy,
-        "bad" | "planned bad" | "planned bad series" => Tone::Bad,
-        "odd" => Tone::Odd,
-        "planned" | "planned series" => Tone::Waiting,
-        _ => Tone::Quiet,
+        "good" => BadgeTone::Good,
+        "busy" => BadgeTone::Busy,
+        "bad" | "planned bad" | "planned bad series" => BadgeTone::Bad,
+        "odd" => BadgeTone::Odd,
+        "planned" | "planned series" => BadgeTone::Waiting,
+        _ => BadgeTone::Quiet,
     }
 }
 

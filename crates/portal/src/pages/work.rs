@@ -5,22 +5,23 @@ use client::ClientError;
 use jiff::SignedDuration;
 use maud::{Markup, html};
 
-use super::Desk;
+use super::PageContext;
 use super::manifest::state_badge;
 use crate::view::{
-    Fault, Listens, Panel, Section, View, cluster_link, manifest_link, maybe_moment, nothing, second, trouble,
+    PageError, PageEvents, Panel, Section, View, cluster_link, manifest_link, maybe_moment, nothing, second,
+    trouble,
 };
 
 /// So many of what waits and of what ended are shown.
 const WAITING_MAX: usize = 100;
 const ENDED_MAX: u32 = 100;
 
-pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
-    let now = desk.eyes.now;
+pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
+    let now = page.viewer.now;
     let day_ago = now.checked_sub(SignedDuration::from_hours(24)).unwrap_or(now);
     let (runs, queued) = tokio::join!(
-        desk.admin.timeline(day_ago, now, ENDED_MAX),
-        desk.admin.queued_manifests().first(WAITING_MAX)
+        page.admin.timeline(day_ago, now, ENDED_MAX),
+        page.admin.queued_manifests().first(WAITING_MAX)
     );
     let (running, ended) = match runs {
         Ok(runs) => {
@@ -36,7 +37,7 @@ pub(super) async fn view(desk: Desk<'_>) -> Result<View, Fault> {
         above: Vec::new(),
         json: "/admin/maintenancemanifests/queued".to_owned(),
         command: "shipshape manifest list --watch".to_owned(),
-        listens: Listens::Kinds(&["manifest"]),
+        listens: PageEvents::Kinds(&["manifest"]),
         panels: vec![
             Panel::live("running", running),
             Panel::live("waiting", waiting(&queued)),

@@ -15,8 +15,8 @@ use http_body_util::{BodyExt as _, Limited};
 use serde_json::json;
 
 use crate::fields::{Fields, escaped};
-use crate::session::{Role, Visitor, same};
-use crate::{Entry, House};
+use crate::session::{Role, SessionUser, same};
+use crate::{PortalState, SignIn};
 
 /// The name of our cookie; browsers take one of this prefix only from us, for us, over a connection they trust.
 pub(crate) const COOKIE: &str = "__Host-shipshape";
@@ -50,8 +50,8 @@ const HEADERS: [(HeaderName, &str); 8] = [
 ];
 
 /// Lets a request for this portal pass, and sets the headers of every response.
-pub(crate) async fn door(State(house): State<Arc<House>>, request: Request, next: Next) -> Response {
-    let mut response = match check_names(&house, &request) {
+pub(crate) async fn portal(State(state): State<Arc<PortalState>>, request: Request, next: Next) -> Response {
+    let mut response = match check_names(&state, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => *refusal,
     };
@@ -60,7 +60,7 @@ pub(crate) async fn door(State(house): State<Arc<House>>, request: Request, next
         // An asset says itself how long it may be kept.
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
-    if house.origin.starts_with("https:") {
+    if state.origin.starts_with("https:") {
         let year = HeaderValue::from_static("max-age=31536000");
         headers.insert(header::STRICT_TRANSPORT_SECURITY, year);
     }
@@ -68,11 +68,11 @@ pub(crate) async fn door(State(house): State<Arc<House>>, request: Request, next
 }
 
 /// Where everybody is let in, a page of another site must not reach us by a name of its own that resolves to this machine.
-fn check_names(house: &House, request: &Request) -> Result<(), Box<Response>> {
-    if !matches!(house.entry, Entry::Open) {
+fn check_names(state: &PortalState, request: &Request) -> Result<(), Box<Response>> {
+    if !matches!(state.entry, SignIn::Open) {
         return Ok(());
     }
-    let is_ours = |authority: &str| host_of(authority).is_some_and(|host| house.own_names.contains(&host));
+    let is_ours = |authority: &str| host_of(authority).is_some_and(|host| state.own_names.contains(&host));
     let headers = request.headers();
     let hosts = headers.get_all(header::HOST).into_iter().map(|value| value.to_str().unwrap_or_default());
     let named: Vec<&str> =
@@ -105,38 +105,42 @@ pub(crate) async fn only_read(request: Request, next: Next) -> Response {
 
 /// For addresses where there is nothing, whoever asks.
 pub(crate) async fn nowhere() -> Response {
-    let page = crate::frame::bare("Not found", "The address is not one of this portal.");
+    let page = crate::layout::bare("Not found", "The address is not one of this portal.");
     (StatusCode::NOT_FOUND, page).into_response()
 }
 
 /// Lets a request of somebody who is signed in pass; others are asked to sign in.
-pub(crate) async fn session(State(house): State<Arc<House>>, request: Request, next: Next) -> Response {
-    match admit(&house, request, next).await {
+pub(crate) async fn session(State(state): State<Arc<PortalState>>, request: Request, next: Next) -> Response {
+    match admit(&state, request, next).await {
         Ok(response) => response,
         Err(refusal) => *refusal,
     }
 }
 
-async fn admit(house: &Arc<House>, mut request: Request, next: Next) -> Result<Response, Box<Response>> {
-    let now = house.clock.now();
-    let known = cookie(request.headers(), COOKIE).and_then(|name| house.sessions.visitor(name, now));
-    let (visitor, fresh) = match (known, &house.entry) {
-        (Some(visitor), _) => (visitor, None),
-        (None, Entry::Open) => {
-            let begun = house
+async fn admit(
+    state: &Arc<PortalState>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Box<Response>> {
+    let now = state.clock.now();
+    let known = cookie(request.headers(), COOKIE).and_then(|name| state.sessions.user(name, now));
+    let (user, fresh) = match (known, &state.entry) {
+        (Some(user), _) => (user, None),
+        (None, SignIn::Open) => {
+            let begun = state
                 .sessions
                 .begin("anonymous", Role::Operator, now)
                 .map_err(|error| refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))?;
-            let visitor = house.sessions.visitor(&begun, now);
+            let user = state.sessions.user(&begun, now);
             let gone = || refuse(StatusCode::INTERNAL_SERVER_ERROR, "The session is gone.");
-            (visitor.ok_or_else(gone)?, Some(begun))
+            (user.ok_or_else(gone)?, Some(begun))
         }
-        (None, Entry::OneTimeLink | Entry::Oidc(_)) => return Err(Box::new(ask_to_sign_in(&request))),
+        (None, SignIn::OneTimeLink | SignIn::Oidc(_)) => return Err(Box::new(ask_to_sign_in(&request))),
     };
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        request = check_change(house, &visitor, request).await?;
+        request = check_change(state, &user, request).await?;
     }
-    request.extensions_mut().insert(visitor);
+    request.extensions_mut().insert(user);
     let mut response = next.run(request).await;
     if let Some(name) = fresh {
         response.headers_mut().append(header::SET_COOKIE, set_cookie(COOKIE, &name));
@@ -145,11 +149,15 @@ async fn admit(house: &Arc<House>, mut request: Request, next: Next) -> Result<R
 }
 
 /// What changes something: from our own pages, by somebody who may, with their token. The form that it carried is handed on.
-async fn check_change(house: &House, visitor: &Visitor, request: Request) -> Result<Request, Box<Response>> {
+async fn check_change(
+    state: &PortalState,
+    user: &SessionUser,
+    request: Request,
+) -> Result<Request, Box<Response>> {
     if *request.method() != Method::POST {
         return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "Things are changed by POST."));
     }
-    if !comes_from_us(house, request.headers()) {
+    if !comes_from_us(state, request.headers()) {
         return Err(refuse(StatusCode::FORBIDDEN, "This did not come from a page of this portal."));
     }
     let (mut parts, body) = request.into_parts();
@@ -160,12 +168,12 @@ async fn check_change(house: &House, visitor: &Visitor, request: Request) -> Res
     let fields = Fields::parse(&String::from_utf8_lossy(&body));
     let in_header = parts.headers.get("x-csrf-token").and_then(|value| value.to_str().ok());
     let token = in_header.or(fields.one("csrf")).unwrap_or_default();
-    if !same(token, &visitor.csrf) {
+    if !same(token, &user.csrf) {
         let message = "The page was too old, or not ours: its token is not that of your session. Load it again and retry.";
         return Err(refuse(StatusCode::FORBIDDEN, message));
     }
     let is_harmless = matches!(parts.uri.path(), "/logout" | "/preview/schedule");
-    if visitor.role < Role::Operator && !is_harmless {
+    if user.role < Role::Operator && !is_harmless {
         return Err(refuse(StatusCode::FORBIDDEN, "You may look, but not act: your role is reader."));
     }
     parts.extensions.insert(fields);
@@ -175,12 +183,12 @@ async fn check_change(house: &House, visitor: &Visitor, request: Request) -> Res
 /// Whether a browser says that one of our own pages sent it. One that says neither is older than any that we know. A page that is
 /// told to name no referrer names no origin either when it sends a form; what it says of the site then counts alone, and no page
 /// can make a browser say that.
-fn comes_from_us(house: &House, headers: &HeaderMap) -> bool {
+fn comes_from_us(state: &PortalState, headers: &HeaderMap) -> bool {
     let word = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let site = word(HeaderName::from_static("sec-fetch-site"));
     match (word(header::ORIGIN), site) {
         (None | Some("null"), Some("same-origin")) => true,
-        (Some(origin), None | Some("same-origin")) => origin == house.origin,
+        (Some(origin), None | Some("same-origin")) => origin == state.origin,
         (_, _) => false,
     }
 }
@@ -197,7 +205,7 @@ fn ask_to_sign_in(request: &Request) -> Response {
 }
 
 fn refuse(status: StatusCode, message: &str) -> Box<Response> {
-    Box::new((status, crate::frame::bare("That was not done", message)).into_response())
+    Box::new((status, crate::layout::bare("That was not done", message)).into_response())
 }
 
 /// The value of a cookie.

@@ -1,7 +1,7 @@
 //! Commands as they are typed into a shell.
 
 /// A command line of these words, each quoted where a shell would read something else.
-pub(crate) fn line<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn join<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = words.into_iter().map(quoted).collect();
     quoted.join(" ")
 }
@@ -20,7 +20,7 @@ mod tests {
 
     #[test]
     fn words_are_quoted_where_a_shell_would_read_something_else() {
-        assert_eq!(line(["shipshape", "why", "0192d0e0"]), "shipshape why 0192d0e0");
-        assert_eq!(line(["a", "$(rm -rf /)", "it's", ""]), r"a '$(rm -rf /)' 'it'\''s' ''");
+        assert_eq!(join(["shipshape", "why", "0192d0e0"]), "shipshape why 0192d0e0");
+        assert_eq!(join(["a", "$(rm -rf /)", "it's", ""]), r"a '$(rm -rf /)' 'it'\''s' ''");
     }
 }

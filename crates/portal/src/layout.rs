@@ -4,7 +4,7 @@ use axum::response::Html;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets;
-use crate::session::{Told, Visitor};
+use crate::session::{FlashMessage, SessionUser};
 use crate::view::{Section, View, command, digest};
 
 fn head(title: &str) -> Markup {
@@ -32,7 +32,13 @@ fn brand() -> Markup {
 }
 
 /// A whole page. `address` is its path and query, by which it listens for changes.
-pub(crate) fn page(view: &View, visitor: &Visitor, told: Option<&Told>, address: &str, mark: &str) -> Markup {
+pub(crate) fn page(
+    view: &View,
+    user: &SessionUser,
+    told: Option<&FlashMessage>,
+    address: &str,
+    mark: &str,
+) -> Markup {
     let seen: Vec<String> = view
         .panels
         .iter()
@@ -57,8 +63,8 @@ pub(crate) fn page(view: &View, visitor: &Visitor, told: Option<&Told>, address:
                         }
                     }
                     div class="who" {
-                        span class="user" title=(visitor.user) { bdi { (visitor.user) } }
-                        span class="quiet" { (visitor.role) }
+                        span class="user" title=(user.user) { bdi { (user.user) } }
+                        span class="quiet" { (user.role) }
                         form method="post" action="/logout" {
                             input type="hidden" name="csrf" value=(mark);
                             button type="submit" class="plain" { "Sign out" }
