@@ -57,6 +57,7 @@ lint: ## check formatting, lints, documentation and scripts
 	cargo fmt --all --check
 	tools/lint-scripts
 	tools/lint-features
+	tools/lint-builds
 	cargo clippy --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked
 

@@ -33,10 +33,12 @@ pub struct Config {
     pub arm: ArmCallers,
     /// The subscription under which imported clusters are filed.
     pub imported_subscription: Uuid,
-    /// The places where clusters may be; the first is meant when none is named.
+    /// The locations where clusters may be; the first is the default. Shared with other services: `clusters.locations`.
+    #[serde(skip)]
     pub locations: Vec<String>,
     /// The DNS zone of this service; clusters of a location may have a label of `LOCATION.ZONE`. Unset: labels are named in
-    /// `clusters.shipshape.test`, which is for trying things out.
+    /// `clusters.shipshape.test`, which is for local use. Shared with other services: `clusters.zone`.
+    #[serde(skip)]
     pub zone: Option<String>,
     /// Whether workers must have the smallest sizes; for installations that only try things out.
     pub small_workers: bool,
@@ -53,7 +55,8 @@ pub struct Config {
     /// Connections from one IPv4 address or one IPv6 network of 64 bits at most. Something that stands before the API has one.
     pub connections_per_address: usize,
     /// What imported kubeconfigs may do besides carrying their data inline: `exec`, `auth-provider`, `token-file`,
-    /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default.
+    /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default. Shared with other services: `clusters.allow_kubeconfig`.
+    #[serde(skip)]
     pub allow_kubeconfig: Allow,
     /// Lets everybody on this machine in, without any check; only on the loopback interface. Without a certificate it
     /// speaks plain HTTP.
@@ -228,14 +231,14 @@ impl Config {
             !self.insecure && self.client_ca.is_none() && self.oidc.issuer.is_none(),
             "neither frontend.client_ca nor frontend.oidc.issuer is set, so nobody could come in",
         );
-        say(self.locations.is_empty(), "frontend.locations must name at least one place");
+        say(self.locations.is_empty(), "clusters.locations must name at least one location");
         let is_word = |text: &String| {
             (1..=63).contains(&text.len())
                 && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         };
         say(
             !self.locations.iter().all(is_word),
-            "frontend.locations must be words of small letters, digits and hyphens, at most 63 long",
+            "clusters.locations must be words of small letters, digits and hyphens, at most 63 long",
         );
         say(
             !(1..=600).contains(&self.retry_after_seconds),
@@ -265,7 +268,7 @@ impl Config {
             self.zone
                 .as_ref()
                 .is_some_and(|zone| zone.is_empty() || zone.starts_with('.') || zone.contains(' ')),
-            "frontend.zone must be a DNS name such as clusters.example",
+            "clusters.zone must be a DNS name such as clusters.example",
         );
         problems.extend(self.oidc.problems());
         problems.extend(self.arm.problems());
@@ -449,7 +452,7 @@ mod tests {
     fn an_unknown_setting_is_refused() {
         assert!(serde_json::from_str::<Config>(r#"{"listne": "127.0.0.1:1"}"#).is_err());
         let set: Config =
-            serde_json::from_str(r#"{"operators": ["name:a"], "allow_kubeconfig": ["exec"]}"#).unwrap();
+            serde_json::from_str(r#"{"operators": ["name:a"], "small_workers": true}"#).unwrap();
         assert_eq!(set.operators, [ClientRule::Name("a".to_owned())]);
     }
 }

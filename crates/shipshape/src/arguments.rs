@@ -5,15 +5,24 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+#[cfg(feature = "services")]
 use crate::audit::AuditCommand;
 use crate::config::Flag;
+#[cfg(feature = "sim")]
 use crate::demo;
+#[cfg(feature = "sim")]
 use crate::sim::SimCommand;
+#[cfg(feature = "services")]
 use crate::store::StoreCommand;
+#[cfg(feature = "sim")]
 use crate::task_test::TestFlags;
+#[cfg(feature = "sim")]
+use cli::commands::CloudCommand;
+#[cfg(feature = "services")]
+use cli::commands::Connect;
 use cli::commands::{
-    self, BudgetCommand, CloudCommand, ClusterCommand, Connect, ContextCommand, EventsCommand,
-    ManifestCommand, OperationCommand, PlanCommand, ScheduleCommand, VersionCommand, WhyCommand,
+    self, BudgetCommand, ClusterCommand, ContextCommand, EventsCommand, ManifestCommand, OperationCommand,
+    PlanCommand, ScheduleCommand, VersionCommand, WhyCommand,
 };
 
 /// Keeps a fleet of Kubernetes clusters maintained.
@@ -30,22 +39,32 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run every service in this process
+    #[cfg(feature = "services")]
     Up(UpFlags),
     /// Run only the Admin API, beside other processes on the same PostgreSQL
+    #[cfg(feature = "services")]
     #[command(alias = "rp")]
     Frontend(FrontendFlags),
     /// Run only the operators' web pages, as a client of an API elsewhere
+    #[cfg(feature = "services")]
     Portal(PortalFlags),
     /// Run only what works manifests, beside other processes on the same PostgreSQL
+    #[cfg(feature = "services")]
     #[command(alias = "mimo-actuator")]
     Actuator(ServiceFlags),
     /// Run only what makes manifests of schedules, beside other processes on the same PostgreSQL
+    #[cfg(feature = "services")]
     #[command(alias = "mimo-scheduler")]
     Scheduler(ServiceFlags),
     /// Run only what makes, changes and deletes clusters, beside other processes on the same PostgreSQL
+    #[cfg(feature = "services")]
     Backend(ServiceFlags),
     /// Run simulated clusters, for kubectl and for trying things out
+    #[cfg(feature = "sim")]
     Sim(SimCommand),
+    /// Run inside a managed cluster
+    #[cfg(feature = "agent")]
+    Agent(ServiceFlags),
     /// What can be done to a cluster: list, write, test and run tasks
     #[command(subcommand, visible_alias = "tasks")]
     Task(TaskCommand),
@@ -62,6 +81,7 @@ pub(crate) enum Command {
     #[command(subcommand, visible_alias = "operations")]
     Operation(OperationCommand),
     /// What a customer brings to a cluster, in the simulated cloud
+    #[cfg(feature = "sim")]
     #[command(subcommand)]
     Cloud(CloudCommand),
     /// How much may run at once
@@ -77,9 +97,11 @@ pub(crate) enum Command {
     #[command(subcommand, visible_alias = "contexts")]
     Context(ContextCommand),
     /// Look after the store: check, migrate, back up, move, change its key
+    #[cfg(feature = "services")]
     #[command(subcommand)]
     Store(StoreCommand),
     /// Read and verify the audit log
+    #[cfg(feature = "services")]
     #[command(subcommand)]
     Audit(AuditCommand),
     /// Check or show the configuration
@@ -107,6 +129,7 @@ pub(crate) enum TaskCommand {
     #[command(flatten)]
     Client(commands::TaskCommand),
     /// Try a task that is written as data on a simulated cluster of three nodes, node-1 to node-3
+    #[cfg(feature = "sim")]
     Test(TestFlags),
 }
 
@@ -157,6 +180,7 @@ pub(crate) struct SettingFlags {
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<String>,
     /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE
+    #[cfg(feature = "services")]
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
     /// What is logged: a level, or directives such as info,store=debug
@@ -179,6 +203,7 @@ pub(crate) struct ServiceFlags {
 }
 
 /// Flags of `shipshape frontend`.
+#[cfg(feature = "services")]
 #[derive(Debug, Args)]
 pub(crate) struct FrontendFlags {
     /// Address and port of the API
@@ -189,6 +214,7 @@ pub(crate) struct FrontendFlags {
 }
 
 /// Flags of `shipshape portal`.
+#[cfg(feature = "services")]
 #[derive(Debug, Args)]
 pub(crate) struct PortalFlags {
     /// Address and port of the portal
@@ -201,6 +227,7 @@ pub(crate) struct PortalFlags {
 }
 
 /// Flags of `shipshape up`.
+#[cfg(feature = "services")]
 #[derive(Debug, Args)]
 pub(crate) struct UpFlags {
     #[command(flatten)]
@@ -212,47 +239,98 @@ pub(crate) struct UpFlags {
     #[arg(long, help_heading = "Settings")]
     insecure: bool,
     /// Give a demonstration: make N simulated clusters, and let things happen to them [default: 12 clusters]
+    #[cfg(feature = "sim")]
     #[arg(
         long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = demo::CLUSTERS,
         value_parser = clap::value_parser!(u16).range(1..=demo::CLUSTERS_MAX)
     )]
-    pub(crate) demo: Option<u16>,
+    demo: Option<u16>,
+}
+
+#[cfg(feature = "services")]
+impl UpFlags {
+    /// How many clusters the demonstration has, if there is one.
+    pub(crate) fn demo(&self) -> Option<u16> {
+        #[cfg(feature = "sim")]
+        return self.demo;
+        #[cfg(not(feature = "sim"))]
+        None
+    }
+}
+
+/// A flag that is a setting: the flag, the key and the value, if it was given.
+type SettingFlag<'a> = (&'static str, &'static str, Option<&'a str>);
+
+impl ServiceFlags {
+    fn settings(&self) -> Vec<SettingFlag<'_>> {
+        vec![("--health", "health.listen", self.health.as_deref())]
+    }
+}
+
+#[cfg(feature = "services")]
+impl FrontendFlags {
+    fn settings(&self) -> Vec<SettingFlag<'_>> {
+        [self.service.settings(), vec![("--api", "frontend.listen", self.api.as_deref())]].concat()
+    }
+}
+
+#[cfg(feature = "services")]
+impl PortalFlags {
+    fn settings(&self) -> Vec<SettingFlag<'_>> {
+        [self.service.settings(), vec![("--portal", "portal.listen", self.portal.as_deref())]].concat()
+    }
+}
+
+#[cfg(feature = "services")]
+impl UpFlags {
+    fn settings(&self) -> Vec<SettingFlag<'_>> {
+        let own = vec![
+            ("--portal", "portal.listen", self.portal.as_deref()),
+            ("--insecure", "frontend.insecure", self.insecure.then_some("true")),
+        ];
+        [self.frontend.settings(), own].concat()
+    }
+}
+
+impl SettingFlags {
+    fn settings(&self) -> Vec<SettingFlag<'_>> {
+        vec![
+            ("--data-dir", "data_dir", self.data_dir.as_deref()),
+            #[cfg(feature = "services")]
+            ("--store", "store.url", self.store.as_deref()),
+            ("--log-level", "log.level", self.log_level.as_deref()),
+            ("--log-format", "log.format", self.log_format.as_deref()),
+        ]
+    }
+}
+
+impl Command {
+    fn settings(&self) -> Vec<SettingFlag<'_>> {
+        match self {
+            #[cfg(feature = "services")]
+            Command::Up(flags) => flags.settings(),
+            #[cfg(feature = "services")]
+            Command::Frontend(flags) => flags.settings(),
+            #[cfg(feature = "services")]
+            Command::Portal(flags) => flags.settings(),
+            #[cfg(feature = "services")]
+            Command::Actuator(flags) | Command::Scheduler(flags) | Command::Backend(flags) => {
+                flags.settings()
+            }
+            #[cfg(feature = "agent")]
+            Command::Agent(flags) => flags.settings(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl Cli {
     /// The settings among the flags. They are checked together with those from elsewhere.
     pub(crate) fn flags(&self) -> Vec<Flag> {
-        let of_all = &self.settings;
-        let insecure = "true".to_owned();
-        let portal = match &self.command {
-            Command::Up(flags) => flags.portal.as_ref(),
-            Command::Portal(flags) => flags.portal.as_ref(),
-            _ => None,
-        };
-        let (health, api, insecure) = match &self.command {
-            Command::Up(UpFlags { frontend, insecure: open, .. }) => {
-                (frontend.service.health.as_ref(), frontend.api.as_ref(), open.then_some(&insecure))
-            }
-            Command::Portal(flags) => (flags.service.health.as_ref(), None, None),
-            Command::Frontend(flags) => (flags.service.health.as_ref(), flags.api.as_ref(), None),
-            Command::Actuator(flags) | Command::Scheduler(flags) | Command::Backend(flags) => {
-                (flags.health.as_ref(), None, None)
-            }
-            _ => (None, None, None),
-        };
-        let named = [
-            ("--data-dir", "data_dir", of_all.data_dir.as_ref()),
-            ("--store", "store.url", of_all.store.as_ref()),
-            ("--log-level", "log.level", of_all.log_level.as_ref()),
-            ("--log-format", "log.format", of_all.log_format.as_ref()),
-            ("--health", "health.listen", health),
-            ("--api", "frontend.listen", api),
-            ("--portal", "portal.listen", portal),
-            ("--insecure", "frontend.insecure", insecure),
-        ];
+        let named = [self.settings.settings(), self.command.settings()].concat();
         let named = named.into_iter().filter_map(|(flag, key, value)| {
-            value.map(|value| Flag::Named { flag, key, value: value.clone() })
+            value.map(|value| Flag::Named { flag, key, value: value.to_owned() })
         });
-        of_all.set.iter().cloned().map(Flag::Set).chain(named).collect()
+        self.settings.set.iter().cloned().map(Flag::Set).chain(named).collect()
     }
 }

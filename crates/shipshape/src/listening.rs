@@ -24,6 +24,7 @@ impl Listen {
     }
 
     /// Whether the address can be had. Somebody else may take it the moment after; then whoever needs it says so.
+    #[cfg(feature = "services")]
     pub(crate) async fn ensure_free(self) -> anyhow::Result<()> {
         self.bind().await.map(drop)
     }

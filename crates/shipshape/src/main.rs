@@ -1,31 +1,47 @@
 //! Shipshape: one executable for every service and for the command line that talks to them.
 
 mod admin;
+#[cfg(feature = "agent")]
+mod agent;
 mod arguments;
+#[cfg(feature = "services")]
 mod audit;
+#[cfg(feature = "services")]
 mod cloud;
 mod config;
+#[cfg(feature = "services")]
 mod data_dir;
+#[cfg(feature = "sim")]
 mod demo;
 mod listening;
 mod metrics;
 mod open_files;
+#[cfg(feature = "services")]
 mod opening;
+#[cfg(feature = "services")]
 mod portal;
 mod process;
 mod readiness;
+#[cfg(feature = "services")]
 mod services;
+#[cfg(feature = "sim")]
 mod sim;
+#[cfg(feature = "services")]
 mod store;
 mod supervisor;
+#[cfg(feature = "sim")]
 mod task_test;
 mod telemetry;
+#[cfg(feature = "services")]
 mod tell;
+#[cfg(feature = "services")]
 mod up;
 mod version;
 
 use std::future::Future;
 use std::io::IsTerminal as _;
+#[cfg(feature = "services")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -34,14 +50,19 @@ use clap::{CommandFactory as _, Parser as _};
 use clap_complete::env::{CompleteEnv, Shells};
 
 use anyhow::Context as _;
-use arguments::{Cli, Command, ConfigCommand, ConfigOutput, TaskCommand, UpFlags, VersionOutput};
+#[cfg(feature = "services")]
+use arguments::UpFlags;
+use arguments::{Cli, Command, ConfigCommand, ConfigOutput, TaskCommand, VersionOutput};
 use clap_complete::Shell;
 use cli::commands::{self, Desk, Interrupted, complete};
 use cli::{Environment, output};
-use config::{ConfigErrors, Flag, Loaded};
+#[cfg(feature = "services")]
+use config::Flag;
+use config::{ConfigErrors, Loaded};
 use process::Process;
 use supervisor::Fault;
 use telemetry::Telemetry;
+#[cfg(feature = "services")]
 use up::Service;
 use version::Version;
 
@@ -78,25 +99,37 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
     let load = || config::load(cli.settings.config.as_deref(), environment, &cli.flags());
     let desk = Desk::new(environment, cli.settings.data_dir.as_ref().map(PathBuf::from));
     match &cli.command {
+        #[cfg(feature = "services")]
         Command::Up(up) => {
             let loaded = load_for_up(cli, up, environment)?;
-            serve(loaded, environment, |process| up::run(process, environment, up.demo))
+            serve(loaded, environment, |process| up::run(process, environment, up.demo()))
         }
+        #[cfg(feature = "services")]
         Command::Frontend(_) => serve(load()?, environment, |process| up::alone(process, Service::Frontend)),
+        #[cfg(feature = "services")]
         Command::Portal(flags) => {
             serve(load()?, environment, |process| up::portal_alone(process, desk.client(&flags.connect)))
         }
+        #[cfg(feature = "services")]
         Command::Actuator(_) => serve(load()?, environment, |process| up::alone(process, Service::Actuator)),
+        #[cfg(feature = "services")]
         Command::Scheduler(_) => {
             serve(load()?, environment, |process| up::alone(process, Service::Scheduler))
         }
+        #[cfg(feature = "services")]
         Command::Backend(_) => serve(load()?, environment, |process| up::alone(process, Service::Backend)),
+        #[cfg(feature = "sim")]
         Command::Sim(command) if command.runs() => {
             serve(load()?, environment, |process| sim::run(process, command))
         }
+        #[cfg(feature = "sim")]
         Command::Sim(command) => ask(sim::ask(command, &load()?.config)),
+        #[cfg(feature = "services")]
         Command::Store(command) => ask(store::run(command, &load()?.config)),
+        #[cfg(feature = "services")]
         Command::Audit(command) => ask(audit::run(command, &load()?.config)),
+        #[cfg(feature = "agent")]
+        Command::Agent(_) => serve(load()?, environment, agent::run),
         Command::Config(ConfigCommand::Check) => output::show(&load()?.summary()),
         Command::Config(ConfigCommand::Show { output: ConfigOutput::Toml, origin }) => {
             output::show(&load()?.to_toml(*origin)?)
@@ -108,11 +141,13 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Version { output: VersionOutput::Text, .. } => output::show(&Version::current().to_text()),
         Command::Version { output: VersionOutput::Json, .. } => output::show(&Version::current().to_json()?),
         Command::Task(TaskCommand::Client(command)) => ask(commands::task(command, &desk)),
+        #[cfg(feature = "sim")]
         Command::Task(TaskCommand::Test(flags)) => ask(task_test::test(flags)),
         Command::Manifest(command) => ask(commands::manifest(command, &desk)),
         Command::Schedule(command) => ask(commands::schedule(command, &desk)),
         Command::Cluster(command) => ask(commands::cluster(command, &desk)),
         Command::Operation(command) => ask(commands::operation(command, &desk)),
+        #[cfg(feature = "sim")]
         Command::Cloud(command) => ask(commands::cloud(command, &desk)),
         Command::Budget(command) => ask(commands::budget(command, &desk)),
         Command::Plan(command) => ask(commands::plan(command, &desk)),
@@ -123,19 +158,35 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
     }
 }
 
-/// The settings of `up`, which takes more for granted than services alone do.
+/// The settings of `up`, which has more defaults than services alone.
+#[cfg(feature = "services")]
 fn load_for_up(cli: &Cli, up: &UpFlags, environment: &Environment) -> Result<Loaded, ConfigErrors> {
     let load = |flags: &[Flag]| config::load(cli.settings.config.as_deref(), environment, flags);
-    // What happens is told on standard output; the log is for what goes wrong. That a cluster does not answer is told as well.
+    // Events are shown on standard output, clusters that do not answer among them; the log is for faults.
     let quiet = Flag::Default { key: "log.level", value: "warn,kube_client=off".to_owned() };
     let mut flags = [cli.flags(), vec![quiet]].concat();
     let loaded = load(&flags)?;
-    // A fleet that was made for a demonstration stays where it is, whether or not the story goes on.
-    if up.demo.is_none() && !demo::was_given_in(loaded.config.data_dir.as_ref()) {
+    // The clusters of a demonstration keep their settings, whether or not the demonstration goes on.
+    let defaults = demo_defaults(up, loaded.config.data_dir.as_ref());
+    if defaults.is_empty() {
         return Ok(loaded);
     }
-    flags.extend(demo::defaults());
+    flags.extend(defaults);
     load(&flags)
+}
+
+/// Defaults for a data directory with a demonstration, or in which one is about to begin.
+#[cfg(feature = "sim")]
+fn demo_defaults(up: &UpFlags, data_dir: &Path) -> Vec<Flag> {
+    match up.demo().is_some() || demo::was_given_in(data_dir) {
+        true => demo::defaults().into(),
+        false => Vec::new(),
+    }
+}
+
+#[cfg(all(feature = "services", not(feature = "sim")))]
+fn demo_defaults(_: &UpFlags, _: &Path) -> Vec<Flag> {
+    Vec::new()
 }
 
 /// The script that lets a shell ask this executable for completions, names on the server included.
@@ -171,6 +222,9 @@ where
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let telemetry = Telemetry::start(&loaded.config, colour)?;
+        for sentence in loaded.renamed() {
+            tracing::warn!("Setting {sentence}");
+        }
         let ended = match Process::new(loaded.config) {
             Ok(process) => services(process).await,
             Err(error) => Err(error),

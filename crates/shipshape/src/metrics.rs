@@ -28,9 +28,16 @@ impl Metrics {
         Metrics(Arc::new(Mutex::new(registry)))
     }
 
-    /// Lets a room register its metrics; their names begin with `shipshape_<room>_`.
-    pub(crate) fn room<T>(&self, room: &'static str, register: impl FnOnce(&mut Registry) -> T) -> T {
-        register(self.lock().sub_registry_with_prefix(room))
+    /// Registers the metrics of a service; their names begin with `shipshape_<service>_`.
+    #[cfg(feature = "services")]
+    pub(crate) fn register<M: Default>(
+        &self,
+        service: &'static str,
+        register: impl FnOnce(&M, &mut Registry),
+    ) -> M {
+        let metrics = M::default();
+        register(&metrics, self.lock().sub_registry_with_prefix(service));
+        metrics
     }
 
     /// Everything, in the OpenMetrics text format.

@@ -1,5 +1,8 @@
 //! What every subcommand that runs services starts from: settings, a supervisor, readiness, metrics.
 
+#[cfg(feature = "services")]
+use tokio_util::sync::CancellationToken;
+
 use crate::admin::Admin;
 use crate::config::Config;
 use crate::metrics::Metrics;
@@ -36,7 +39,27 @@ impl Process {
         Ok(Process { config, tasks, readiness, metrics, startup, connections: Vec::new() })
     }
 
+    /// Runs a service that is ready as soon as it runs, as a task of its own name.
+    #[cfg(feature = "services")]
+    pub(crate) fn run_service<F, E>(
+        &mut self,
+        stage: Stage,
+        name: &'static str,
+        service: impl FnOnce(CancellationToken) -> F,
+    ) where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<anyhow::Error>,
+    {
+        let running = self.readiness.condition(name);
+        self.tasks.spawn(stage, name, |shutdown| {
+            let service = service(shutdown);
+            async move { service.await.map_err(Into::into) }
+        });
+        running.ready();
+    }
+
     /// Notes that a listener accepts as many connections as a setting allows.
+    #[cfg(feature = "services")]
     pub(crate) fn accepts(&mut self, setting: &'static str, connections: usize) {
         self.connections.push((setting, connections));
     }

@@ -7,12 +7,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use api::clock::{Clock as _, SystemClock};
 use api::domain::DOMAIN;
-use backend::Tempo;
 use cli::Environment;
 use cli::contexts::{self, ContextFile, Published};
 use client::Client;
 use cloud::SharedCloud;
-use cloudsim::SimClient;
 use kubelink::LinksLimits;
 use maintenance::{actuator, scheduler};
 use serve::pki::{CertificatePair, PkiDirectory};
@@ -21,6 +19,8 @@ use store::{Reader, Store, housekeeping};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::cloud::CloudProvider;
+use crate::config::{ClustersConfig, Config};
 use crate::data_dir::ensure_writable;
 use crate::opening;
 use crate::portal::Pair;
@@ -31,9 +31,6 @@ use crate::version::Version;
 
 /// How often our own certificates are looked at: they are renewed months before they end.
 const RENEW_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
-
-/// How often something in a simulated cloud is looked at while it is waited for.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// How often the store is asked whether it answers.
 const WATCH: Duration = Duration::from_secs(5);
@@ -48,8 +45,7 @@ pub(crate) async fn keel(process: &mut Process) -> anyhow::Result<(String, Store
     let store = opening::open_store(&process.config.store).await?;
     tracing::info!("The store is {}", store.place());
 
-    let counts = housekeeping::Metrics::default();
-    process.metrics.room("store", |registry| counts.register(registry));
+    let counts = process.metrics.register("store", housekeeping::Metrics::register);
     let retention = opening::retention(&process.config.retention);
     let keeper = store.clone();
     process.tasks.spawn(Stage::Keel, "housekeeping", move |shutdown| async move {
@@ -104,8 +100,7 @@ pub(crate) async fn frontend(
     cloud: Option<SharedCloud>,
 ) -> anyhow::Result<Api> {
     let open = process.readiness.condition("frontend");
-    let metrics = frontend::Metrics::default();
-    process.metrics.room("frontend", |registry| metrics.register(registry));
+    let metrics = process.metrics.register("frontend", frontend::Metrics::register);
     process.accepts("frontend.connections", config.connections);
     let pair = config.certificate.clone().zip(config.key.clone());
     let deps = frontend::Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics, cloud };
@@ -127,7 +122,7 @@ pub(crate) async fn own_frontend(
     environment: &Environment,
     cloud: Option<SharedCloud>,
 ) -> anyhow::Result<(Api, Published)> {
-    let mut config = process.config.frontend.clone();
+    let mut config = process.config.frontend();
     let data_dir: &Path = process.config.data_dir.as_ref();
     let mut file = ContextFile::open(String::new());
     let mut own = None;
@@ -186,57 +181,43 @@ fn introduce_operator(file: &mut ContextFile, pki: &PkiDirectory) -> anyhow::Res
     Ok(())
 }
 
-/// Carries out what customers ask of their clusters.
-pub(crate) fn backend(process: &mut Process, store: &Store, cloud: &SimClient) {
-    let works = process.readiness.condition("backend");
-    let metrics = backend::Metrics::default();
-    process.metrics.room("backend", |registry| metrics.register(registry));
-    let clock = Arc::new(SystemClock);
-    let ways = Arc::new(ways(process, store));
-    // What a simulated cloud does takes no minutes, unless it is told to take as long as a real one.
-    let tempo = Tempo::simulated(LOOK);
+/// Creates, updates and deletes the clusters of customers.
+pub(crate) fn backend(process: &mut Process, store: &Store, provider: &CloudProvider) {
     let deps = backend::Deps {
         store: store.clone(),
-        cloud: Arc::new(cloud.clone()),
-        installer: Arc::new(cloud.installer()),
-        service: Arc::new(ourselves(process)),
-        ways,
-        clock,
-        metrics,
-        config: backend::Config { tempo, ..process.config.backend.clone() },
+        cloud: provider.cloud.clone(),
+        installer: provider.installer.clone(),
+        service: Arc::new(service_resources(&process.config)),
+        ways: Arc::new(Ways::new(
+            store.reader(),
+            LinksLimits::default(),
+            process.config.clusters.allow_kubeconfig.clone(),
+            Arc::new(SystemClock),
+        )),
+        clock: Arc::new(SystemClock),
+        metrics: process.metrics.register("backend", backend::Metrics::register),
+        config: backend::Config { tempo: provider.tempo.clone(), ..process.config.backend.clone() },
         owner: Uuid::new_v4(),
         release: Version::current().version.to_owned(),
         seed: 0,
     };
-    process.tasks.spawn(Stage::Workers, "backend", move |shutdown| async move {
-        Ok(backend::run(deps, shutdown).await?)
-    });
-    works.ready();
+    process.run_service(Stage::Workers, "backend", |shutdown| backend::run(deps, shutdown));
 }
 
-/// The ways to clusters, by the kubeconfigs that are sealed in the store.
-fn ways(process: &Process, store: &Store) -> Ways {
-    let allow = process.config.frontend.allow_kubeconfig.clone();
-    Ways::new(store.reader(), LinksLimits::default(), allow, Arc::new(SystemClock))
-}
-
-/// What this service has for itself in the cloud.
-fn ourselves(process: &Process) -> lifecycle::Service {
-    let frontend = &process.config.frontend;
-    let location = frontend.locations.first().map_or("local", String::as_str);
-    let subscription = process.config.cloud.subscription.to_string();
+/// What this service itself has in the cloud.
+fn service_resources(config: &Config) -> lifecycle::Service {
+    let ClustersConfig { locations, zone, .. } = &config.clusters;
+    let location = locations.first().map_or("local", String::as_str);
+    let subscription = config.cloud.subscription.to_string();
     let service = lifecycle::Service::new(DOMAIN, &subscription, "shipshape", location);
     // Clusters that ask for a single label are named in the zone of their location.
-    service.with_zones(frontend.zone.as_deref())
+    service.with_zones(zone.as_deref())
 }
 
-/// Works manifests.
+/// Runs manifests.
 pub(crate) fn actuator(process: &mut Process, store: &Store, cloud: Option<SharedCloud>) {
-    let works = process.readiness.condition("actuator");
-    let metrics = actuator::Metrics::default();
-    process.metrics.room("actuator", |registry| metrics.register(registry));
     let clock = Arc::new(SystemClock);
-    let allow = process.config.frontend.allow_kubeconfig.clone();
+    let allow = process.config.clusters.allow_kubeconfig.clone();
     let mut fleet = actuator::Fleet::new(store.reader(), LinksLimits::default(), allow, clock.clone());
     if let Some(cloud) = cloud {
         fleet = fleet.with_provider(actuator::Provider { cloud, store: store.clone() });
@@ -245,30 +226,21 @@ pub(crate) fn actuator(process: &mut Process, store: &Store, cloud: Option<Share
         store: store.clone(),
         tasks: Arc::new(fleet),
         clock,
-        metrics,
+        metrics: process.metrics.register("actuator", actuator::Metrics::register),
         config: process.config.actuator.clone(),
         owner: Uuid::new_v4(),
     };
-    process.tasks.spawn(Stage::Workers, "actuator", move |shutdown| async move {
-        Ok(actuator::run(deps, shutdown).await?)
-    });
-    works.ready();
+    process.run_service(Stage::Workers, "actuator", |shutdown| actuator::run(deps, shutdown));
 }
 
-/// Makes the manifests that schedules want.
+/// Creates the manifests of schedules.
 pub(crate) fn scheduler(process: &mut Process, store: &Store) {
-    let plans = process.readiness.condition("scheduler");
-    let metrics = scheduler::Metrics::default();
-    process.metrics.room("scheduler", |registry| metrics.register(registry));
     let deps = scheduler::Deps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
-        metrics,
+        metrics: process.metrics.register("scheduler", scheduler::Metrics::register),
         owner: Uuid::new_v4(),
         timing: scheduler::Timing::default(),
     };
-    process.tasks.spawn(Stage::Workers, "scheduler", move |shutdown| async move {
-        Ok(scheduler::run(deps, shutdown).await?)
-    });
-    plans.ready();
+    process.run_service(Stage::Workers, "scheduler", |shutdown| scheduler::run(deps, shutdown));
 }

@@ -1,22 +1,26 @@
 //! `shipshape up`: every service in one process; and each of them alone, for many processes on one PostgreSQL.
 
 use std::path::{Path, PathBuf};
+#[cfg(feature = "sim")]
 use std::sync::Arc;
 
-use ::cloud::SharedCloud;
 use anyhow::Context as _;
+#[cfg(feature = "sim")]
 use api::clock::SystemClock;
 use cli::Environment;
+#[cfg(feature = "sim")]
 use cli::commands::Bench;
 use cli::contexts::Published;
 use cli::output;
 use client::Client;
-use cloudsim::SimClient;
 use store::{AuditContext, Store};
 
 use crate::cloud;
+#[cfg(feature = "sim")]
+use crate::cloud::CloudProvider;
 use crate::config::Config;
 use crate::data_dir::{ensure_writable, hold};
+#[cfg(feature = "sim")]
 use crate::demo::Demo;
 use crate::listening::Listen;
 use crate::portal::{self, Doorstep};
@@ -46,7 +50,9 @@ struct Running {
     api: Api,
     portal: Doorstep,
     context: Published,
-    cloud: SimClient,
+    /// Only the demonstration needs it.
+    #[cfg(feature = "sim")]
+    provider: Option<CloudProvider>,
 }
 
 /// Runs every service there is until a signal ends it; with a demonstration of so many clusters if that is wanted.
@@ -65,8 +71,9 @@ pub(crate) async fn run(
     let running = start(&mut process, environment).await?;
     process.started();
     let client = running.api.ourselves.clone();
-    if let Some(count) = demo {
-        let bench = Bench::new(running.cloud.clone(), data_dir.join(cloud::DIRECTORY));
+    #[cfg(feature = "sim")]
+    if let (Some(count), Some(provider)) = (demo, &running.provider) {
+        let bench = Bench::new(provider.simulated.clone(), cloud::simulated::directory(&process.config));
         let demo = Demo::prepare(count, client.clone(), bench, &data_dir, Arc::new(SystemClock)).await?;
         process.tasks.spawn(Stage::Doors, "demo", |shutdown| demo.run(shutdown));
     }
@@ -84,22 +91,22 @@ pub(crate) async fn run(
 /// Runs one service until a signal ends it.
 pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Result<()> {
     let (health, store) = services::keel(&mut process).await?;
-    let cloud = cloud::elsewhere(&process.config.cloud)?;
-    let shared = cloud.clone().map(|it| Arc::new(it) as SharedCloud);
+    let provider = cloud::configured(&process.config.cloud)?;
+    let cloud = provider.as_ref().map(|it| it.cloud.clone());
     let api = match service {
         Service::Frontend => {
-            let config = process.config.frontend.clone();
-            Some(services::frontend(&mut process, &store, config, shared).await?.url)
+            let config = process.config.frontend();
+            Some(services::frontend(&mut process, &store, config, cloud).await?.url)
         }
         Service::Backend => {
-            let cloud = cloud.context(
+            let provider = provider.context(
                 "cloud.file is not set, and without a cloud no cluster can be made; name the cloud.json of a simulated one",
             )?;
-            services::backend(&mut process, &store, &cloud);
+            services::backend(&mut process, &store, &provider);
             None
         }
         Service::Actuator => {
-            services::actuator(&mut process, &store, shared);
+            services::actuator(&mut process, &store, cloud);
             None
         }
         Service::Scheduler => {
@@ -150,17 +157,27 @@ async fn end(process: Process, store: Store) -> anyhow::Result<()> {
 #[tracing::instrument(name = "start", skip_all)]
 async fn start(process: &mut Process, environment: &Environment) -> anyhow::Result<Running> {
     let (health, store) = services::keel(process).await?;
-    let cloud = cloud::ensure(process).await?;
+    let provider = cloud::ensure(process).await?;
     frontend::seed_defaults(&store, &AuditContext::service("frontend"))
         .await
         .context("the versions that clusters can be installed with")?;
-    let shared: SharedCloud = Arc::new(cloud.clone());
-    let (api, context) = services::own_frontend(process, &store, environment, Some(shared.clone())).await?;
+    let cloud = provider.as_ref().map(|it| it.cloud.clone());
+    let (api, context) = services::own_frontend(process, &store, environment, cloud.clone()).await?;
     let portal = portal::open(process, api.portal.clone(), api.pair.clone()).await?;
-    services::backend(process, &store, &cloud);
+    if let Some(provider) = &provider {
+        services::backend(process, &store, provider);
+    }
     services::scheduler(process, &store);
-    services::actuator(process, &store, Some(shared));
-    Ok(Running { store, health, api, portal, context, cloud })
+    services::actuator(process, &store, cloud);
+    Ok(Running {
+        store,
+        health,
+        api,
+        portal,
+        context,
+        #[cfg(feature = "sim")]
+        provider,
+    })
 }
 
 /// Where this process would listen.

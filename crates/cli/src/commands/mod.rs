@@ -54,7 +54,7 @@ pub use input::{Document, Documents};
 pub use labels::KeyValue;
 pub use manifest::{ManifestCommand, run as manifest};
 pub use operation::{Interrupted, OperationCommand, run as operation};
-pub use place::Place;
+pub use place::{Place, PlaceFlags};
 pub use plan::{PlanCommand, run as plan};
 pub use schedule::{ScheduleCommand, run as schedule};
 pub use task::{TaskCommand, run as task};

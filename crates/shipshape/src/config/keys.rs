@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(keys.kind("store.nothing"), None);
         assert_eq!(keys.kind("frontend.oidc"), Some(Kind::Section), "one within another too");
         assert_eq!(keys.kind("frontend.oidc.issuer"), Some(Kind::Setting));
-        assert_eq!(keys.kind("frontend.locations"), Some(Kind::Setting), "a list is one setting");
+        assert_eq!(keys.kind("clusters.locations"), Some(Kind::Setting), "a list is one setting");
         assert_eq!(keys.settings().count(), 70);
     }
 

@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{Keys, Kind, nearest};
 use super::origin::Origin;
+use super::renamed;
 use super::variables::{self, PREFIX};
 
 /// A setting given on the command line.
@@ -27,6 +28,7 @@ pub(crate) enum Flag {
     /// `--set key=value`, unparsed.
     Set(String),
     /// What a command takes for granted where nobody says otherwise.
+    #[cfg_attr(not(feature = "services"), expect(dead_code, reason = "only `up` has defaults of its own"))]
     Default {
         /// The setting.
         key: &'static str,
@@ -56,6 +58,8 @@ pub(super) enum Raw {
 pub(super) struct Layers {
     pub(super) given: BTreeMap<String, Given>,
     pub(super) problems: Vec<String>,
+    /// A sentence for each old key that was used.
+    pub(super) renamed: Vec<String>,
 }
 
 impl Layers {
@@ -92,6 +96,7 @@ impl Layers {
                 format!("{prefix}.{}", name.get_ref())
             };
             let origin = Origin::File { path: PathBuf::from(path), line: line_at(text, name.span().start) };
+            let key = self.current_key(key, &origin);
             match (keys.kind(&key), value.get_ref()) {
                 (Some(Kind::Section), DeValue::Table(inner)) => self.add_table(keys, text, path, &key, inner),
                 (Some(Kind::Section), _) => {
@@ -108,7 +113,9 @@ impl Layers {
 
     /// Reads the `SHIPSHAPE_*` variables.
     pub(super) fn add_environment(&mut self, keys: &Keys, environment: &Environment) {
-        let names: BTreeMap<String, &str> = keys.settings().map(|key| (variable(key), key)).collect();
+        let old = renamed::RENAMED.iter().map(|(old, _)| *old);
+        let names: BTreeMap<String, &str> =
+            keys.settings().chain(old).map(|key| (variable(key), key)).collect();
         for (name, value) in variables::settings(environment) {
             let Some(key) = names.get(&name) else {
                 let near = nearest(&name, names.keys().map(String::as_str)).unwrap_or_default();
@@ -117,8 +124,9 @@ impl Layers {
                 continue;
             };
             let origin = Origin::Variable(name);
+            let key = self.current_key((*key).to_owned(), &origin);
             match value.to_str() {
-                Some(text) => self.insert((*key).to_owned(), Raw::Text(text.to_owned()), origin),
+                Some(text) => self.insert(key, Raw::Text(text.to_owned()), origin),
                 None => self.problems.push(format!("{key} ({origin}): the value is not UTF-8 text")),
             }
         }
@@ -132,6 +140,8 @@ impl Layers {
             // Only what can be a key is repeated: the rest may be a value, and the value a secret.
             let ends = text.find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c));
             let (key, rest) = text.split_at(ends.unwrap_or(text.len()));
+            let key = self.current_key(key.to_owned(), &origin);
+            let key = key.as_str();
             match (rest.strip_prefix('='), keys.kind(key)) {
                 (None, _) => self
                     .problems
@@ -166,8 +176,23 @@ impl Layers {
         self.given.entry(key.to_owned()).or_insert(default);
     }
 
+    /// Adds a value over those of the layers below. One layer cannot hold a setting twice, except under its old and its new key.
     fn insert(&mut self, key: String, value: Raw, origin: Origin) {
+        let before = self.given.get(&key).map(|given| &given.origin);
+        if let Some(before) = before.filter(|before| origin.is_same_layer(before)) {
+            self.problems.push(format!(
+                "{key} is set twice, by its old and its new name ({before} and {origin}); remove the old one"
+            ));
+            return;
+        }
         self.given.insert(key, Given { value, origin });
+    }
+
+    /// The key by which a setting is known now; the use of an old one is noted.
+    fn current_key(&mut self, key: String, origin: &Origin) -> String {
+        let Some(current) = renamed::current(&key) else { return key };
+        self.renamed.push(format!("{key} ({origin}) is now called {current}"));
+        current.to_owned()
     }
 
     fn refuse_key(&mut self, keys: &Keys, key: &str, origin: &Origin) {

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+#[cfg(feature = "services")]
+use super::checks;
 use super::keys::Keys;
 use super::layers::{Flag, Given, Layers, Raw, config_file};
 use super::origin::Origin;
-use super::{Config, checks, values};
+use super::{Config, values};
 
 /// The settings of this process and where each came from.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct Loaded {
     /// The configuration file, if one was read.
     pub(crate) file: Option<PathBuf>,
     pub(super) origins: BTreeMap<String, Origin>,
+    /// A sentence for each old key that was used.
+    pub(super) renamed: Vec<String>,
 }
 
 /// Everything that is wrong with the configuration; never empty.
@@ -72,9 +76,15 @@ pub(crate) fn load(
     // between settings still run.
     let config = Config::deserialize(Value::Table(table));
     let config = config.map_err(|error| ConfigErrors(vec![error.message().to_owned()]))?;
+    let renamed = layers.renamed;
     let origins = layers.given.into_iter().map(|(key, given)| (key, given.origin)).collect();
+    #[cfg(feature = "services")]
     problems.extend(checks::between_settings(&config, &origins));
-    if problems.is_empty() { Ok(Loaded { config, file, origins }) } else { Err(ConfigErrors(problems)) }
+    if problems.is_empty() {
+        Ok(Loaded { config, file, origins, renamed })
+    } else {
+        Err(ConfigErrors(problems))
+    }
 }
 
 /// The defaults that depend on the home directory and on `data_dir`.
@@ -89,6 +99,9 @@ fn add_default_paths(layers: &mut Layers, environment: &Environment) {
         ),
     }
     let data_dir = layers.given.get("data_dir").and_then(|given| accepted("data_dir", given).ok());
+    if cfg!(not(feature = "services")) {
+        return;
+    }
     // One that is refused is reported for itself, not again for each path inside it.
     let Some(Value::String(data_dir)) = data_dir else { return };
     let inside = |name: &str| format!("{}/{name}", data_dir.trim_end_matches('/'));

@@ -21,6 +21,17 @@ pub(super) enum Origin {
     Flag(&'static str),
 }
 
+impl Origin {
+    /// Whether both values are from the same file or the environment, where no value wins over another. The last of several
+    /// flags wins.
+    pub(super) fn is_same_layer(&self, other: &Origin) -> bool {
+        matches!(
+            (self, other),
+            (Origin::File { .. }, Origin::File { .. }) | (Origin::Variable(_), Origin::Variable(_))
+        )
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -9,12 +9,18 @@ use super::load::Loaded;
 use super::origin::Origin;
 
 impl Loaded {
-    /// One line for `config check`.
+    /// The old keys that were used, in one sentence each.
+    pub(crate) fn renamed(&self) -> &[String] {
+        &self.renamed
+    }
+
+    /// The text of `config check`: one line, and one more for each old key.
     pub(crate) fn summary(&self) -> String {
-        match &self.file {
+        let valid = match &self.file {
             Some(path) => format!("configuration is valid (file {})\n", path.display()),
             None => "configuration is valid (no file; defaults, environment and flags)\n".to_owned(),
-        }
+        };
+        self.renamed.iter().fold(valid, |text, sentence| text + sentence + "\n")
     }
 
     /// As a configuration file; with `origins`, each line says where its value came from.

@@ -292,6 +292,44 @@ fn a_value_that_is_not_text_is_refused() {
 }
 
 #[test]
+fn an_old_key_is_accepted_and_the_new_one_is_named() {
+    let new =
+        Given::file("[clusters]\nlocations = [\"eastus\"]\nzone = \"clusters.example\"\n").load().unwrap();
+    assert_eq!(new.config.frontend().locations, ["eastus"]);
+    assert_eq!(new.config.frontend().zone.as_deref(), Some("clusters.example"));
+    assert!(new.renamed().is_empty());
+
+    let old = Given::file("[frontend]\nlocations = [\"eastus\"]\nallow_kubeconfig = [\"exec\"]\n")
+        .variable("SHIPSHAPE_FRONTEND_ZONE", "clusters.example")
+        .load()
+        .unwrap();
+    assert_eq!(old.config.clusters.locations, ["eastus"]);
+    assert_eq!(old.config.clusters.zone.as_deref(), Some("clusters.example"));
+    assert_ne!(old.config.clusters.allow_kubeconfig, ClustersConfig::default().allow_kubeconfig);
+    let summary = old.summary();
+    assert!(summary.contains("line 2) is now called clusters.locations\n"), "{summary}");
+    assert!(summary.contains("line 3) is now called clusters.allow_kubeconfig\n"), "{summary}");
+    assert!(
+        summary.contains(
+            "frontend.zone (environment variable SHIPSHAPE_FRONTEND_ZONE) is now called clusters.zone\n"
+        ),
+        "{summary}"
+    );
+    let set = Given::default().set("frontend.zone=a.example").config();
+    assert_eq!(set.clusters.zone.as_deref(), Some("a.example"));
+}
+
+#[test]
+fn a_setting_under_its_old_and_its_new_key_is_refused_in_one_layer_only() {
+    let both = "[clusters]\nzone = \"a.example\"\n[frontend]\nzone = \"b.example\"\n";
+    let sentence = Given::file(both).sentence();
+    assert!(sentence.starts_with("clusters.zone is set twice, by its old and its new name ("), "{sentence}");
+    let given =
+        Given::file("[clusters]\nzone = \"a.example\"\n").variable("SHIPSHAPE_FRONTEND_ZONE", "b.example");
+    assert_eq!(given.config().clusters.zone.as_deref(), Some("b.example"), "a variable wins over the file");
+}
+
+#[test]
 fn settings_that_exclude_each_other_are_refused() {
     let sentence = Given::default()
         .set("store.url=postgres://me:hunter2@db/x")

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use api::duration::TimeSpan;
-use api::secret::Secret;
 use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
 use serde::{Serialize, Serializer};
 use tracing_subscriber::EnvFilter;
@@ -17,7 +16,7 @@ use tracing_subscriber::filter::LevelFilter;
 pub(crate) struct FilePath(PathBuf);
 
 impl FilePath {
-    fn parse(text: &str) -> Result<FilePath, String> {
+    pub(super) fn parse(text: &str) -> Result<FilePath, String> {
         if text.is_empty() {
             return Err("expected a path, but it is empty".to_owned());
         }
@@ -55,85 +54,6 @@ impl<'de> Deserialize<'de> for FilePath {
     }
 }
 
-/// Which store, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StoreUrl {
-    /// A SQLite file.
-    Sqlite(FilePath),
-    /// A PostgreSQL connection URL, whole. Its password must not be seen, so all of it is kept hidden.
-    Postgres(Secret<String>),
-}
-
-/// What a store URL looks like; the end of every refusal.
-const STORE_URLS: &str = "expected sqlite:PATH or postgres://USER@HOST[:PORT]/DATABASE";
-
-impl StoreUrl {
-    fn parse(text: &str) -> Result<StoreUrl, String> {
-        if let Some(path) = text.strip_prefix("sqlite:") {
-            if path.starts_with("//") {
-                return Err(format!(
-                    "{STORE_URLS}; after sqlite: comes a plain path, such as sqlite:/var/lib/x.db"
-                ));
-            }
-            if path.starts_with(":memory:") {
-                return Err(format!("{STORE_URLS}; a store in memory would forget everything at the end"));
-            }
-            return FilePath::parse(path).map(StoreUrl::Sqlite).map_err(|why| format!("{STORE_URLS}; {why}"));
-        }
-        let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
-        let rest = rest.ok_or(STORE_URLS)?;
-        if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(format!("{STORE_URLS}; it must not hold spaces"));
-        }
-        let (authority, after) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        if after.contains('@') && !authority.contains('@') {
-            return Err(format!("{STORE_URLS}; write / ? and @ in a name or password as %2F %3F and %40"));
-        }
-        let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
-        if hosts.is_empty() && !after.contains("host=") {
-            return Err(format!("{STORE_URLS}; the host is missing"));
-        }
-        let port_is_wrong = |host: &str| {
-            let port = host.rsplit(']').next().and_then(|end| end.split_once(':')).map(|(_, port)| port);
-            port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0))
-        };
-        if hosts.split(',').any(port_is_wrong) {
-            return Err(format!("{STORE_URLS}; the port is not a number from 1 to 65535"));
-        }
-        Ok(StoreUrl::Postgres(Secret::new(text.to_owned())))
-    }
-
-    /// Whether the URL itself carries a password.
-    pub(super) fn has_password(&self) -> bool {
-        match self {
-            StoreUrl::Sqlite(_) => false,
-            StoreUrl::Postgres(url) => redacted(url.expose()) != *url.expose(),
-        }
-    }
-}
-
-impl fmt::Display for StoreUrl {
-    /// The URL with `***` in place of its password: fit for people, not for connecting.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreUrl::Sqlite(path) => write!(f, "sqlite:{path}"),
-            StoreUrl::Postgres(url) => f.write_str(&redacted(url.expose())),
-        }
-    }
-}
-
-impl Serialize for StoreUrl {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for StoreUrl {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<StoreUrl, D::Error> {
-        text(deserializer, "sqlite:PATH or postgres://USER@HOST[:PORT]/DATABASE", StoreUrl::parse)
-    }
-}
-
 /// `text` with the password of any URL in it masked. Where it is unclear how far a password goes, too
 /// much is masked rather than too little.
 pub(crate) fn redacted(text: &str) -> String {
@@ -160,27 +80,6 @@ fn mask_parameter(part: &str) -> String {
     match part.to_ascii_lowercase().find(NAME) {
         Some(at) => format!("{}***", &part[..at + NAME.len()]),
         None => part.to_owned(),
-    }
-}
-
-/// Whether a starting process may change the schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Migrate {
-    /// It brings the schema up to date.
-    #[default]
-    Auto,
-    /// It refuses to start on an old schema; someone runs `shipshape store migrate`.
-    Never,
-}
-
-impl<'de> Deserialize<'de> for Migrate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Migrate, D::Error> {
-        text(deserializer, "auto or never", |word| match word {
-            "auto" => Ok(Migrate::Auto),
-            "never" => Ok(Migrate::Never),
-            _ => Err("expected auto or never".to_owned()),
-        })
     }
 }
 
@@ -328,6 +227,7 @@ pub(super) fn deadline<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Tim
 }
 
 /// `retention.*`: shorter than an hour would delete what people still look at.
+#[cfg(feature = "services")]
 pub(super) fn retention<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeSpan, D::Error> {
     let span = TimeSpan::deserialize(deserializer)?;
     let fits = span >= TimeSpan::hours(1);
@@ -335,6 +235,7 @@ pub(super) fn retention<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ti
 }
 
 /// `store.connections`: one for the writer and one for a reader at least.
+#[cfg(feature = "services")]
 pub(super) fn connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     number(deserializer, "a whole number from 2 to 64", |number| match number {
         Number::Whole(count @ 2..=64) => u32::try_from(count).ok(),
@@ -343,6 +244,7 @@ pub(super) fn connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 }
 
 /// `portal.connections` and `portal.connections_per_address`.
+#[cfg(feature = "services")]
 pub(super) fn open_connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     number(deserializer, "a whole number from 1 to 65536", |number| match number {
         Number::Whole(count @ 1..=65_536) => usize::try_from(count).ok(),
@@ -367,7 +269,7 @@ pub(super) fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Socke
 }
 
 /// Reads a setting that is written as text.
-fn text<'de, D: Deserializer<'de>, T>(
+pub(super) fn text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expected: &'static str,
     accept: impl Fn(&str) -> Result<T, String>,

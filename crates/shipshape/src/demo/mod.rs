@@ -65,7 +65,7 @@ const TASKS: [&str; 2] = [
 pub(crate) fn defaults() -> Vec<Flag> {
     let locations = toml::Value::from(LOCATIONS.to_vec()).to_string();
     vec![
-        Flag::Default { key: "frontend.locations", value: locations },
+        Flag::Default { key: "clusters.locations", value: locations },
         Flag::Default { key: "cloud.pace", value: PACE.to_owned() },
     ]
 }

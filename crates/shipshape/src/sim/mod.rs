@@ -119,7 +119,7 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
         lives.push(Kubelets::for_cluster(&cluster, nodes(command.nodes)));
     }
     // Apart from that of an `up` with the same data directory, which may run beside this.
-    crate::cloud::own(&mut process, place.join(crate::cloud::DIRECTORY)).await?;
+    crate::cloud::simulated::start(&mut process, place.join(crate::cloud::simulated::DIRECTORY)).await?;
     let control = control::Control::open(&place, sim.clone())?;
     process.tasks.spawn(Stage::Doors, "sim-control", |shutdown| control.serve(shutdown));
     process.tasks.spawn(Stage::Workers, "sim-life", |shutdown| async move {

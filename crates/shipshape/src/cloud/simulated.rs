@@ -1,16 +1,19 @@
-//! The cloud that clusters are made in: a simulated one in this process, or the way to one that runs elsewhere.
+//! A simulated cloud: in this process, or of another one on this machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use api::clock::SystemClock;
 use api::secret::Secret;
+use backend::Tempo;
 use cli::private_file;
 use cloudsim::{Options, Service, SimClient};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{CloudConfig, Config};
+use super::CloudProvider;
+use crate::config::{Config, FilePath};
 use crate::process::Process;
 use crate::supervisor::Stage;
 
@@ -20,6 +23,9 @@ pub(crate) const DIRECTORY: &str = "cloud";
 /// The file in that directory that says where it is.
 const FILE: &str = "cloud.json";
 
+/// How often a simulated cloud is asked while something is waited for.
+const POLL: Duration = Duration::from_millis(250);
+
 /// Where a simulated cloud is and how to come in. It holds a token, so it has no `Debug`.
 #[derive(Serialize, Deserialize)]
 struct Address {
@@ -27,30 +33,28 @@ struct Address {
     token: String,
 }
 
-/// The cloud that the settings mean: another process's, or one of our own.
-pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<SimClient> {
-    match elsewhere(&process.config.cloud)? {
-        Some(cloud) => Ok(cloud),
-        None => {
-            let directory = directory(&process.config);
-            own(process, directory).await
-        }
+/// The simulated cloud of another process, by the file that it leaves in its data directory.
+pub(super) fn connect(file: &FilePath) -> anyhow::Result<SimClient> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cloud.file {file}: cannot be read"))?;
+    // Without the parser's own message, which repeats the text: it holds the token.
+    let address: Address = serde_json::from_str(&text)
+        .map_err(|_| anyhow::anyhow!("cloud.file {file}: expected JSON with url and token"))?;
+    SimClient::new(&address.url, Secret::new(address.token)).with_context(|| format!("cloud.file {file}"))
+}
+
+/// The simulated cloud as services use it.
+pub(super) fn provider(simulated: SimClient) -> CloudProvider {
+    CloudProvider {
+        cloud: Arc::new(simulated.clone()),
+        installer: Arc::new(simulated.installer()),
+        // A simulated cloud takes no minutes, unless its settings slow it down.
+        tempo: Tempo::simulated(POLL),
+        simulated,
     }
 }
 
-/// The cloud of another process, if the settings name one.
-pub(crate) fn elsewhere(config: &CloudConfig) -> anyhow::Result<Option<SimClient>> {
-    let Some(file) = &config.file else { return Ok(None) };
-    let text = std::fs::read_to_string(file).with_context(|| format!("cloud.file {file}: cannot be read"))?;
-    // Without the parser's own words, which repeat the text: it holds the token.
-    let address: Address = serde_json::from_str(&text)
-        .map_err(|_| anyhow::anyhow!("cloud.file {file}: expected JSON with url and token"))?;
-    let cloud = SimClient::new(&address.url, Secret::new(address.token));
-    Ok(Some(cloud.with_context(|| format!("cloud.file {file}"))?))
-}
-
 /// A simulated cloud in this process, which others on this machine find by its file in that directory.
-pub(crate) async fn own(process: &mut Process, directory: PathBuf) -> anyhow::Result<SimClient> {
+pub(crate) async fn start(process: &mut Process, directory: PathBuf) -> anyhow::Result<SimClient> {
     let answers = process.readiness.condition("cloud");
     answers.not_ready("opening");
     let options = Options {
@@ -74,7 +78,8 @@ pub(crate) async fn own(process: &mut Process, directory: PathBuf) -> anyhow::Re
     Ok(cloud)
 }
 
-fn directory(config: &Config) -> PathBuf {
+/// The directory of the simulated cloud of `up`.
+pub(crate) fn directory(config: &Config) -> PathBuf {
     let data: &Path = config.data_dir.as_ref();
     data.join(DIRECTORY)
 }

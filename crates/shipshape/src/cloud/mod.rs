@@ -1,0 +1,58 @@
+//! The cloud that clusters are created in. For now it is a simulated one, which is only in builds with the feature `sim`.
+
+#[cfg(feature = "sim")]
+pub(crate) mod simulated;
+
+use api::install::SharedInstaller;
+use cloud::SharedCloud;
+
+use crate::config::CloudConfig;
+use crate::process::Process;
+
+/// A cloud, and what installs clusters in it.
+#[derive(Clone)]
+pub(crate) struct CloudProvider {
+    /// The cloud.
+    pub(crate) cloud: SharedCloud,
+    /// The installer of clusters.
+    pub(crate) installer: SharedInstaller,
+    /// How fast the cloud works.
+    pub(crate) tempo: backend::Tempo,
+    /// The client of the simulated cloud, for what only a simulator can do.
+    #[cfg(feature = "sim")]
+    pub(crate) simulated: cloudsim::SimClient,
+}
+
+/// The cloud that the settings name, else a simulated one in this process.
+#[cfg(feature = "sim")]
+pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Option<CloudProvider>> {
+    match configured(&process.config.cloud)? {
+        Some(provider) => Ok(Some(provider)),
+        None => {
+            let directory = simulated::directory(&process.config);
+            Ok(Some(simulated::provider(simulated::start(process, directory).await?)))
+        }
+    }
+}
+
+/// The cloud that the settings name.
+#[cfg(not(feature = "sim"))]
+pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Option<CloudProvider>> {
+    configured(&process.config.cloud)
+}
+
+/// The cloud that the settings name, if they do.
+#[cfg(feature = "sim")]
+pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudProvider>> {
+    let Some(file) = &config.file else { return Ok(None) };
+    Ok(Some(simulated::provider(simulated::connect(file)?)))
+}
+
+/// The cloud that the settings name, if they do.
+#[cfg(not(feature = "sim"))]
+pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudProvider>> {
+    match &config.file {
+        None => Ok(None),
+        Some(file) => anyhow::bail!("cloud.file {file}: this build has no client of the simulated cloud"),
+    }
+}

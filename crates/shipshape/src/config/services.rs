@@ -1,0 +1,159 @@
+//! Settings of the services and of what they share: the store, clusters, the cloud, the portal, retention.
+
+use std::net::SocketAddr;
+
+use api::duration::TimeSpan;
+use kubelink::Allow;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::store_url::{Migrate, StoreUrl};
+use super::values::{self, FilePath};
+
+/// Where documents are kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StoreConfig {
+    /// `sqlite:PATH`, or `postgres://USER@HOST/DATABASE`. Default: `sqlite:<data_dir>/shipshape.db`.
+    pub(crate) url: StoreUrl,
+    /// A file that holds the PostgreSQL password, so that it need not be in the URL.
+    pub(crate) password_file: Option<FilePath>,
+    /// The file of keys that seal secrets before they reach the store. Default: `<data_dir>/keys`.
+    pub(crate) key_file: FilePath,
+    /// A file of certificates (PEM) that the PostgreSQL server is checked against, instead of the system's.
+    pub(crate) ca_file: Option<FilePath>,
+    /// Connections to PostgreSQL at most; SQLite has two readers for each core. From 2 to 64.
+    #[serde(deserialize_with = "values::connections")]
+    pub(crate) connections: u32,
+    /// Whether a process that starts brings the schema up to date: `auto` or `never`.
+    pub(crate) migrate: Migrate,
+}
+
+/// What every service needs to know of clusters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ClustersConfig {
+    /// The locations where clusters may be; the first is the default.
+    pub(crate) locations: Vec<String>,
+    /// The DNS zone of this service; clusters of a location may have a label of `LOCATION.ZONE`. Unset: labels are named in
+    /// `clusters.shipshape.test`, which is for local use.
+    pub(crate) zone: Option<String>,
+    /// What imported kubeconfigs may do besides carrying their data inline: `exec`, `auth-provider`, `token-file`,
+    /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default.
+    pub(crate) allow_kubeconfig: Allow,
+}
+
+/// The operators' web pages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PortalConfig {
+    /// Address and port of the portal. Port 0 lets the system choose.
+    #[serde(deserialize_with = "values::listen")]
+    pub(crate) listen: SocketAddr,
+    /// Where browsers find it, such as `https://portal.example`. Unset: where it listens.
+    pub(crate) url: Option<String>,
+    /// Its certificate and those between it and its root, in PEM. Unset: that of the API.
+    pub(crate) certificate: Option<FilePath>,
+    /// The private key of that certificate, in PEM.
+    pub(crate) key: Option<FilePath>,
+    /// Connections at most, 1 to 65536.
+    #[serde(deserialize_with = "values::open_connections")]
+    pub(crate) connections: usize,
+    /// Connections from one IPv4 address or one IPv6 network of 64 bits at most. Something that stands before the portal has one.
+    #[serde(deserialize_with = "values::open_connections")]
+    pub(crate) connections_per_address: usize,
+    /// The OpenID Connect provider where people sign in. Without an issuer, on a loopback address: by the link that is shown at start.
+    pub(crate) oidc: portal::OidcConfig,
+}
+
+/// The cloud that clusters are made in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct CloudConfig {
+    /// The file that says where a simulated cloud is and how to come in: the `cloud/cloud.json` that `shipshape up` leaves
+    /// in its data directory, or the `sim/cloud/cloud.json` of `shipshape sim`. Unset: `up` runs one of its own, other processes have no cloud.
+    pub(crate) file: Option<FilePath>,
+    /// Where the simulated cloud of `up` and `sim` listens: a loopback address. Port 0 lets the system choose.
+    #[serde(deserialize_with = "values::listen")]
+    pub(crate) simulated_at: SocketAddr,
+    /// How long things take in it, from 0 (at once) to 1 (as in a real one).
+    #[serde(deserialize_with = "values::ratio")]
+    pub(crate) pace: f64,
+    /// The subscription in which this service keeps what it has for itself: its zone, its network.
+    pub(crate) subscription: Uuid,
+}
+
+/// How long finished things are kept; each at least 1h.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RetentionConfig {
+    /// Finished manifests.
+    #[serde(deserialize_with = "values::retention")]
+    pub(crate) manifests: TimeSpan,
+    /// Rows of the change feed; a reader that is away longer starts over.
+    #[serde(deserialize_with = "values::retention")]
+    pub(crate) feed: TimeSpan,
+    /// Finished asynchronous operations.
+    #[serde(deserialize_with = "values::retention")]
+    pub(crate) operations: TimeSpan,
+    /// Audit and maintenance records.
+    #[serde(deserialize_with = "values::retention")]
+    pub(crate) audit: TimeSpan,
+}
+
+impl Default for StoreConfig {
+    fn default() -> StoreConfig {
+        StoreConfig {
+            url: StoreUrl::Sqlite(FilePath::default()),
+            password_file: None,
+            key_file: FilePath::default(),
+            ca_file: None,
+            connections: 8,
+            migrate: Migrate::default(),
+        }
+    }
+}
+
+impl Default for ClustersConfig {
+    fn default() -> ClustersConfig {
+        let frontend::Config { locations, zone, allow_kubeconfig, .. } = frontend::Config::default();
+        ClustersConfig { locations, zone, allow_kubeconfig }
+    }
+}
+
+impl Default for PortalConfig {
+    fn default() -> PortalConfig {
+        PortalConfig {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8444)),
+            url: None,
+            certificate: None,
+            key: None,
+            connections: 1024,
+            connections_per_address: 512,
+            oidc: portal::OidcConfig::default(),
+        }
+    }
+}
+
+impl Default for CloudConfig {
+    /// A cluster is there within a minute, and one can watch it come.
+    fn default() -> CloudConfig {
+        CloudConfig {
+            file: None,
+            simulated_at: SocketAddr::from(([127, 0, 0, 1], 0)),
+            pace: 0.02,
+            subscription: Uuid::max(),
+        }
+    }
+}
+
+impl Default for RetentionConfig {
+    fn default() -> RetentionConfig {
+        RetentionConfig {
+            manifests: TimeSpan::days(90),
+            feed: TimeSpan::days(7),
+            operations: TimeSpan::days(7),
+            audit: TimeSpan::days(400),
+        }
+    }
+}
