@@ -10,19 +10,23 @@
 mod admin;
 mod arm;
 mod auth;
+mod cluster_form;
 mod config;
-mod gate;
+mod install_catalog;
 mod metrics;
 mod names;
-mod offer;
+mod openapi;
+mod params;
+mod pipeline;
 mod qos;
+mod router;
 mod seed;
 mod server;
 mod wire;
 
-pub use admin::openapi;
 pub use auth::{Identity, Role};
 pub use config::{ArmCallers, ClientRule, Config, Oidc};
 pub use metrics::Metrics;
+pub use openapi::openapi;
 pub use seed::seed_defaults;
 pub use server::{Deps, LocalService, Server, ServerError};

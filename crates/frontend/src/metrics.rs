@@ -161,7 +161,7 @@ impl Drop for StreamGuard {
 /// The api-version that a request names. Those that nobody knows share one label.
 fn version_name(query: Option<&str>) -> &'static str {
     let Ok(query) = Query::parse(query) else { return "other" };
-    let Some(named) = query.all("api-version").next() else { return "none" };
+    let Some(named) = query.get_all("api-version").next() else { return "none" };
     let others = ["admin", "2.0"];
     let known = ApiVersion::ALL.into_iter().map(ApiVersion::as_str).chain(others);
     known.into_iter().find(|it| *it == named).unwrap_or("other")

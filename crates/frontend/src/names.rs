@@ -10,7 +10,7 @@ use serve::tls::CertificateFiles;
 use serve::{HostNames, host_of};
 
 use crate::config::Config;
-use crate::wire::{Code, Refusal, Scheme};
+use crate::wire::{ApiError, Code, Scheme};
 
 /// The names of this API.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl PublicNames {
     }
 
     /// Where nobody is asked who they are: refuses a request that is for another host, or from a page of another site.
-    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         if !self.checks_host {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl PublicNames {
             let message = format!(
                 "The {header} {shown:?} is not one of this API, which accepts loopback names and those of frontend.public_names."
             );
-            Err(Refusal::new(StatusCode::FORBIDDEN, Code::Forbidden, message).at(header))
+            Err(ApiError::new(StatusCode::FORBIDDEN, Code::Forbidden, message).with_target(header))
         };
         let is_ours = |authority: &str| host_of(authority).is_some_and(|host| self.hosts.contains(&host));
         let hosts = headers.get_all(header::HOST).into_iter().map(|value| value.to_str().unwrap_or("?"));

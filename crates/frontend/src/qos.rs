@@ -5,7 +5,7 @@ use http::Method;
 
 /// One request, as objectives see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Quality {
+pub(crate) struct RequestQuality {
     /// What was wanted.
     pub(crate) operation: &'static str,
     /// How it ended.
@@ -13,7 +13,7 @@ pub(crate) struct Quality {
 }
 
 /// What is told of a request by its route, or its path in lower case where it came to none; nothing when it is about no cluster.
-pub(crate) fn of(method: &Method, route: &str, status: u16) -> Option<Quality> {
+pub(crate) fn of(method: &Method, route: &str, status: u16) -> Option<RequestQuality> {
     let (_, rest) = route.strip_prefix("/subscriptions/")?.split_once("/openshiftclusters")?;
     let is_one = rest.starts_with('/');
     let operation = match (method, rest.rsplit_once('/').map(|(_, last)| last)) {
@@ -31,7 +31,7 @@ pub(crate) fn of(method: &Method, route: &str, status: u16) -> Option<Quality> {
         400..500 => "UserError",
         500.. => "ServerError",
     };
-    Some(Quality { operation, result })
+    Some(RequestQuality { operation, result })
 }
 
 #[cfg(test)]

@@ -15,14 +15,20 @@ use store::Store;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{AllowList, Certificates, Doorman, Guarded, Proof, TokenService, Tokens};
+use crate::admin::AdminState;
+use crate::arm::ArmState;
+use crate::auth::{
+    AllowList, AuthenticationMethods, Authenticator, CertificateVerifier, ClientProof, TokenService,
+    TokenVerifier,
+};
+use crate::cluster_form::ClusterForms;
 use crate::config::Config;
-use crate::gate::{Gate, Peer};
+use crate::install_catalog::InstallCatalog;
 use crate::metrics::Metrics;
 use crate::names::PublicNames;
-use crate::offer::Offer;
+use crate::pipeline::{Peer, RequestPipeline};
+use crate::router::router;
 use crate::wire::Scheme;
-use crate::{admin, arm};
 
 /// What the HTTP API works with.
 #[derive(Debug, Clone)]
@@ -62,8 +68,8 @@ pub enum ServerError {
 /// The HTTP API, bound but not yet answering.
 pub struct Server {
     listener: Listener,
-    gate: Arc<Gate>,
-    offer: Offer,
+    pipeline: Arc<RequestPipeline>,
+    install_catalog: InstallCatalog,
     closing: CancellationToken,
 }
 
@@ -80,7 +86,7 @@ impl Server {
         if !problems.is_empty() {
             return Err(ServerError::Config(problems));
         }
-        let certificates = Certificates::open(&config)?;
+        let certificates = CertificateVerifier::open(&config)?;
         let callers = AllowList::open(&config.arm, deps.clock.now())?;
         let certificate = match (&config.certificate, &config.key) {
             (Some(certificate), Some(key)) => Some(CertificateFiles::open(certificate, key)?),
@@ -98,18 +104,18 @@ impl Server {
             }
             None => None,
         };
-        let doorman = if config.insecure {
-            Doorman::Open
+        let authenticator = if config.insecure {
+            Authenticator::AllowAll
         } else {
-            Doorman::Guarded(Box::new(Guarded {
+            Authenticator::Required(Box::new(AuthenticationMethods {
                 certificates,
-                tokens: Tokens::open(&config.oidc)?,
+                tokens: TokenVerifier::open(&config.oidc)?,
                 callers,
                 token_service: TokenService::open(&config.arm)?,
                 admit_operators: config.arm.admit_operators,
             }))
         };
-        let doorman = Arc::new(doorman);
+        let authenticator = Arc::new(authenticator);
         let listen = config.listen;
         let refused = |source: io::Error| ServerError::Listen { listen, why: reason(&source), source };
         let mut listener = Listener::bind(listen, limits(&config)).await.map_err(refused)?;
@@ -120,32 +126,33 @@ impl Server {
         }
         let names = PublicNames::new(&config, certificate, listener.address());
         let closing = CancellationToken::new();
-        let offer = Offer::new(deps.store.reader());
-        let desk = admin::Desk::new(&config, &deps, offer.clone(), closing.clone());
-        let arm = arm::Desk::new(&config, &deps, offer.clone(), desk.clone());
-        let (arm_routes, _) = arm::routes().split_for_parts();
-        let ready = {
-            let (offer, doorman, clock) = (offer.clone(), doorman.clone(), deps.clock.clone());
+        let install_catalog = InstallCatalog::new(deps.store.reader());
+        let forms = ClusterForms::new(deps.store.reader(), config.allow_kubeconfig.clone());
+        let admin = AdminState::new(&config, &deps, install_catalog.clone(), forms.clone(), closing.clone());
+        let arm = ArmState::new(&config, &deps, install_catalog.clone(), forms);
+        let unready_reason = {
+            let (install_catalog, authenticator, clock) =
+                (install_catalog.clone(), authenticator.clone(), deps.clock.clone());
             move || {
-                let unread = (!offer.is_loaded()).then_some("the versions were not read yet");
-                unread.or(doorman.problem(clock.now())).map(str::to_owned)
+                let unread = (!install_catalog.is_loaded()).then_some("the versions were not read yet");
+                unread.or(authenticator.problem(clock.now())).map(str::to_owned)
             }
         };
-        let router = admin::router(desk, arm_routes.with_state(arm), ready);
-        let gate = Gate {
+        let router = router(admin, arm, unready_reason);
+        let pipeline = RequestPipeline {
             router,
             locations: config.locations.clone(),
-            doorman,
+            authenticator,
             names,
             clock: deps.clock,
             metrics: deps.metrics,
         };
         // What is offered is known before the first request is answered, if the store answers; if not, it is tried again.
-        if let Err(error) = offer.load().await {
+        if let Err(error) = install_catalog.load().await {
             let cause: &dyn std::error::Error = &error;
             tracing::warn!(error = cause, "The versions could not be read yet: {error}");
         }
-        Ok(Server { listener, gate: Arc::new(gate), offer, closing })
+        Ok(Server { listener, pipeline: Arc::new(pipeline), install_catalog, closing })
     }
 
     /// The base URL at which a client on this machine reaches the API.
@@ -155,22 +162,22 @@ impl Server {
 
     /// The API for a part of this very process, such as the portal: an operator by the name of `name`, without a connection.
     pub fn local(&self, name: &str) -> LocalService {
-        let proof = Proof::of_this_process(name);
+        let proof = ClientProof::in_process(name);
         let (address, scheme) = ("this process".to_owned(), Scheme::Https);
         let peer = Peer { address, scheme, proof, is_local: true };
-        LocalService { gate: self.gate.clone(), peer }
+        LocalService { pipeline: self.pipeline.clone(), peer }
     }
 
     /// Answers until `shutdown`; then lets answers under way come to their end and closes event streams.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServerError> {
         let mut watching = JoinSet::new();
-        watching.spawn(self.offer.clone().follow(self.closing.clone()));
-        let (gate, closing) = (self.gate.clone(), self.closing.clone());
+        watching.spawn(self.install_catalog.clone().follow(self.closing.clone()));
+        let (pipeline, closing) = (self.pipeline.clone(), self.closing.clone());
         watching.spawn(async move {
-            if let Doorman::Guarded(guarded) = &*gate.doorman
+            if let Authenticator::Required(guarded) = &*pipeline.authenticator
                 && let Some(callers) = &guarded.callers
             {
-                callers.follow(&*gate.clock, closing).await;
+                callers.follow(&*pipeline.clock, closing).await;
             }
         });
         let (ending, closing) = (shutdown.clone(), self.closing.clone());
@@ -179,7 +186,7 @@ impl Server {
             ending.cancelled().await;
             closing.cancel();
         });
-        self.listener.serve(Connections(self.gate), shutdown).await;
+        self.listener.serve(Connections(self.pipeline), shutdown).await;
         self.closing.cancel();
         Ok(())
     }
@@ -192,18 +199,18 @@ fn limits(config: &Config) -> Limits {
 }
 
 /// Those who come over the network.
-struct Connections(Arc<Gate>);
+struct Connections(Arc<RequestPipeline>);
 
 impl Handler for Connections {
     type Body = Body;
     type Service = LocalService;
 
     fn service(&self, peer: serve::Peer) -> LocalService {
-        let gate = self.0.clone();
+        let pipeline = self.0.clone();
         let scheme = if peer.is_tls { Scheme::Https } else { Scheme::Http };
-        let proof = gate.doorman.examine(Some(&peer.certificates), gate.clock.now());
+        let proof = pipeline.authenticator.examine(Some(&peer.certificates), pipeline.clock.now());
         LocalService {
-            gate,
+            pipeline,
             peer: Peer { address: peer.address.to_string(), scheme, proof, is_local: false },
         }
     }
@@ -212,7 +219,7 @@ impl Handler for Connections {
 /// The API as one client sees it; without a connection when made by [`Server::local`].
 #[derive(Clone)]
 pub struct LocalService {
-    gate: Arc<Gate>,
+    pipeline: Arc<RequestPipeline>,
     peer: Peer,
 }
 
@@ -236,8 +243,8 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let (gate, peer) = (self.gate.clone(), self.peer.clone());
-        Box::pin(async move { Ok(gate.pass(peer, request.map(Body::new)).await) })
+        let (pipeline, peer) = (self.pipeline.clone(), self.peer.clone());
+        Box::pin(async move { Ok(pipeline.pass(peer, request.map(Body::new)).await) })
     }
 }
 

@@ -9,16 +9,16 @@ use store::{AuditPosition, AuditQuery, AuditRow};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::Desk;
+use super::AdminState;
 use super::params::{MaybeVersion, Paging};
-use crate::wire::{Answer, Ask, LIMIT_DEFAULT, PageAsk, Refusal};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, LIMIT_DEFAULT, PageRequest};
 
 /// Looking through the whole chain is work; what was found counts for so long.
 const CHAIN_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// What the last look through the chain found.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Chain(Arc<Mutex<Option<(Instant, AuditChainForm)>>>);
+pub(super) struct ChainCache(Arc<Mutex<Option<(Instant, AuditChainForm)>>>);
 
 /// Lists the audit log, newest first.
 #[utoipa::path(
@@ -31,9 +31,12 @@ pub(super) struct Chain(Arc<Mutex<Option<(Instant, AuditChainForm)>>>);
     ),
     responses((status = 200, description = "A page of the log.", body = Page<AuditForm>))
 )]
-pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<AuditPosition>(LIMIT_DEFAULT)?;
-    let word = |name: &'static str| Ok::<_, Refusal>(ask.query.one(name)?.map(str::to_owned));
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<AuditPosition>(LIMIT_DEFAULT)?;
+    let word = |name: &'static str| Ok::<_, ApiError>(request.query.get(name)?.map(str::to_owned));
     let listing = AuditQuery {
         actor: word("actor")?,
         target: word("target")?,
@@ -41,9 +44,9 @@ pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
         before: from,
         limit,
     };
-    let rows = desk.store.audit_list(listing).await?;
+    let rows = state.store.audit_list(listing).await?;
     let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.place);
-    Ok(ask.paged(rows.into_iter().map(form).collect(), next))
+    Ok(request.page_response(rows.into_iter().map(form).collect(), next))
 }
 
 fn form(row: AuditRow) -> AuditForm {
@@ -69,22 +72,25 @@ fn form(row: AuditRow) -> AuditForm {
     params(MaybeVersion),
     responses((status = 200, description = "What was found.", body = AuditChainForm))
 )]
-pub(super) async fn chain(State(desk): State<Desk>, _ask: Ask) -> Result<Answer, Refusal> {
+pub(super) async fn chain(
+    State(state): State<AdminState>,
+    _ask: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
     // Whoever comes while somebody looks waits for what that finds.
-    let mut found = desk.chain.0.lock().await;
+    let mut found = state.chain_cache.0.lock().await;
     if let Some((at, form)) = found.as_ref()
         && at.elapsed() < CHAIN_AGE_MAX
     {
-        return Ok(Answer::ok(form));
+        return Ok(ApiResponse::ok(form));
     }
-    let verified = desk.store.verify_audit(None).await?;
+    let verified = state.store.verify_audit(None).await?;
     let form = AuditChainForm {
         records: verified.records,
         unsealed: verified.unsealed as u64,
         head: verified.head.to_string(),
         faults: verified.faults,
-        checked_at: desk.clock.now(),
+        checked_at: state.clock.now(),
     };
     *found = Some((Instant::now(), form.clone()));
-    Ok(Answer::ok(&form))
+    Ok(ApiResponse::ok(&form))
 }

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use store::Budget;
 use uuid::Uuid;
 
-use super::Desk;
+use super::AdminState;
 use super::params::{Paging, Reason, Version};
-use crate::wire::{Answer, Ask, LIMIT_DEFAULT, PageAsk, Refusal};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, LIMIT_DEFAULT, PageRequest};
 
 /// Names of regions are short.
 const REGION_BYTES_MAX: usize = 100;
@@ -21,14 +21,17 @@ const NO_SUCH_KEY: &str = "A budget is called fleet, region/LOCATION, subscripti
     params(Version, Paging),
     responses((status = 200, description = "A page of limits.", body = Page<BudgetForm>))
 )]
-pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<String>(LIMIT_DEFAULT)?;
-    let mut budgets = desk.store.budgets().await?;
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<String>(LIMIT_DEFAULT)?;
+    let mut budgets = state.store.budgets().await?;
     budgets.sort_by(|a, b| a.key.cmp(&b.key));
     budgets.retain(|budget| from.as_ref().is_none_or(|from| budget.key > *from));
     let next = (budgets.len() > limit).then(|| budgets[limit - 1].key.clone());
     budgets.truncate(limit);
-    Ok(ask.paged(budgets.into_iter().map(form).collect(), next))
+    Ok(request.page_response(budgets.into_iter().map(form).collect(), next))
 }
 
 fn form(budget: Budget) -> BudgetForm {
@@ -44,9 +47,12 @@ fn form(budget: Budget) -> BudgetForm {
     ),
     responses((status = 200, description = "The limit.", body = BudgetForm))
 )]
-pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let key = key(&ask).map_err(|_| Refusal::not_found(NO_SUCH_KEY))?;
-    Ok(Answer::ok(&shown(&desk, key).await?))
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let key = key(&request).map_err(|_| ApiError::not_found(NO_SUCH_KEY))?;
+    Ok(ApiResponse::ok(&shown(&state, key).await?))
 }
 
 /// Shows a limit and its use, with the slash of its key as it is.
@@ -59,8 +65,11 @@ pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
     ),
     responses((status = 200, description = "The limit.", body = BudgetForm))
 )]
-pub(super) async fn show_scoped(desk: State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    show(desk, ask).await
+pub(super) async fn show_scoped(
+    state: State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    show(state, request).await
 }
 
 /// Sets a limit, or removes it.
@@ -73,22 +82,25 @@ pub(super) async fn show_scoped(desk: State<Desk>, ask: Ask) -> Result<Answer, R
     request_body = BudgetRequest,
     responses((status = 200, description = "The limit.", body = BudgetForm))
 )]
-pub(super) async fn set(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let key = key(&ask)?;
-    let members: Map<String, Value> = ask.json()?;
+pub(super) async fn set(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let key = key(&request)?;
+    let members: Map<String, Value> = request.json()?;
     if !members.contains_key("limit") {
         let message = "The limit must be given: a number, or null to remove it.";
-        return Err(Refusal::parameter("limit", message));
+        return Err(ApiError::invalid_parameter("limit", message));
     }
-    let request: BudgetRequest = ask.json()?;
-    if request.limit.is_some_and(|limit| i32::try_from(limit).is_err()) {
-        return Err(Refusal::parameter("limit", format!("The limit must be at most {}.", i32::MAX)));
+    let body: BudgetRequest = request.json()?;
+    if body.limit.is_some_and(|limit| i32::try_from(limit).is_err()) {
+        return Err(ApiError::invalid_parameter("limit", format!("The limit must be at most {}.", i32::MAX)));
     }
-    let by = ask.by(request.reason.as_deref())?;
-    let before = shown(&desk, key.clone()).await?;
-    let entry = by.entry("budget.set", &key, Some(&json!(before.limit)), Some(&json!(request.limit)));
-    desk.store.set_budget(&key, request.limit, Some(entry)).await?;
-    Ok(Answer::ok(&shown(&desk, key).await?))
+    let by = request.by(body.reason.as_deref())?;
+    let before = shown(&state, key.clone()).await?;
+    let entry = by.entry("budget.set", &key, Some(&json!(before.limit)), Some(&json!(body.limit)));
+    state.store.set_budget(&key, body.limit, Some(entry)).await?;
+    Ok(ApiResponse::ok(&shown(&state, key).await?))
 }
 
 /// Sets a limit, or removes it, with the slash of its key as it is.
@@ -102,22 +114,25 @@ pub(super) async fn set(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
     request_body = BudgetRequest,
     responses((status = 200, description = "The limit.", body = BudgetForm))
 )]
-pub(super) async fn set_scoped(desk: State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    set(desk, ask).await
+pub(super) async fn set_scoped(
+    state: State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    set(state, request).await
 }
 
-async fn shown(desk: &Desk, key: String) -> Result<BudgetForm, Refusal> {
-    let found = desk.store.budgets().await?.into_iter().find(|budget| budget.key == key);
+async fn shown(state: &AdminState, key: String) -> Result<BudgetForm, ApiError> {
+    let found = state.store.budgets().await?.into_iter().find(|budget| budget.key == key);
     Ok(found.map_or(BudgetForm { key, limit: None, used: 0, parked: 0 }, form))
 }
 
 /// The key in the path, which is in lower case as all keys are.
-fn key(ask: &Ask) -> Result<String, Refusal> {
-    let whole = match ask.segment("scope") {
-        "" => ask.segment("key").to_lowercase(),
-        scope => format!("{scope}/{}", ask.segment("name").to_lowercase()),
+fn key(request: &ApiRequest) -> Result<String, ApiError> {
+    let whole = match request.path_param("scope") {
+        "" => request.path_param("key").to_lowercase(),
+        scope => format!("{scope}/{}", request.path_param("name").to_lowercase()),
     };
-    is_key(&whole).then_some(whole).ok_or_else(|| Refusal::parameter("key", NO_SUCH_KEY))
+    is_key(&whole).then_some(whole).ok_or_else(|| ApiError::invalid_parameter("key", NO_SUCH_KEY))
 }
 
 fn is_key(key: &str) -> bool {

@@ -9,15 +9,15 @@ use uuid::Uuid;
 
 /// The catalogue that was made last, and from what.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shelf(Arc<Mutex<Option<Made>>>);
+pub(super) struct CatalogueCache(Arc<Mutex<Option<CachedCatalogue>>>);
 
 #[derive(Debug)]
-struct Made {
+struct CachedCatalogue {
     from: Vec<(Uuid, Etag)>,
     catalogue: Arc<Catalogue>,
 }
 
-impl Shelf {
+impl CatalogueCache {
     /// All tasks that there are.
     pub(super) async fn catalogue(&self, reader: &Reader) -> Result<Arc<Catalogue>, StoreError> {
         let mut tasks = Vec::new();
@@ -29,7 +29,7 @@ impl Shelf {
         }
         let documents = tasks.into_iter().map(|read| read.document).collect();
         let catalogue = Arc::new(Catalogue::with_data(documents));
-        *made = Some(Made { from, catalogue: catalogue.clone() });
+        *made = Some(CachedCatalogue { from, catalogue: catalogue.clone() });
         Ok(catalogue)
     }
 }

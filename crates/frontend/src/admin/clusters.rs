@@ -8,15 +8,15 @@ use api::selector::ClusterAttributes;
 use axum::extract::State;
 use http::StatusCode;
 use jiff::Timestamp;
-use kubelink::Kubeconfig;
 use serde::Serialize;
 use store::{ListOptions, PageToken, StoreError, VersionedDocument};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
-use super::params::{ClusterPath, IfMatch, MaybeVersion, Paging, Reason, Version};
-use super::{Desk, forms};
-use crate::wire::{Answer, Ask, Code, PageAsk, Refusal, ResourceId};
+use super::AdminState;
+use super::params::{MaybeVersion, Paging, Reason, Version};
+use crate::cluster_form;
+use crate::params::{ClusterPath, IfMatch};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, PageRequest, WRITE_ATTEMPTS_MAX};
 
 /// The reference's pages of clusters are this long.
 const CLUSTERS_PER_PAGE: usize = 10;
@@ -26,9 +26,6 @@ const LABELS_MAX: usize = 64;
 const LABEL_NAME_BYTES_MAX: usize = 253;
 const LABEL_VALUE_BYTES_MAX: usize = 256;
 
-/// Turns in which a change made meanwhile by somebody else is met.
-pub(super) const TURNS_MAX: usize = 5;
-
 /// Lists all clusters in the admin form.
 #[utoipa::path(
     get, path = "/admin/providers/microsoft.redhatopenshift/openshiftclusters",
@@ -36,13 +33,17 @@ pub(super) const TURNS_MAX: usize = 5;
     params(MaybeVersion, Paging),
     responses((status = 200, description = "A page of clusters.", body = Page<AdminCluster>))
 )]
-pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<PageToken>(CLUSTERS_PER_PAGE)?;
-    let page = desk.store.clusters().list(ListOptions { from, limit, ..ListOptions::default() }).await?;
-    let health = forms::health(&desk.store, page.items.iter().map(|it| it.uuid).collect()).await?;
-    let show =
-        |read: &VersionedDocument<Cluster>| forms::cluster(read.uuid, &read.document, health.get(&read.uuid));
-    Ok(ask.paged(page.items.iter().map(show).collect(), page.next))
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<PageToken>(CLUSTERS_PER_PAGE)?;
+    let page = state.store.clusters().list(ListOptions { from, limit, ..ListOptions::default() }).await?;
+    let health = cluster_form::health(&state.store, page.items.iter().map(|it| it.uuid).collect()).await?;
+    let show = |read: &VersionedDocument<Cluster>| {
+        cluster_form::form(read.uuid, &read.document, health.get(&read.uuid))
+    };
+    Ok(request.page_response(page.items.iter().map(show).collect(), page.next))
 }
 
 /// One line of the overview.
@@ -93,17 +94,21 @@ pub(super) struct ClusterLine {
     ),
     responses((status = 200, description = "Every cluster that fits.", body = Vec<ClusterLine>))
 )]
-pub(super) async fn overview(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
+pub(super) async fn overview(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
     let mut lines = Vec::new();
     let mut from = None;
     loop {
         let selection = ListOptions { from, limit: store::PAGE_MAX, ..ListOptions::default() };
-        let page = desk.store.clusters().list(selection).await?;
-        let health = forms::health(&desk.store, page.items.iter().map(|it| it.uuid).collect()).await?;
+        let page = state.store.clusters().list(selection).await?;
+        let health =
+            cluster_form::health(&state.store, page.items.iter().map(|it| it.uuid).collect()).await?;
         for read in &page.items {
-            let shown = forms::cluster(read.uuid, &read.document, health.get(&read.uuid));
+            let shown = cluster_form::form(read.uuid, &read.document, health.get(&read.uuid));
             let line = line(read, shown.properties.version);
-            if fits(&line, &ask)? {
+            if fits(&line, &request)? {
                 lines.push(line);
             }
         }
@@ -113,7 +118,7 @@ pub(super) async fn overview(State(desk): State<Desk>, ask: Ask) -> Result<Answe
         }
     }
     lines.sort_by(|a, b| a.key.cmp(&b.key));
-    Ok(Answer::ok(&lines))
+    Ok(ApiResponse::ok(&lines))
 }
 
 fn line(read: &VersionedDocument<Cluster>, version: Option<String>) -> ClusterLine {
@@ -134,7 +139,7 @@ fn line(read: &VersionedDocument<Cluster>, version: Option<String>) -> ClusterLi
     }
 }
 
-fn fits(line: &ClusterLine, ask: &Ask) -> Result<bool, Refusal> {
+fn fits(line: &ClusterLine, request: &ApiRequest) -> Result<bool, ApiError> {
     let state = format!("{:?}", line.provisioning_state);
     let filters = [
         ("name", &line.name),
@@ -145,7 +150,7 @@ fn fits(line: &ClusterLine, ask: &Ask) -> Result<bool, Refusal> {
         ("state", &state),
     ];
     for (name, value) in filters {
-        if ask.query.one(name)?.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(value)) {
+        if request.query.get(name)?.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(value)) {
             return Ok(false);
         }
     }
@@ -159,38 +164,11 @@ fn fits(line: &ClusterLine, ask: &Ask) -> Result<bool, Refusal> {
     params(ClusterPath, MaybeVersion),
     responses((status = 200, description = "The cluster.", body = AdminCluster))
 )]
-pub(super) async fn show_admin(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    show_one(&desk, &ask).await
-}
-
-pub(super) async fn show_one(desk: &Desk, ask: &Ask) -> Result<Answer, Refusal> {
-    let read = find(desk, &ask.resource_id()?).await?;
-    Ok(Answer::ok(&shown(desk, read.uuid, &read.document).await?).etag(read.etag))
-}
-
-/// One cluster with everything that is known of it; its API server's address is in its sealed kubeconfig.
-pub(super) async fn shown(desk: &Desk, uuid: Uuid, cluster: &Cluster) -> Result<AdminCluster, Refusal> {
-    let health = forms::health(&desk.store, vec![uuid]).await?;
-    let mut form = forms::cluster(uuid, cluster, health.get(&uuid));
-    if cluster.imported
-        && let Some(sealed) = desk.store.clusters().kubeconfig(uuid).await?
-    {
-        let text = String::from_utf8_lossy(sealed.expose());
-        let parsed = Kubeconfig::parse(&text, None, &desk.allow);
-        form.properties.api_server = parsed.ok().map(|kubeconfig| kubeconfig.server().to_string());
-    }
-    Ok(form)
-}
-
-/// The cluster of that id.
-pub(super) async fn find(desk: &Desk, id: &ResourceId) -> Result<VersionedDocument<Cluster>, Refusal> {
-    desk.store.clusters().find(&id.path).await?.ok_or_else(|| absent(id))
-}
-
-/// There is no such cluster.
-pub(super) fn absent(id: &ResourceId) -> Refusal {
-    let message = format!("The cluster {} was not found.", id.spelled);
-    Refusal::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message)
+pub(super) async fn show_admin(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    state.cluster_forms.respond(&request).await
 }
 
 /// Shows a cluster as selectors see it.
@@ -202,19 +180,22 @@ pub(super) fn absent(id: &ResourceId) -> Refusal {
         (status = 404, description = "There is no such cluster, or its subscription is not known."),
     )
 )]
-pub(super) async fn selectors(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let read = find(&desk, &ask.resource_id()?).await?;
+pub(super) async fn selectors(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let read = state.cluster_forms.find(&request.resource_id()?).await?;
     let path = format!("/subscriptions/{}", read.document.subscription_id);
-    let subscription = desk.store.subscriptions().find(&path).await?.map(|it| it.document.state);
+    let subscription = state.store.subscriptions().find(&path).await?.map(|it| it.document.state);
     // Nobody tells us of the subscription that imported clusters stand below.
     if subscription.is_none() && !read.document.imported {
         let message = format!("The subscription {} was not found.", read.document.subscription_id);
-        return Err(Refusal::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message));
+        return Err(ApiError::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message));
     }
-    let health = desk.store.health(vec![read.uuid]).await?.pop();
+    let health = state.store.health(vec![read.uuid]).await?.pop();
     let version = health.as_ref().and_then(|it| it.details.version.clone());
     let attributes = ClusterAttributes::of(&read.document, subscription, version.as_deref());
-    Answer::compact(attributes.as_map())
+    ApiResponse::compact(attributes.as_map())
 }
 
 /// Replaces the labels of a cluster.
@@ -226,32 +207,36 @@ pub(super) async fn selectors(State(desk): State<Desk>, ask: Ask) -> Result<Answ
         (status = 409, description = "It was changed at the same moment."),
     )
 )]
-pub(super) async fn label(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let id = ask.resource_id()?;
-    let labels: BTreeMap<String, String> = ask.json()?;
+pub(super) async fn label(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let id = request.resource_id()?;
+    let labels: BTreeMap<String, String> = request.json()?;
     check_labels(&labels, "")?;
-    let by = ask.by(None)?;
-    for _ in 0..TURNS_MAX {
-        let read = find(&desk, &id).await?;
-        ask.check_version(Some(read.etag))?;
+    let by = request.by(None)?;
+    for _ in 0..WRITE_ATTEMPTS_MAX {
+        let read = state.cluster_forms.find(&id).await?;
+        request.check_preconditions(Some(read.etag))?;
         let wanted = Cluster { labels: labels.clone(), ..read.document.clone() };
-        match desk.store.clusters().update(&read, &wanted, &by).await {
+        match state.store.clusters().update(&read, &wanted, &by).await {
             Ok(etag) => {
-                return Ok(Answer::ok(&shown(&desk, read.uuid, &wanted).await?).etag(etag));
+                return Ok(
+                    ApiResponse::ok(&state.cluster_forms.complete(read.uuid, &wanted).await?).with_etag(etag)
+                );
             }
-            Err(StoreError::Changed { .. }) if ask.has_precondition() => return Err(Refusal::stale()),
-            Err(StoreError::Changed { .. }) => {}
-            Err(other) => return Err(other.into()),
+            Err(StoreError::Gone { .. }) => return Err(cluster_form::not_found(&id)),
+            Err(error) => request.retry_unless_fatal(error)?,
         }
     }
-    Err(Refusal::contended())
+    Err(ApiError::contended())
 }
 
 /// Labels are words; what could not be written in a selector or on a line is refused. `within` is where they are.
-pub(super) fn check_labels(labels: &BTreeMap<String, String>, within: &str) -> Result<(), Refusal> {
+pub(super) fn check_labels(labels: &BTreeMap<String, String>, within: &str) -> Result<(), ApiError> {
     if labels.len() > LABELS_MAX {
         let message = format!("A cluster has at most {LABELS_MAX} labels.");
-        return Err(Refusal::parameter(within.trim_end_matches('.'), message));
+        return Err(ApiError::invalid_parameter(within.trim_end_matches('.'), message));
     }
     for (name, value) in labels {
         let accepted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
@@ -261,13 +246,13 @@ pub(super) fn check_labels(labels: &BTreeMap<String, String>, within: &str) -> R
                 "The label {shown:?} must have 1 to {LABEL_NAME_BYTES_MAX} letters, digits, hyphens, underscores, \
                  dots or slashes."
             );
-            return Err(Refusal::parameter(format!("{within}{shown}"), message));
+            return Err(ApiError::invalid_parameter(format!("{within}{shown}"), message));
         }
         if value.len() > LABEL_VALUE_BYTES_MAX || value.contains(char::is_control) {
             let message = format!(
                 "The value of label {name:?} must have at most {LABEL_VALUE_BYTES_MAX} bytes without control characters."
             );
-            return Err(Refusal::parameter(format!("{within}{name}"), message));
+            return Err(ApiError::invalid_parameter(format!("{within}{name}"), message));
         }
     }
     Ok(())

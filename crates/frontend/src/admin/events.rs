@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::params::MaybeVersion;
-use super::{Desk, forms};
+use super::{AdminState, forms};
 use crate::metrics::StreamGuard;
-use crate::wire::{Ask, Code, Refusal};
+use crate::wire::{ApiError, ApiRequest, Code};
 
 /// A stream that has nothing to tell says so this often.
 const COMMENT_PAUSE: Duration = Duration::from_secs(15);
@@ -60,24 +60,27 @@ const TOPICS: [(&str, &str, &str); 6] = [
         (status = 429, description = "Too many streams are open."),
     )
 )]
-pub(super) async fn events(State(desk): State<Desk>, ask: Ask) -> Result<Response, Refusal> {
-    let topics = topics(ask.query.one("topics")?)?;
-    let position = match ask.headers().get("last-event-id") {
-        None => desk.store.feed_now().await?,
+pub(super) async fn events(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<Response, ApiError> {
+    let topics = topics(request.query.get("topics")?)?;
+    let position = match request.headers().get("last-event-id") {
+        None => state.store.feed_now().await?,
         Some(value) => value.to_str().ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
-            Refusal::parameter("Last-Event-ID", "The id is none that an event of this server had.")
+            ApiError::invalid_parameter("Last-Event-ID", "The id is none that an event of this server had.")
         })?,
     };
-    let Some(guard) = desk.metrics.stream(ask.network(), STREAMS_MAX, STREAMS_PER_CLIENT_MAX) else {
+    let Some(guard) = state.metrics.stream(request.network(), STREAMS_MAX, STREAMS_PER_CLIENT_MAX) else {
         let message = format!(
             "Too many event streams are open: at most {STREAMS_MAX} are served, and {STREAMS_PER_CLIENT_MAX} of one client."
         );
-        return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, Code::TooManyRequests, message));
+        return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, Code::TooManyRequests, message));
     };
     let kinds = topics.iter().map(|(_, kind)| *kind);
-    let feed = desk.store.follow_feed(kinds).batch_max(PAGE).from_position(position);
+    let feed = state.store.follow_feed(kinds).batch_max(PAGE).from_position(position);
     let (ready, told) = (VecDeque::new(), Instant::now());
-    let listening = Listening { desk, topics, feed, ready, told, begun: false, _guard: guard };
+    let listening = EventStream { state, topics, feed, ready, told, begun: false, _guard: guard };
     let events = stream::unfold(listening, |mut listening| async move {
         let event = listening.next().await?;
         Some((Ok::<_, Infallible>(event), listening))
@@ -86,7 +89,7 @@ pub(super) async fn events(State(desk): State<Desk>, ask: Ask) -> Result<Respons
 }
 
 /// The kinds of document that are listened to, with the names of their events.
-fn topics(text: Option<&str>) -> Result<Vec<(&'static str, &'static str)>, Refusal> {
+fn topics(text: Option<&str>) -> Result<Vec<(&'static str, &'static str)>, ApiError> {
     let Some(text) = text else { return Ok(TOPICS.iter().map(|(_, name, kind)| (*name, *kind)).collect()) };
     let mut wanted = Vec::new();
     for word in text.split(',').map(str::trim) {
@@ -97,15 +100,15 @@ fn topics(text: Option<&str>) -> Result<Vec<(&'static str, &'static str)>, Refus
             let mut known: Vec<_> = TOPICS.iter().map(|(plural, ..)| *plural).collect();
             known.dedup();
             let message = format!("The topics are {}, with commas between.", known.join(", "));
-            return Err(Refusal::parameter("topics", message));
+            return Err(ApiError::invalid_parameter("topics", message));
         }
     }
     Ok(wanted)
 }
 
 /// One open stream.
-struct Listening {
-    desk: Desk,
+struct EventStream {
+    state: AdminState,
     topics: Vec<(&'static str, &'static str)>,
     feed: FeedFollower,
     ready: VecDeque<Event>,
@@ -115,7 +118,7 @@ struct Listening {
     _guard: StreamGuard,
 }
 
-impl Listening {
+impl EventStream {
     /// The next event; none when the stream ends.
     async fn next(&mut self) -> Option<Event> {
         if !self.begun {
@@ -128,7 +131,7 @@ impl Listening {
                 self.told = Instant::now();
                 return Some(event);
             }
-            if self.desk.closing.is_cancelled() {
+            if self.state.closing.is_cancelled() {
                 return None;
             }
             if let Err(error) = self.read().await {
@@ -139,7 +142,7 @@ impl Listening {
             if !self.ready.is_empty() {
                 continue;
             }
-            let closing = self.desk.closing.clone();
+            let closing = self.state.closing.clone();
             closing.run_until_cancelled(self.feed.wait(store::SAFETY_POLL)).await?;
             if self.told.elapsed() >= COMMENT_PAUSE {
                 return Some(self.sign_of_life());
@@ -172,10 +175,10 @@ impl Listening {
         let changes = newest(changes);
         if !changes.is_empty() {
             let forms =
-                forms::of_many(&self.desk, changes.iter().map(|change| change.uuid).collect()).await?;
+                forms::of_many(&self.state, changes.iter().map(|change| change.uuid).collect()).await?;
             let gone = changes.iter().map(|change| change.uuid).filter(|uuid| !forms.contains_key(uuid));
             let gone: HashMap<Uuid, String> =
-                self.desk.store.gone(gone.collect()).await?.into_iter().collect();
+                self.state.store.gone(gone.collect()).await?.into_iter().collect();
             for change in changes {
                 if let Some(event) = self.event(&change, forms.get(&change.uuid), gone.get(&change.uuid)) {
                     self.ready.push_back(event);

@@ -220,10 +220,10 @@ mod tests {
             assert_eq!((shown.phase, shown.reason.as_str(), shown.status_text.as_str()), expect, "{work:?}");
         };
         check(work(WorkState::Pending), false, Phase::Queued, "", "");
-        let waiting = json!({"waiting": {"code": "Unreachable", "message": "no answer", "since": "2026-01-01T00:00:00Z"}});
+        let waiting = json!({"waiting": {"code": "Unreachable", "message": "no response", "since": "2026-01-01T00:00:00Z"}});
         let parked =
             WorkView { started: Some(at(60)), checkpoint: Some(waiting), ..work(WorkState::Pending) };
-        check(parked, false, Phase::Waiting, "Unreachable", "no answer");
+        check(parked, false, Phase::Waiting, "Unreachable", "no response");
         let called =
             WorkView { run_after: at(100), due_at: at(0), started: Some(at(60)), ..work(WorkState::Pending) };
         check(called, false, Phase::Cancelling, "", "");
@@ -261,7 +261,7 @@ mod tests {
             let shown = form(&given, at(50), work.as_ref(), None, &Names::new());
             assert_eq!(shown.status_text, expect, "{work:?}");
         };
-        let (ours, theirs) = ("no answer", "until Friday");
+        let (ours, theirs) = ("no response", "until Friday");
         check(None, theirs);
         check(Some(work(WorkState::Pending)), theirs);
         check(Some(work(WorkState::InProgress)), theirs);

@@ -10,9 +10,10 @@ use store::{CancelOutcome, ManifestView, PageToken, StoreError, VersionedDocumen
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::params::{ClusterPath, Paging, Reason, Version};
-use super::{Desk, forms, manifest_form};
-use crate::wire::{Answer, Ask, Code, LIMIT_DEFAULT, PageAsk, Refusal};
+use super::params::{Paging, Reason, Version};
+use super::{AdminState, forms, manifest_form};
+use crate::params::ClusterPath;
+use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, LIMIT_DEFAULT, PageRequest};
 
 /// So much of the queue is read at once when many manifests are looked through.
 const BLOCK: usize = 500;
@@ -25,11 +26,14 @@ pub(super) const NO_MANIFEST: &str = "manifest not found";
     params(ClusterPath, Version, Paging),
     responses((status = 200, description = "A page of manifests.", body = Page<ManifestForm>))
 )]
-pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<PageToken>(LIMIT_DEFAULT)?;
-    let cluster = cluster(&desk, &ask).await?;
-    let (views, next) = desk.store.manifests().of_cluster(cluster.uuid, from, limit).await?;
-    Ok(ask.paged(shown(&desk, &views).await?, next))
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<PageToken>(LIMIT_DEFAULT)?;
+    let cluster = cluster(&state, &request).await?;
+    let (views, next) = state.store.manifests().of_cluster(cluster.uuid, from, limit).await?;
+    Ok(request.page_response(shown(&state, &views).await?, next))
 }
 
 /// Lists the manifests of all clusters, in every state, in the order of their ids.
@@ -38,21 +42,25 @@ pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
     params(Version, Paging),
     responses((status = 200, description = "A page of manifests, each with its cluster.", body = Page<ManifestForm>))
 )]
-pub(super) async fn list_all(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<PageToken>(LIMIT_DEFAULT)?;
-    let (views, next) = desk.store.manifests().of_fleet(from, limit).await?;
-    let mut forms = shown(&desk, &views).await?;
+pub(super) async fn list_all(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<PageToken>(LIMIT_DEFAULT)?;
+    let (views, next) = state.store.manifests().of_fleet(from, limit).await?;
+    let mut forms = shown(&state, &views).await?;
     for (form, view) in forms.iter_mut().zip(&views) {
         form.cluster_resource_id = Some(view.manifest.document.cluster_path.clone());
     }
-    Ok(ask.paged(forms, next))
+    Ok(request.page_response(forms, next))
 }
 
 /// The forms of manifests.
-async fn shown(desk: &Desk, views: &[ManifestView]) -> Result<Vec<ManifestForm>, Refusal> {
-    let lanes = manifest_form::lanes(&desk.store, views.iter().filter_map(|view| view.work.as_ref())).await?;
-    let catalogue = desk.catalogue().await?;
-    let names = desk.names(&catalogue, views.iter().map(|view| view.manifest.document.task_id));
+async fn shown(state: &AdminState, views: &[ManifestView]) -> Result<Vec<ManifestForm>, ApiError> {
+    let lanes =
+        manifest_form::lanes(&state.store, views.iter().filter_map(|view| view.work.as_ref())).await?;
+    let catalogue = state.catalogue().await?;
+    let names = state.names(&catalogue, views.iter().map(|view| view.manifest.document.task_id));
     let show = |view: &ManifestView| {
         let manifest = &view.manifest.document;
         let lane = lanes.get(&manifest.cluster);
@@ -67,10 +75,13 @@ async fn shown(desk: &Desk, views: &[ManifestView]) -> Result<Vec<ManifestForm>,
     params(ClusterPath, Version, ("manifestId" = String, Path, description = "The manifest.")),
     responses((status = 200, description = "The manifest.", body = ManifestForm))
 )]
-pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let id = cluster(&desk, &ask).await?.uuid;
-    let manifest = find(&desk, &ask, |manifest| manifest.cluster == id).await?;
-    Ok(Answer::ok(&shown_now(&desk, manifest.uuid).await?))
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let id = cluster(&state, &request).await?.uuid;
+    let manifest = find(&state, &request, |manifest| manifest.cluster == id).await?;
+    Ok(ApiResponse::ok(&shown_now(&state, manifest.uuid).await?))
 }
 
 /// The fewest characters by which a manifest is looked for.
@@ -85,30 +96,33 @@ const BEGINNING_MIN: usize = 8;
     ),
     responses((status = 200, description = "The manifest, with its cluster.", body = ManifestForm))
 )]
-pub(super) async fn show_any(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let text = ask.segment("manifestId");
+pub(super) async fn show_any(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let text = request.path_param("manifestId");
     let is_one = (BEGINNING_MIN..=36).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     // Whatever is no id is the id of nothing.
-    let found = if is_one { desk.store.manifests().beginning(text, 2).await? } else { Vec::new() };
+    let found = if is_one { state.store.manifests().beginning(text, 2).await? } else { Vec::new() };
     let read = match found.as_slice() {
-        [] => return Err(Refusal::not_found(NO_MANIFEST)),
+        [] => return Err(ApiError::not_found(NO_MANIFEST)),
         [read] => read,
         [_, ..] => {
             let message =
                 format!("More than one manifest has an id that begins with {text}; write more of it.");
-            return Err(Refusal::parameter("manifestId", message));
+            return Err(ApiError::invalid_parameter("manifestId", message));
         }
     };
-    let form = shown_now(&desk, read.uuid).await?;
+    let form = shown_now(&state, read.uuid).await?;
     let cluster_resource_id = Some(read.document.cluster_path.clone());
-    Ok(Answer::ok(&ManifestForm { cluster_resource_id, ..form }))
+    Ok(ApiResponse::ok(&ManifestForm { cluster_resource_id, ..form }))
 }
 
 /// A manifest as it is at this moment.
-pub(super) async fn shown_now(desk: &Desk, id: Uuid) -> Result<ManifestForm, Refusal> {
-    let view = desk.store.manifests().view(id).await?.ok_or_else(|| Refusal::not_found(NO_MANIFEST))?;
-    shown(desk, &[view]).await?.pop().ok_or_else(|| Refusal::not_found(NO_MANIFEST))
+pub(super) async fn shown_now(state: &AdminState, id: Uuid) -> Result<ManifestForm, ApiError> {
+    let view = state.store.manifests().view(id).await?.ok_or_else(|| ApiError::not_found(NO_MANIFEST))?;
+    shown(state, &[view]).await?.pop().ok_or_else(|| ApiError::not_found(NO_MANIFEST))
 }
 
 /// Removes a manifest with its history, whatever became of its cluster. One that runs must be cancelled first.
@@ -117,18 +131,21 @@ pub(super) async fn shown_now(desk: &Desk, id: Uuid) -> Result<ManifestForm, Ref
     params(ClusterPath, Version, Reason, ("manifestId" = String, Path, description = "The manifest.")),
     responses((status = 200, description = "It is gone.", body = Object), (status = 409, description = "It runs, or has begun and rests."))
 )]
-pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let by = ask.by(None)?;
-    let path = ask.resource_id()?.path;
-    let read = find(&desk, &ask, |manifest| manifest.cluster_path.eq_ignore_ascii_case(&path)).await?;
-    match desk.store.manifests().delete(&read, &by).await {
-        Ok(()) => Ok(Answer::done()),
+pub(super) async fn delete(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let by = request.by(None)?;
+    let path = request.resource_id()?.path;
+    let read = find(&state, &request, |manifest| manifest.cluster_path.eq_ignore_ascii_case(&path)).await?;
+    match state.store.manifests().delete(&read, &by).await {
+        Ok(()) => Ok(ApiResponse::empty_object()),
         Err(StoreError::WrongState { state, .. }) => {
             let how = if state == "Pending" { "has begun" } else { "runs" };
             let message = format!("The manifest {how}; cancel it and wait for its end before it is deleted.");
-            Err(Refusal::conflict(message))
+            Err(ApiError::conflict(message))
         }
-        Err(StoreError::Gone { .. }) => Err(Refusal::not_found(NO_MANIFEST)),
+        Err(StoreError::Gone { .. }) => Err(ApiError::not_found(NO_MANIFEST)),
         Err(other) => Err(other.into()),
     }
 }
@@ -139,13 +156,16 @@ pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
     params(ClusterPath, Version, Paging, ("manifestId" = String, Path, description = "The manifest.")),
     responses((status = 200, description = "A page of entries.", body = Page<Entry>))
 )]
-pub(super) async fn history(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<i64>(LIMIT_DEFAULT)?;
-    let id = cluster(&desk, &ask).await?.uuid;
-    let manifest = find(&desk, &ask, |manifest| manifest.cluster == id).await?;
-    let entries = desk.store.entries(manifest.uuid, from, limit).await?;
+pub(super) async fn history(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<i64>(LIMIT_DEFAULT)?;
+    let id = cluster(&state, &request).await?.uuid;
+    let manifest = find(&state, &request, |manifest| manifest.cluster == id).await?;
+    let entries = state.store.entries(manifest.uuid, from, limit).await?;
     let next = entries.last().filter(|_| entries.len() == limit).map(|(number, _)| *number);
-    Ok(ask.paged(entries.into_iter().map(|(_, entry)| entry).collect(), next))
+    Ok(request.page_response(entries.into_iter().map(|(_, entry)| entry).collect(), next))
 }
 
 /// Cancels a manifest that waits, or asks for the end of one that runs.
@@ -159,12 +179,15 @@ pub(super) async fn history(State(desk): State<Desk>, ask: Ask) -> Result<Answer
         (status = 406, description = "It has ended."),
     )
 )]
-pub(super) async fn cancel(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let request: CancelRequest = ask.json_if_any()?;
-    let by = ask.by(request.reason.as_deref())?;
-    let id = cluster(&desk, &ask).await?.uuid;
-    let read = find(&desk, &ask, |manifest| manifest.cluster == id).await?;
-    let status = match desk.store.manifests().cancel(&read, &by).await {
+pub(super) async fn cancel(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let body: CancelRequest = request.json_or_default()?;
+    let by = request.by(body.reason.as_deref())?;
+    let id = cluster(&state, &request).await?.uuid;
+    let read = find(&state, &request, |manifest| manifest.cluster == id).await?;
+    let status = match state.store.manifests().cancel(&read, &by).await {
         Ok(CancelOutcome::Cancelled) => StatusCode::OK,
         Ok(CancelOutcome::Requested) => StatusCode::ACCEPTED,
         Err(StoreError::WrongState { state, .. }) => {
@@ -172,7 +195,7 @@ pub(super) async fn cancel(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
         }
         Err(other) => return Err(other.into()),
     };
-    Ok(Answer::of(status, &shown_now(&desk, read.uuid).await?))
+    Ok(ApiResponse::with_status(status, &shown_now(&state, read.uuid).await?))
 }
 
 /// Makes a manifest that waits the next of its cluster.
@@ -184,13 +207,16 @@ pub(super) async fn cancel(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
         (status = 406, description = "It does not wait."),
     )
 )]
-pub(super) async fn expedite(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let request: CancelRequest = ask.json_if_any()?;
-    let by = ask.by(request.reason.as_deref())?;
-    let id = cluster(&desk, &ask).await?.uuid;
-    let read = find(&desk, &ask, |manifest| manifest.cluster == id).await?;
-    match desk.store.manifests().expedite(&read, &by).await {
-        Ok(()) => Ok(Answer::ok(&shown_now(&desk, read.uuid).await?)),
+pub(super) async fn expedite(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let body: CancelRequest = request.json_or_default()?;
+    let by = request.by(body.reason.as_deref())?;
+    let id = cluster(&state, &request).await?.uuid;
+    let read = find(&state, &request, |manifest| manifest.cluster == id).await?;
+    match state.store.manifests().expedite(&read, &by).await {
+        Ok(()) => Ok(ApiResponse::ok(&shown_now(&state, read.uuid).await?)),
         Err(StoreError::WrongState { state, .. }) => {
             Err(not_in(&format!("cannot expedite task in state {state}")))
         }
@@ -198,8 +224,8 @@ pub(super) async fn expedite(State(desk): State<Desk>, ask: Ask) -> Result<Answe
     }
 }
 
-fn not_in(message: &str) -> Refusal {
-    Refusal::new(StatusCode::NOT_ACCEPTABLE, Code::PropertyChangeNotAllowed, message)
+fn not_in(message: &str) -> ApiError {
+    ApiError::new(StatusCode::NOT_ACCEPTABLE, Code::PropertyChangeNotAllowed, message)
 }
 
 /// Lists everything that waits, on all clusters, also what is not due yet.
@@ -208,11 +234,14 @@ fn not_in(message: &str) -> Refusal {
     params(Version, Paging),
     responses((status = 200, description = "A page of manifests.", body = Page<ManifestForm>))
 )]
-pub(super) async fn queued(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, mut from } = ask.page::<Uuid>(LIMIT_DEFAULT)?;
+pub(super) async fn queued(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, mut from } = request.page::<Uuid>(LIMIT_DEFAULT)?;
     let mut pending = Vec::new();
     let next = loop {
-        let live = desk.store.live(WorkKind::Manifest, from, limit).await?;
+        let live = state.store.live(WorkKind::Manifest, from, limit).await?;
         let is_last = live.len() < limit;
         let mut seen = None;
         for work in live {
@@ -231,13 +260,13 @@ pub(super) async fn queued(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
             (false, false) => {}
         }
     };
-    let documents = desk.store.get_many(pending.clone()).await?;
+    let documents = state.store.get_many(pending.clone()).await?;
     let mut manifests: Vec<_> =
         documents.iter().filter_map(|it| Some((forms::read::<Manifest>(it)?, it.created))).collect();
     manifests.sort_by_key(|(manifest, _)| manifest.id);
-    let catalogue = desk.catalogue().await?;
-    let names = desk.names(&catalogue, manifests.iter().map(|(manifest, _)| manifest.task_id));
-    Ok(ask.paged(manifest_form::of_fleet(&desk.store, manifests, &names).await?, next))
+    let catalogue = state.catalogue().await?;
+    let names = state.names(&catalogue, manifests.iter().map(|(manifest, _)| manifest.task_id));
+    Ok(request.page_response(manifest_form::of_fleet(&state.store, manifests, &names).await?, next))
 }
 
 /// What became of a batch.
@@ -255,34 +284,43 @@ pub(super) struct Batch {
     params(Version, Reason, ("scheduleID" = String, Query, description = "The schedule.")),
     responses((status = 200, description = "What became of them.", body = Batch))
 )]
-pub(super) async fn cancel_batch(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let request: CancelRequest = ask.json_if_any()?;
-    let by = ask.by(request.reason.as_deref())?;
-    let Some(schedule) = ask.query.one("scheduleID")? else {
-        return Err(Refusal::parameter("scheduleID", "The query parameter scheduleID must name a schedule."));
+pub(super) async fn cancel_batch(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let body: CancelRequest = request.json_or_default()?;
+    let by = request.by(body.reason.as_deref())?;
+    let Some(schedule) = request.query.get("scheduleID")? else {
+        return Err(ApiError::invalid_parameter(
+            "scheduleID",
+            "The query parameter scheduleID must name a schedule.",
+        ));
     };
-    let (schedule, now) = (schedule.to_lowercase(), desk.clock.now());
+    let (schedule, now) = (schedule.to_lowercase(), state.clock.now());
     let reason = Some(by.reason.as_str()).filter(|it| !it.is_empty());
     let result = WorkResult::cancelled(by.actor.clone(), reason);
     let (mut after, mut cancelled) = (None, 0);
     loop {
-        let block = desk.store.pending_of(&schedule, after, BLOCK).await?;
+        let block = state.store.pending_of(&schedule, after, BLOCK).await?;
         after = block.last().map(|work| work.id);
         let is_last = block.len() < BLOCK;
         let later: Vec<Uuid> = block.iter().filter(|work| work.run_after > now).map(|work| work.id).collect();
-        cancelled += desk.store.manifests().withdraw(&later, result.clone(), &by).await?.len();
+        cancelled += state.store.manifests().withdraw(&later, result.clone(), &by).await?.len();
         if is_last {
-            return Ok(Answer::ok(&Batch { cancelled, errors: 0 }));
+            return Ok(ApiResponse::ok(&Batch { cancelled, errors: 0 }));
         }
     }
 }
 
 /// The cluster in the path, as the maintenance routes see it.
-pub(super) async fn cluster(desk: &Desk, ask: &Ask) -> Result<VersionedDocument<Cluster>, Refusal> {
-    let found = desk.store.clusters().find(&ask.resource_id()?.path).await?;
-    let read = found.ok_or_else(|| Refusal::not_found("cluster not found"))?;
+pub(super) async fn cluster(
+    state: &AdminState,
+    request: &ApiRequest,
+) -> Result<VersionedDocument<Cluster>, ApiError> {
+    let found = state.store.clusters().find(&request.resource_id()?.path).await?;
+    let read = found.ok_or_else(|| ApiError::not_found("cluster not found"))?;
     match read.document.provisioning_state {
-        ProvisioningState::Deleting => Err(Refusal::not_found("cluster being deleted")),
+        ProvisioningState::Deleting => Err(ApiError::not_found("cluster being deleted")),
         ProvisioningState::Creating
         | ProvisioningState::Updating
         | ProvisioningState::AdminUpdating
@@ -293,11 +331,11 @@ pub(super) async fn cluster(desk: &Desk, ask: &Ask) -> Result<VersionedDocument<
 
 /// The manifest in the path, if it is one of that cluster.
 pub(super) async fn find(
-    desk: &Desk,
-    ask: &Ask,
+    state: &AdminState,
+    request: &ApiRequest,
     belongs: impl Fn(&Manifest) -> bool,
-) -> Result<VersionedDocument<Manifest>, Refusal> {
-    let id = ask.uuid("manifestId", NO_MANIFEST)?;
-    let found = desk.store.manifests().get(id).await?.filter(|read| belongs(&read.document));
-    found.ok_or_else(|| Refusal::not_found(NO_MANIFEST))
+) -> Result<VersionedDocument<Manifest>, ApiError> {
+    let id = request.uuid("manifestId", NO_MANIFEST)?;
+    let found = state.store.manifests().get(id).await?.filter(|read| belongs(&read.document));
+    found.ok_or_else(|| ApiError::not_found(NO_MANIFEST))
 }

@@ -8,9 +8,10 @@ use http::StatusCode;
 use kubelink::{Failure, LinkError, Target, look};
 use serde_json::{Value, json};
 
-use super::params::{ClusterPath, MaybeVersion};
-use super::{Desk, clusters};
-use crate::wire::{Answer, Ask, Code, Refusal};
+use super::AdminState;
+use super::params::MaybeVersion;
+use crate::params::ClusterPath;
+use crate::wire::{ApiError, ApiRequest, ApiResponse, Code};
 
 /// A cluster that does not answer within this time is told of; nobody waits longer for a page.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
@@ -116,35 +117,41 @@ const PLATFORM_NAMESPACES: [&str; 62] = [
     ),
     responses(
         (status = 200, description = "The object, or a list of them.", body = Object),
-        (status = 502, description = "The cluster does not answer, or not as asked."),
-        (status = 504, description = "The cluster did not answer in time."),
+        (status = 502, description = "The cluster does not response, or not as asked."),
+        (status = 504, description = "The cluster did not response in time."),
     )
 )]
-pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let word = |name: &'static str| named(name, ask.query.one(name)?);
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let word = |name: &'static str| named(name, request.query.get(name)?);
     let (namespace, name) = (word("namespace")?, word("name")?);
     let Some(kind) = word("kind")? else {
-        return Err(Refusal::parameter("kind", "The kind must be given, such as Node or Deployment.apps."));
+        return Err(ApiError::invalid_parameter(
+            "kind",
+            "The kind must be given, such as Node or Deployment.apps.",
+        ));
     };
-    let unrestricted = ask.query.switch("unrestricted")?;
-    let cluster = clusters::find(&desk, &ask.resource_id()?).await?.uuid;
-    let reading = read(&desk, cluster, kind, namespace, name, unrestricted);
+    let unrestricted = request.query.get_bool("unrestricted")?;
+    let cluster = state.cluster_forms.find(&request.resource_id()?).await?.uuid;
+    let reading = read(&state, cluster, kind, namespace, name, unrestricted);
     let found = tokio::time::timeout(LOOK_TIME_MAX, reading).await.map_err(|_| {
-        let message = format!("The cluster gave no answer within {} s.", LOOK_TIME_MAX.as_secs());
-        Refusal::new(StatusCode::GATEWAY_TIMEOUT, Code::InternalServerError, message)
+        let message = format!("The cluster gave no response within {} s.", LOOK_TIME_MAX.as_secs());
+        ApiError::new(StatusCode::GATEWAY_TIMEOUT, Code::InternalServerError, message)
     })??;
-    Ok(Answer::ok(&found))
+    Ok(ApiResponse::ok(&found))
 }
 
 async fn read(
-    desk: &Desk,
+    state: &AdminState,
     cluster: uuid::Uuid,
     kind: &str,
     namespace: Option<&str>,
     name: Option<&str>,
     unrestricted: bool,
-) -> Result<Value, Refusal> {
-    let link = desk.ways.link(cluster).await.map_err(|error| trouble(error.to_string()))?;
+) -> Result<Value, ApiError> {
+    let link = state.ways.link(cluster).await.map_err(|error| trouble(error.to_string()))?;
     let (resource, scope) = look::kind(&link, kind).await.map_err(|error| told(&error))?;
     // What is in no namespace is not the platform's own because one of its namespaces was named.
     let namespace = namespace.filter(|_| scope == look::Scope::Namespaced);
@@ -152,13 +159,13 @@ async fn read(
     if let Some(name) = name {
         let target = Target { resource, namespace: namespace.map(str::to_owned), name: name.to_owned() };
         let found = link.get(&target).await.map_err(|error| told(&error))?;
-        let object = found.ok_or_else(|| Refusal::not_found(format!("The cluster has no {target}.")))?;
-        return serde_json::to_value(&object).map(plain).map_err(Refusal::internal);
+        let object = found.ok_or_else(|| ApiError::not_found(format!("The cluster has no {target}.")))?;
+        return serde_json::to_value(&object).map(plain).map_err(ApiError::internal);
     }
     let found =
         look::objects(&link, &resource, namespace, OBJECTS_MAX).await.map_err(|error| told(&error))?;
     let items: Result<Vec<Value>, _> = found.objects.iter().map(serde_json::to_value).collect();
-    let items: Vec<Value> = items.map_err(Refusal::internal)?.into_iter().map(plain).collect();
+    let items: Vec<Value> = items.map_err(ApiError::internal)?.into_iter().map(plain).collect();
     Ok(json!({
         "apiVersion": resource.api_version,
         "kind": format!("{}List", resource.kind),
@@ -168,8 +175,8 @@ async fn read(
 }
 
 /// What may be looked at. Secrets never; the rest of what is not the platform's only when the caller says so.
-fn check(group: &str, plural: &str, namespace: Option<&str>, unrestricted: bool) -> Result<(), Refusal> {
-    let forbidden = |message: &str| Err(Refusal::new(StatusCode::FORBIDDEN, Code::Forbidden, message));
+fn check(group: &str, plural: &str, namespace: Option<&str>, unrestricted: bool) -> Result<(), ApiError> {
+    let forbidden = |message: &str| Err(ApiError::new(StatusCode::FORBIDDEN, Code::Forbidden, message));
     if plural == "secrets" || group == "oauth.openshift.io" {
         return forbidden("Secrets are not shown to anybody.");
     }
@@ -188,7 +195,7 @@ fn check(group: &str, plural: &str, namespace: Option<&str>, unrestricted: bool)
 }
 
 /// A name of Kubernetes.
-fn named<'a>(parameter: &'static str, text: Option<&'a str>) -> Result<Option<&'a str>, Refusal> {
+fn named<'a>(parameter: &'static str, text: Option<&'a str>) -> Result<Option<&'a str>, ApiError> {
     let accepted = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b':';
     match text {
         // The two that mean another place in a path are no names.
@@ -197,7 +204,7 @@ fn named<'a>(parameter: &'static str, text: Option<&'a str>) -> Result<Option<&'
         {
             let message =
                 format!("It must have 1 to {NAME_BYTES_MAX} letters, digits, hyphens, dots or colons.");
-            Err(Refusal::parameter(parameter, message))
+            Err(ApiError::invalid_parameter(parameter, message))
         }
         text => Ok(text),
     }
@@ -215,10 +222,13 @@ fn plain(mut object: Value) -> Value {
 }
 
 /// What went wrong between us and the cluster.
-fn told(error: &LinkError) -> Refusal {
+fn told(error: &LinkError) -> ApiError {
     let status = match &error.failure {
         Failure::UnknownKind { kind, .. } => {
-            return Refusal::parameter("kind", format!("The cluster serves no kind {kind:?} that we know."));
+            return ApiError::invalid_parameter(
+                "kind",
+                format!("The cluster serves no kind {kind:?} that we know."),
+            );
         }
         Failure::NotFound { .. } => StatusCode::NOT_FOUND,
         Failure::NoAnswer(_) => StatusCode::GATEWAY_TIMEOUT,
@@ -226,12 +236,12 @@ fn told(error: &LinkError) -> Refusal {
     };
     let code = if status == StatusCode::NOT_FOUND { Code::NotFound } else { Code::InternalServerError };
     let text = format!("The cluster could not be asked: {}.", kubelink::error::chain(error));
-    Refusal::new(status, code, text)
+    ApiError::new(status, code, text)
 }
 
-fn trouble(text: String) -> Refusal {
+fn trouble(text: String) -> ApiError {
     let message = format!("The cluster could not be asked: {text}.");
-    Refusal::new(StatusCode::BAD_GATEWAY, Code::InternalServerError, message)
+    ApiError::new(StatusCode::BAD_GATEWAY, Code::InternalServerError, message)
 }
 
 #[cfg(test)]

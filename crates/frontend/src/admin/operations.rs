@@ -9,9 +9,10 @@ use steps::engine::Journal;
 use store::{ListOptions, PageToken, WorkView};
 use uuid::Uuid;
 
-use super::params::{ClusterPath, MaybeVersion, Paging};
-use super::{Desk, clusters};
-use crate::wire::{Answer, Ask, LIMIT_DEFAULT, PageAsk, Refusal};
+use super::AdminState;
+use super::params::{MaybeVersion, Paging};
+use crate::params::ClusterPath;
+use crate::wire::{ApiError, ApiRequest, ApiResponse, LIMIT_DEFAULT, PageRequest};
 
 const NO_OPERATION: &str = "The operation was not found.";
 
@@ -21,16 +22,19 @@ const NO_OPERATION: &str = "The operation was not found.";
     params(ClusterPath, MaybeVersion, Paging),
     responses((status = 200, description = "A page of operations.", body = Page<OperationForm>))
 )]
-pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<PageToken>(LIMIT_DEFAULT)?;
-    let cluster = clusters::find(&desk, &ask.resource_id()?).await?;
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<PageToken>(LIMIT_DEFAULT)?;
+    let cluster = state.cluster_forms.find(&request.resource_id()?).await?;
     let selection =
         ListOptions { scope: Some(cluster.uuid.to_string()), from, limit, ..ListOptions::default() };
-    let page = desk.store.operations().list(selection).await?;
-    let works = desk.store.works(page.items.iter().map(|read| read.document.id).collect()).await?;
+    let page = state.store.operations().list(selection).await?;
+    let works = state.store.works(page.items.iter().map(|read| read.document.id).collect()).await?;
     let works: HashMap<Uuid, WorkView> = works.into_iter().map(|work| (work.id, work)).collect();
     let shown = page.items.iter().map(|read| form(&read.document, works.get(&read.document.id)));
-    Ok(ask.paged(shown.collect(), page.next))
+    Ok(request.page_response(shown.collect(), page.next))
 }
 
 fn form(operation: &Operation, work: Option<&WorkView>) -> OperationForm {
@@ -52,13 +56,16 @@ fn form(operation: &Operation, work: Option<&WorkView>) -> OperationForm {
     params(ClusterPath, MaybeVersion, Paging, ("operationId" = String, Path, description = "The operation.")),
     responses((status = 200, description = "A page of entries.", body = Page<Entry>))
 )]
-pub(super) async fn history(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<i64>(LIMIT_DEFAULT)?;
-    let cluster = clusters::find(&desk, &ask.resource_id()?).await?;
-    let id = ask.uuid("operationId", NO_OPERATION)?;
-    let found = desk.store.operations().get(id).await?.filter(|read| read.document.cluster == cluster.uuid);
-    found.ok_or_else(|| Refusal::not_found(NO_OPERATION))?;
-    let entries = desk.store.entries(id, from, limit).await?;
+pub(super) async fn history(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<i64>(LIMIT_DEFAULT)?;
+    let cluster = state.cluster_forms.find(&request.resource_id()?).await?;
+    let id = request.uuid("operationId", NO_OPERATION)?;
+    let found = state.store.operations().get(id).await?.filter(|read| read.document.cluster == cluster.uuid);
+    found.ok_or_else(|| ApiError::not_found(NO_OPERATION))?;
+    let entries = state.store.entries(id, from, limit).await?;
     let next = entries.last().filter(|_| entries.len() == limit).map(|(number, _)| *number);
-    Ok(ask.paged(entries.into_iter().map(|(_, entry)| entry).collect(), next))
+    Ok(request.page_response(entries.into_iter().map(|(_, entry)| entry).collect(), next))
 }

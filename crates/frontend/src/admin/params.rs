@@ -7,21 +7,6 @@ use utoipa::{IntoParams, ToSchema};
 /// The path of a cluster under `/admin`.
 pub(crate) const CLUSTER: &str = "/admin/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}";
 
-/// Which cluster.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Path)]
-pub(crate) struct ClusterPath {
-    /// The subscription.
-    #[param(rename = "subscriptionId", format = Uuid)]
-    subscription_id: String,
-    /// The resource group.
-    #[param(rename = "resourceGroupName", pattern = "^[-a-zA-Z0-9_().]{0,89}[-a-zA-Z0-9_()]$")]
-    resource_group_name: String,
-    /// The cluster's name.
-    #[param(rename = "resourceName", pattern = "^[-a-zA-Z0-9_().]{0,89}[-a-zA-Z0-9_()]$")]
-    resource_name: String,
-}
-
 /// The only version that the Admin API has.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
@@ -67,13 +52,4 @@ pub(crate) struct Reason {
     /// Why, for the history and the audit log.
     #[param(max_length = 2000)]
     reason: Option<String>,
-}
-
-/// The version of what is changed.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-pub(crate) struct IfMatch {
-    /// Only if it still is at the version that this ETag names; 412 otherwise.
-    #[param(rename = "If-Match")]
-    if_match: Option<String>,
 }

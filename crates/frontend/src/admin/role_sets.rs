@@ -6,9 +6,9 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Desk;
+use super::AdminState;
 use super::params::{MaybeVersion, Reason};
-use crate::wire::{Answer, Ask, Refusal};
+use crate::wire::{ApiError, ApiRequest, ApiResponse};
 
 /// A role set as operators see it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -89,10 +89,10 @@ fn form(set: &RoleSet) -> RoleSetForm {
     params(MaybeVersion),
     responses((status = 200, description = "All of them, in ascending order.", body = RoleSetList))
 )]
-pub(super) async fn list(State(desk): State<Desk>, _: Ask) -> Result<Answer, Refusal> {
-    desk.offer.load().await?;
-    let value = desk.offer.now().role_sets.iter().map(form).collect();
-    Ok(Answer::ok(&RoleSetList { value }))
+pub(super) async fn list(State(state): State<AdminState>, _: ApiRequest) -> Result<ApiResponse, ApiError> {
+    state.install_catalog.load().await?;
+    let value = state.install_catalog.now().role_sets.iter().map(form).collect();
+    Ok(ApiResponse::ok(&RoleSetList { value }))
 }
 
 /// Sets the role set of a minor version.
@@ -105,21 +105,24 @@ pub(super) async fn list(State(desk): State<Desk>, _: Ask) -> Result<Answer, Ref
         (status = 409, description = "It was changed at the same moment."),
     )
 )]
-pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let wanted = wanted(ask.json::<RoleSetForm>()?.properties)?;
-    let by = ask.by(None)?;
-    let (_, _, is_new) = desk.store.collection::<RoleSet>().put(&wanted, None, &by).await?;
-    desk.offer.load().await?;
-    Ok(Answer::put(is_new, &form(&wanted)))
+pub(super) async fn put(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let wanted = wanted(request.json::<RoleSetForm>()?.properties)?;
+    let by = request.by(None)?;
+    let (_, _, is_new) = state.store.collection::<RoleSet>().put(&wanted, None, &by).await?;
+    state.install_catalog.load().await?;
+    Ok(ApiResponse::put(is_new, &form(&wanted)))
 }
 
-fn wanted(given: RoleSetProperties) -> Result<RoleSet, Refusal> {
+fn wanted(given: RoleSetProperties) -> Result<RoleSet, ApiError> {
     let missing = missing(&given);
     if !missing.is_empty() {
-        return Err(Refusal::parameter(missing.join(", "), "Must be provided."));
+        return Err(ApiError::invalid_parameter(missing.join(", "), "Must be provided."));
     }
     if format!("{}.0", given.open_shift_version).parse::<Semver>().is_err() {
-        return Err(Refusal::parameter(
+        return Err(ApiError::invalid_parameter(
             "properties.openShiftVersion",
             "Must be a minor version such as 4.19.",
         ));
@@ -180,11 +183,11 @@ pub(super) struct SizeForm {
     params(MaybeVersion, ("vmRole" = String, Query, description = "`master` or `worker`.")),
     responses((status = 200, description = "All of them.", body = Vec<SizeForm>))
 )]
-pub(super) async fn sizes(_: State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let role = match ask.query.one("vmRole")? {
+pub(super) async fn sizes(_: State<AdminState>, request: ApiRequest) -> Result<ApiResponse, ApiError> {
+    let role = match request.query.get("vmRole")? {
         Some("master") => PoolRole::Master,
         Some("worker") => PoolRole::Worker,
-        _ => return Err(Refusal::parameter("vmRole", "The role must be master or worker.")),
+        _ => return Err(ApiError::invalid_parameter("vmRole", "The role must be master or worker.")),
     };
     let form = |size: &VmSize| SizeForm {
         vm_size: size.name.clone(),
@@ -193,5 +196,5 @@ pub(super) async fn sizes(_: State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
         minimum_version: size.least_version.as_ref().map(ToString::to_string),
     };
     let sizes: Vec<SizeForm> = vm_sizes().iter().filter(|size| size.fits(role)).map(form).collect();
-    Ok(Answer::ok(&sizes))
+    Ok(ApiResponse::ok(&sizes))
 }

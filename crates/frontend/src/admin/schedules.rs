@@ -14,10 +14,12 @@ use serde_json::{Map, Value};
 use store::{ListOptions, PageToken, Reader, StoreError, VersionedDocument};
 use uuid::Uuid;
 
-use super::clusters::TURNS_MAX;
-use super::params::{IfMatch, Paging, Reason, Version};
-use super::{Desk, aside, fleet};
-use crate::wire::{Answer, Ask, Code, LIMIT_DEFAULT, PageAsk, Refusal, sentence};
+use super::params::{Paging, Reason, Version};
+use super::{AdminState, aside, members};
+use crate::params::IfMatch;
+use crate::wire::{
+    ApiError, ApiRequest, ApiResponse, Code, LIMIT_DEFAULT, PageRequest, WRITE_ATTEMPTS_MAX, as_sentence,
+};
 
 const NO_SCHEDULE: &str = "schedule not found";
 
@@ -32,14 +34,17 @@ const PREVIEW_CLUSTERS_MAX: usize = 1000;
     params(Version, Paging),
     responses((status = 200, description = "A page of schedules.", body = Page<ScheduleForm>))
 )]
-pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<PageToken>(LIMIT_DEFAULT)?;
-    let page = desk.store.schedules().list(ListOptions { from, limit, ..ListOptions::default() }).await?;
-    let statuses = statuses(&desk.store, page.items.len()).await?;
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<PageToken>(LIMIT_DEFAULT)?;
+    let page = state.store.schedules().list(ListOptions { from, limit, ..ListOptions::default() }).await?;
+    let statuses = statuses(&state.store, page.items.len()).await?;
     let show = |read: &VersionedDocument<Schedule>| {
         schedule::form(&read.document, statuses.get(&read.document.id).cloned())
     };
-    Ok(ask.paged(page.items.iter().map(show).collect(), page.next))
+    Ok(request.page_response(page.items.iter().map(show).collect(), page.next))
 }
 
 /// How all schedules fare, by their ids; one query for many of them.
@@ -66,20 +71,24 @@ pub(super) async fn statuses(
     params(Version, ("scheduleId" = String, Path, description = "Its id.")),
     responses((status = 200, description = "The schedule.", body = ScheduleForm))
 )]
-pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let read =
-        find(&desk, ask.segment("scheduleId")).await?.ok_or_else(|| Refusal::not_found(NO_SCHEDULE))?;
-    shown(&desk, &read.document).await.map(|form| Answer::ok(&form).etag(read.etag))
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let read = find(&state, request.path_param("scheduleId"))
+        .await?
+        .ok_or_else(|| ApiError::not_found(NO_SCHEDULE))?;
+    shown(&state, &read.document).await.map(|form| ApiResponse::ok(&form).with_etag(read.etag))
 }
 
-async fn shown(desk: &Desk, document: &Schedule) -> Result<ScheduleForm, Refusal> {
-    let status = schedule::status(&desk.store, &document.id).await?;
+async fn shown(state: &AdminState, document: &Schedule) -> Result<ScheduleForm, ApiError> {
+    let status = schedule::status(&state.store, &document.id).await?;
     Ok(schedule::form(document, status))
 }
 
 /// The schedule of that id. Ids are in lower case and have no slash, so no other path can be meant.
-async fn find(desk: &Desk, id: &str) -> Result<Option<VersionedDocument<Schedule>>, StoreError> {
-    desk.store.schedules().find(&format!("/maintenanceschedules/{id}")).await
+async fn find(state: &AdminState, id: &str) -> Result<Option<VersionedDocument<Schedule>>, StoreError> {
+    state.store.schedules().find(&format!("/maintenanceschedules/{id}")).await
 }
 
 /// Stores a schedule, or changes the one of that id.
@@ -92,35 +101,34 @@ async fn find(desk: &Desk, id: &str) -> Result<Option<VersionedDocument<Schedule
         (status = 409, description = "It was changed at the same moment."),
     )
 )]
-pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let form: ScheduleForm = ask.json()?;
-    let by = ask.by(form.reason.as_deref())?;
-    let catalogue = desk.catalogue().await?;
-    let (now, new_id) = (desk.clock.now(), Uuid::now_v7());
-    for _ in 0..TURNS_MAX {
-        let found = if form.id.is_empty() { None } else { find(&desk, &form.id).await? };
-        ask.check_version(found.as_ref().map(|read| read.etag))?;
+pub(super) async fn put(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let form: ScheduleForm = request.json()?;
+    let by = request.by(form.reason.as_deref())?;
+    let catalogue = state.catalogue().await?;
+    let (now, new_id) = (state.clock.now(), Uuid::now_v7());
+    for _ in 0..WRITE_ATTEMPTS_MAX {
+        let found = if form.id.is_empty() { None } else { find(&state, &form.id).await? };
+        request.check_preconditions(found.as_ref().map(|read| read.etag))?;
         let stored = found.as_ref().map(|read| &read.document);
         let wanted = checked(&form, &catalogue, now, new_id, stored).await?;
         let written = match &found {
-            None => desk.store.schedules().create(&wanted, &by).await.map(|(_, etag)| etag),
+            None => state.store.schedules().create(&wanted, &by).await.map(|(_, etag)| etag),
             // Nothing changes, so nobody need plan anew.
             Some(read) if read.document == wanted => Ok(read.etag),
-            Some(read) => desk.store.schedules().update(read, &wanted, &by).await,
+            Some(read) => state.store.schedules().update(read, &wanted, &by).await,
         };
         match written {
             Ok(etag) => {
-                let form = shown(&desk, &wanted).await?;
-                return Ok(Answer::put(found.is_none(), &form).etag(etag));
+                let form = shown(&state, &wanted).await?;
+                return Ok(ApiResponse::put(found.is_none(), &form).with_etag(etag));
             }
-            Err(StoreError::Changed { .. } | StoreError::Exists { .. }) if ask.has_precondition() => {
-                return Err(Refusal::stale());
-            }
-            Err(StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. }) => {}
-            Err(other) => return Err(other.into()),
+            Err(error) => request.retry_unless_fatal(error)?,
         }
     }
-    Err(Refusal::contended())
+    Err(ApiError::contended())
 }
 
 /// The schedule that a form describes.
@@ -130,7 +138,7 @@ async fn checked(
     now: Timestamp,
     new_id: Uuid,
     stored: Option<&Schedule>,
-) -> Result<Schedule, Refusal> {
+) -> Result<Schedule, ApiError> {
     let (form, catalogue, stored) = (form.clone(), catalogue.clone(), stored.cloned());
     let checked = aside(move || {
         let task = |text: &str, parameters: &Map<String, Value>| {
@@ -150,12 +158,12 @@ async fn checked(
     checked.await?.map_err(refused)
 }
 
-fn refused(refusal: schedule::Refusal) -> Refusal {
-    let code = match refusal.code {
+fn refused(error: schedule::Refusal) -> ApiError {
+    let code = match error.code {
         RefusalCode::InvalidParameter => Code::InvalidParameter,
         RefusalCode::PropertyChangeNotAllowed => Code::PropertyChangeNotAllowed,
     };
-    Refusal::new(StatusCode::BAD_REQUEST, code, sentence(&refusal.message)).at(refusal.target)
+    ApiError::new(StatusCode::BAD_REQUEST, code, as_sentence(&error.message)).with_target(error.target)
 }
 
 /// Deletes a schedule, and withdraws what it has planned unless that is to be kept.
@@ -171,26 +179,29 @@ fn refused(refusal: schedule::Refusal) -> Refusal {
         (status = 409, description = "It was changed at the same moment."),
     )
 )]
-pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let by = ask.by(None)?;
-    let pending = match ask.query.one("pending")? {
+pub(super) async fn delete(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let by = request.by(None)?;
+    let pending = match request.query.get("pending")? {
         None | Some("cancel") => Pending::Cancel,
         Some("keep") => Pending::Keep,
-        Some(_) => return Err(Refusal::parameter("pending", "The parameter pending is cancel or keep.")),
+        Some(_) => {
+            return Err(ApiError::invalid_parameter("pending", "The parameter pending is cancel or keep."));
+        }
     };
-    for _ in 0..TURNS_MAX {
-        let found = find(&desk, ask.segment("scheduleId")).await?;
-        let read = found.ok_or_else(|| Refusal::not_found(NO_SCHEDULE))?;
-        ask.check_version(Some(read.etag))?;
-        match schedule::delete(&desk.store, &read, pending, &by).await {
-            Ok(()) => return Ok(Answer::done()),
-            Err(StoreError::Gone { .. }) => return Err(Refusal::not_found(NO_SCHEDULE)),
-            Err(StoreError::Changed { .. }) if ask.has_precondition() => return Err(Refusal::stale()),
-            Err(StoreError::Changed { .. }) => {}
-            Err(other) => return Err(other.into()),
+    for _ in 0..WRITE_ATTEMPTS_MAX {
+        let found = find(&state, request.path_param("scheduleId")).await?;
+        let read = found.ok_or_else(|| ApiError::not_found(NO_SCHEDULE))?;
+        request.check_preconditions(Some(read.etag))?;
+        match schedule::delete(&state.store, &read, pending, &by).await {
+            Ok(()) => return Ok(ApiResponse::empty_object()),
+            Err(StoreError::Gone { .. }) => return Err(ApiError::not_found(NO_SCHEDULE)),
+            Err(error) => request.retry_unless_fatal(error)?,
         }
     }
-    Err(Refusal::contended())
+    Err(ApiError::contended())
 }
 
 /// Shows what a schedule would make, by the function that makes it; stores nothing.
@@ -205,36 +216,42 @@ pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Answer,
     request_body = ScheduleForm,
     responses((status = 200, description = "What it would make.", body = PreviewForm))
 )]
-pub(super) async fn preview(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let count = number(&ask, "count", PREVIEW_COUNT, 1..=PREVIEW_PERIODS_MAX)?;
-    let clusters = number(&ask, "clusters", PREVIEW_CLUSTERS, 0..=PREVIEW_CLUSTERS_MAX)?;
-    let now = match ask.query.one("now")? {
-        None => desk.clock.now(),
+pub(super) async fn preview(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let count = number(&request, "count", PREVIEW_COUNT, 1..=PREVIEW_PERIODS_MAX)?;
+    let clusters = number(&request, "clusters", PREVIEW_CLUSTERS, 0..=PREVIEW_CLUSTERS_MAX)?;
+    let now = match request.query.get("now")? {
+        None => state.clock.now(),
         Some(text) => text.parse().map_err(|_| {
-            Refusal::parameter("now", "The parameter now must be a time such as 2026-03-01T00:00:00Z.")
+            ApiError::invalid_parameter(
+                "now",
+                "The parameter now must be a time such as 2026-03-01T00:00:00Z.",
+            )
         })?,
     };
-    let mut form: ScheduleForm = ask.json()?;
+    let mut form: ScheduleForm = request.json()?;
     if form.state.is_empty() {
         form.state = "Enabled".to_owned();
     }
-    let catalogue = desk.catalogue().await?;
+    let catalogue = state.catalogue().await?;
     let schedule = checked(&form, &catalogue, now, Uuid::now_v7(), None).await?;
     let rule = Rule::read(&schedule, now).map_err(refused)?;
-    let fleet = fleet::members(&desk.store).await?;
-    Ok(Answer::ok(&schedule::preview(&rule, &fleet, now, count, clusters)))
+    let fleet = members::members(&state.store).await?;
+    Ok(ApiResponse::ok(&schedule::preview(&rule, &fleet, now, count, clusters)))
 }
 
 fn number(
-    ask: &Ask,
+    request: &ApiRequest,
     name: &'static str,
     default: usize,
     range: std::ops::RangeInclusive<usize>,
-) -> Result<usize, Refusal> {
-    let Some(text) = ask.query.one(name)? else { return Ok(default) };
+) -> Result<usize, ApiError> {
+    let Some(text) = request.query.get(name)? else { return Ok(default) };
     text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
         let message =
             format!("The parameter {name} must be a number from {} to {}.", range.start(), range.end());
-        Refusal::parameter(name, message)
+        ApiError::invalid_parameter(name, message)
     })
 }

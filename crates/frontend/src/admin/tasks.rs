@@ -9,10 +9,13 @@ use planner::task::{Catalogue, Definition, Format, TaskProblem};
 use store::{ListOptions, StoreError, VersionedDocument};
 use uuid::Uuid;
 
-use super::clusters::TURNS_MAX;
-use super::params::{IfMatch, Paging, Reason, Version};
-use super::{Desk, aside};
-use crate::wire::{Answer, Ask, Code, LIMIT_DEFAULT, Media, PageAsk, Refusal, sentence};
+use super::params::{Paging, Reason, Version};
+use super::{AdminState, aside};
+use crate::params::IfMatch;
+use crate::wire::{
+    ApiError, ApiRequest, ApiResponse, Code, LIMIT_DEFAULT, Media, PageRequest, WRITE_ATTEMPTS_MAX,
+    as_sentence,
+};
 
 const NO_TASK: &str = "task not found";
 
@@ -22,13 +25,16 @@ const NO_TASK: &str = "task not found";
     params(Version, Paging),
     responses((status = 200, description = "A page of tasks.", body = Page<TaskForm>))
 )]
-pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page::<String>(LIMIT_DEFAULT)?;
-    let catalogue = desk.catalogue().await?;
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page::<String>(LIMIT_DEFAULT)?;
+    let catalogue = state.catalogue().await?;
     let mut tasks = catalogue.list();
     tasks.retain(|task| from.as_ref().is_none_or(|from| task.name() > from.as_str()));
     let next = (tasks.len() > limit).then(|| tasks[limit - 1].name().to_owned());
-    Ok(ask.paged(tasks.into_iter().take(limit).map(Definition::form).collect(), next))
+    Ok(request.page_response(tasks.into_iter().take(limit).map(Definition::form).collect(), next))
 }
 
 /// Shows one task.
@@ -37,19 +43,22 @@ pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
     params(Version, ("task" = String, Path, description = "Its id or its name.")),
     responses((status = 200, description = "The task.", body = TaskForm))
 )]
-pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let catalogue = desk.catalogue().await?;
-    let task = catalogue.find(ask.segment("task")).ok_or_else(|| Refusal::not_found(NO_TASK))?;
-    let answer = Answer::ok(&task.form());
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let catalogue = state.catalogue().await?;
+    let task = catalogue.find(request.path_param("task")).ok_or_else(|| ApiError::not_found(NO_TASK))?;
+    let response = ApiResponse::ok(&task.form());
     // Built-in tasks have no version that anybody could change.
-    Ok(match stored(&desk, task.id()).await? {
-        Some(read) => answer.etag(read.etag),
-        None => answer,
+    Ok(match stored(&state, task.id()).await? {
+        Some(read) => response.with_etag(read.etag),
+        None => response,
     })
 }
 
-async fn stored(desk: &Desk, id: Uuid) -> Result<Option<VersionedDocument<Task>>, StoreError> {
-    desk.store.tasks().find(&format!("/maintenancetasks/{id}")).await
+async fn stored(state: &AdminState, id: Uuid) -> Result<Option<VersionedDocument<Task>>, StoreError> {
+    state.store.tasks().find(&format!("/maintenancetasks/{id}")).await
 }
 
 /// Stores a task that is written as data, or a new version of it.
@@ -63,29 +72,32 @@ async fn stored(desk: &Desk, id: Uuid) -> Result<Option<VersionedDocument<Task>>
         (status = 409, description = "Another task has its name."),
     )
 )]
-pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let id = task_id(&ask)?;
-    let (media, body) = ask.text()?;
+pub(super) async fn put(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let id = task_id(&request)?;
+    let (media, body) = request.text()?;
     let format = match media {
         Media::Json => Format::Json,
         Media::Yaml => Format::Yaml,
     };
     let mut form = planner::task::read(body, format).map_err(refused)?;
     if form.id.is_some_and(|given| given != id) {
-        return Err(Refusal::parameter("id", "The id in the body is not the one in the path."));
+        return Err(ApiError::invalid_parameter("id", "The id in the body is not the one in the path."));
     }
-    let by = ask.by(form.reason.take().as_deref())?;
+    let by = request.by(form.reason.take().as_deref())?;
     form.id = Some(id);
     let wanted = aside(move || planner::task::check(&form)).await?.map_err(refused)?.with_id(id);
     if let Some(other) = Catalogue::builtin().find(wanted.name()) {
         let message = format!("A built-in task is called {}; choose another name.", other.name());
-        return Err(Refusal::parameter("name", message));
+        return Err(ApiError::invalid_parameter("name", message));
     }
-    for _ in 0..TURNS_MAX {
-        let found = stored(&desk, id).await?;
-        ask.check_version(found.as_ref().map(|read| read.etag))?;
+    for _ in 0..WRITE_ATTEMPTS_MAX {
+        let found = stored(&state, id).await?;
+        request.check_preconditions(found.as_ref().map(|read| read.etag))?;
         let written = match &found {
-            None => desk
+            None => state
                 .store
                 .tasks()
                 .create(&wanted.at_version(1).document(), &by)
@@ -98,47 +110,46 @@ pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
                 } else {
                     let version = read.document.version.saturating_add(1);
                     let document = wanted.at_version(version).document();
-                    desk.store.tasks().update(read, &document, &by).await.map(|etag| (version, etag))
+                    state.store.tasks().update(read, &document, &by).await.map(|etag| (version, etag))
                 }
             }
         };
         match written {
             Ok((version, etag)) => {
                 let shown = wanted.at_version(version).form();
-                return Ok(Answer::put(found.is_none(), &shown).etag(etag));
+                return Ok(ApiResponse::put(found.is_none(), &shown).with_etag(etag));
             }
             Err(StoreError::KeyTaken { .. }) => {
                 let message = format!("Another task is called {}; names are unique.", wanted.name());
-                return Err(Refusal::conflict(message).at("name"));
+                return Err(ApiError::conflict(message).with_target("name"));
             }
-            Err(StoreError::Changed { .. } | StoreError::Exists { .. }) if ask.has_precondition() => {
-                return Err(Refusal::stale());
-            }
-            Err(StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. }) => {}
-            Err(other) => return Err(other.into()),
+            Err(error) => request.retry_unless_fatal(error)?,
         }
     }
-    Err(Refusal::contended())
+    Err(ApiError::contended())
 }
 
 /// The id in the path, if it is one that may be changed.
-fn task_id(ask: &Ask) -> Result<Uuid, Refusal> {
-    let text = ask.segment("task");
+fn task_id(request: &ApiRequest) -> Result<Uuid, ApiError> {
+    let text = request.path_param("task");
     let id = Uuid::try_parse(text).ok().filter(|id| text.len() == 36 && !id.is_nil());
-    let id = id.ok_or_else(|| Refusal::parameter("id", "A task is stored under a UUID that is not nil."))?;
+    let id = id
+        .ok_or_else(|| ApiError::invalid_parameter("id", "A task is stored under a UUID that is not nil."))?;
     if Catalogue::is_builtin(id) {
         let message = "The task is built in and cannot be changed.";
-        return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::PropertyChangeNotAllowed, message).at("id"));
+        return Err(
+            ApiError::new(StatusCode::BAD_REQUEST, Code::PropertyChangeNotAllowed, message).with_target("id")
+        );
     }
     Ok(id)
 }
 
-fn refused(problem: TaskProblem) -> Refusal {
-    let message = sentence(&problem.message);
+fn refused(problem: TaskProblem) -> ApiError {
+    let message = as_sentence(&problem.message);
     if problem.target.is_empty() {
-        Refusal::content(message)
+        ApiError::invalid_content(message)
     } else {
-        Refusal::parameter(problem.target, message)
+        ApiError::invalid_parameter(problem.target, message)
     }
 }
 
@@ -151,35 +162,36 @@ fn refused(problem: TaskProblem) -> Refusal {
         (status = 409, description = "An enabled schedule or an unfinished manifest uses it."),
     )
 )]
-pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let by = ask.by(None)?;
-    let id = match Uuid::try_parse(ask.segment("task")) {
-        Ok(_) => task_id(&ask)?,
-        Err(_) => return Err(Refusal::not_found(NO_TASK)),
+pub(super) async fn delete(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let by = request.by(None)?;
+    let id = match Uuid::try_parse(request.path_param("task")) {
+        Ok(_) => task_id(&request)?,
+        Err(_) => return Err(ApiError::not_found(NO_TASK)),
     };
-    for _ in 0..TURNS_MAX {
-        let read = stored(&desk, id).await?.ok_or_else(|| Refusal::not_found(NO_TASK))?;
-        ask.check_version(Some(read.etag))?;
-        if let Some(user) = user_of(&desk, id).await? {
-            return Err(Refusal::conflict(format!("The task is in use: {user}.")));
+    for _ in 0..WRITE_ATTEMPTS_MAX {
+        let read = stored(&state, id).await?.ok_or_else(|| ApiError::not_found(NO_TASK))?;
+        request.check_preconditions(Some(read.etag))?;
+        if let Some(user) = user_of(&state, id).await? {
+            return Err(ApiError::conflict(format!("The task is in use: {user}.")));
         }
-        match desk.store.tasks().delete(&read, &by).await {
-            Ok(()) => return Ok(Answer::done()),
-            Err(StoreError::Gone { .. }) => return Err(Refusal::not_found(NO_TASK)),
-            Err(StoreError::Changed { .. }) if ask.has_precondition() => return Err(Refusal::stale()),
-            Err(StoreError::Changed { .. }) => {}
-            Err(other) => return Err(other.into()),
+        match state.store.tasks().delete(&read, &by).await {
+            Ok(()) => return Ok(ApiResponse::empty_object()),
+            Err(StoreError::Gone { .. }) => return Err(ApiError::not_found(NO_TASK)),
+            Err(error) => request.retry_unless_fatal(error)?,
         }
     }
-    Err(Refusal::contended())
+    Err(ApiError::contended())
 }
 
 /// Who needs a task: an enabled schedule, or a manifest that has not ended.
-async fn user_of(desk: &Desk, id: Uuid) -> Result<Option<String>, StoreError> {
+async fn user_of(state: &AdminState, id: Uuid) -> Result<Option<String>, StoreError> {
     let mut from = None;
     loop {
         let selection = ListOptions { from, limit: store::PAGE_MAX, ..ListOptions::default() };
-        let page = desk.store.schedules().list(selection).await?;
+        let page = state.store.schedules().list(selection).await?;
         let mut schedules = page.items.iter().map(|read| &read.document);
         if let Some(user) = schedules.find(|it| it.task_id == id && it.state == ScheduleState::Enabled) {
             return Ok(Some(format!("schedule {} is enabled", user.id)));
@@ -191,7 +203,7 @@ async fn user_of(desk: &Desk, id: Uuid) -> Result<Option<String>, StoreError> {
     }
     let (key, mut after) = (format!("task/{id}"), None);
     loop {
-        let block = desk.store.live(WorkKind::Manifest, after, store::PAGE_MAX).await?;
+        let block = state.store.live(WorkKind::Manifest, after, store::PAGE_MAX).await?;
         if let Some(work) = block.iter().find(|work| work.budgets.contains(&key)) {
             return Ok(Some(format!("manifest {} is {}", work.id, work.state)));
         }

@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use store::WorkView;
 
 use super::params::Version;
-use super::{Desk, forms};
-use crate::wire::{Answer, Ask, Refusal};
+use super::{AdminState, forms};
+use crate::wire::{ApiError, ApiRequest, ApiResponse};
 
 /// So much is told of when the caller does not say from when.
 const LOOK_BACK: SignedDuration = SignedDuration::from_hours(24);
@@ -29,30 +29,33 @@ const RUNS_MAX: usize = 5_000;
     ),
     responses((status = 200, description = "The runs.", body = TimelineForm))
 )]
-pub(super) async fn timeline(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let now = desk.clock.now();
-    let moment = |name: &'static str, fallback: Timestamp| match ask.query.one(name)? {
+pub(super) async fn timeline(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let now = state.clock.now();
+    let moment = |name: &'static str, fallback: Timestamp| match request.query.get(name)? {
         None => Ok(fallback),
         Some(text) => text
             .parse::<Timestamp>()
-            .map_err(|_| Refusal::parameter(name, "The time must be as in 2026-01-31T12:00:00Z.")),
+            .map_err(|_| ApiError::invalid_parameter(name, "The time must be as in 2026-01-31T12:00:00Z.")),
     };
     let to = moment("to", now)?;
     let from = moment("from", to.checked_sub(LOOK_BACK).unwrap_or(to))?;
     if from >= to {
-        return Err(Refusal::parameter("from", "The beginning must be before the end."));
+        return Err(ApiError::invalid_parameter("from", "The beginning must be before the end."));
     }
-    let limit = ask.page_within::<i64>(RUNS, RUNS_MAX)?.limit;
-    let mut works = desk.store.running(WorkKind::Manifest, store::PAGE_MAX).await?;
+    let limit = request.page_within::<i64>(RUNS, RUNS_MAX)?.limit;
+    let mut works = state.store.running(WorkKind::Manifest, store::PAGE_MAX).await?;
     works.retain(|work| work.started.is_some_and(|at| at < to));
     let room = (limit + 1).saturating_sub(works.len()).max(1);
-    works.extend(desk.store.ended(WorkKind::Manifest, from, to, room).await?);
+    works.extend(state.store.ended(WorkKind::Manifest, from, to, room).await?);
     let is_cut = works.len() > limit;
     works.truncate(limit);
-    let documents = desk.store.get_many(works.iter().map(|work| work.id).collect()).await?;
+    let documents = state.store.get_many(works.iter().map(|work| work.id).collect()).await?;
     let manifests: std::collections::HashMap<_, Manifest> =
         documents.iter().filter_map(|stored| Some((stored.uuid, forms::read::<Manifest>(stored)?))).collect();
-    let catalogue = desk.catalogue().await?;
+    let catalogue = state.catalogue().await?;
     let run = |work: &WorkView| {
         let manifest = manifests.get(&work.id)?;
         let text = work.result.as_ref().map(|result| result.message().to_owned());
@@ -68,5 +71,5 @@ pub(super) async fn timeline(State(desk): State<Desk>, ask: Ask) -> Result<Answe
             status_text: text.unwrap_or_default(),
         })
     };
-    Ok(Answer::ok(&TimelineForm { from, to, value: works.iter().filter_map(run).collect(), is_cut }))
+    Ok(ApiResponse::ok(&TimelineForm { from, to, value: works.iter().filter_map(run).collect(), is_cut }))
 }

@@ -8,10 +8,9 @@ use store::{DesiredState, StoreError, Transaction, VersionedDocument};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::Desk;
-use super::clusters::TURNS_MAX;
+use super::AdminState;
 use super::params::{MaybeVersion, Reason};
-use crate::wire::{Answer, Ask, Refusal};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, WRITE_ATTEMPTS_MAX};
 
 /// A version as operators see it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -64,10 +63,10 @@ fn form(version: &Version) -> VersionForm {
     params(MaybeVersion),
     responses((status = 200, description = "All of them, in ascending order.", body = VersionList))
 )]
-pub(super) async fn list(State(desk): State<Desk>, _: Ask) -> Result<Answer, Refusal> {
-    desk.offer.load().await?;
-    let value = desk.offer.now().versions.iter().map(form).collect();
-    Ok(Answer::ok(&VersionList { value }))
+pub(super) async fn list(State(state): State<AdminState>, _: ApiRequest) -> Result<ApiResponse, ApiError> {
+    state.install_catalog.load().await?;
+    let value = state.install_catalog.now().versions.iter().map(form).collect();
+    Ok(ApiResponse::ok(&VersionList { value }))
 }
 
 /// Offers a version, or changes how it is offered. At most one is the default: making it so takes it from the others.
@@ -80,12 +79,15 @@ pub(super) async fn list(State(desk): State<Desk>, _: Ask) -> Result<Answer, Ref
         (status = 409, description = "It was changed at the same moment."),
     )
 )]
-pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let wanted = wanted(ask.json::<VersionForm>()?.properties)?;
-    let by = ask.by(None)?;
-    for _ in 0..TURNS_MAX {
+pub(super) async fn put(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let wanted = wanted(request.json::<VersionForm>()?.properties)?;
+    let by = request.by(None)?;
+    for _ in 0..WRITE_ATTEMPTS_MAX {
         let everything = store::ListOptions { limit: store::PAGE_MAX, ..store::ListOptions::default() };
-        let all = desk.store.versions().list(everything).await?.items;
+        let all = state.store.versions().list(everything).await?.items;
         let found = all.iter().find(|read| read.document.version == wanted.version);
         if found.is_some_and(|read| read.document.default) && !wanted.enabled {
             return Err(disabled_default());
@@ -100,41 +102,41 @@ pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
             let plain = Version { default: false, ..read.document.clone() };
             transaction = transaction.update(read, &plain, DesiredState::Changed, &by)?;
         }
-        match desk.store.commit(transaction).await {
+        match state.store.commit(transaction).await {
             Ok(_) => {
-                desk.offer.load().await?;
-                return Ok(Answer::put(found.is_none(), &form(&wanted)));
+                state.install_catalog.load().await?;
+                return Ok(ApiResponse::put(found.is_none(), &form(&wanted)));
             }
             Err(StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. }) => {}
             Err(other) => return Err(other.into()),
         }
     }
-    Err(Refusal::contended())
+    Err(ApiError::contended())
 }
 
-fn disabled_default() -> Refusal {
-    Refusal::parameter(
+fn disabled_default() -> ApiError {
+    ApiError::invalid_parameter(
         "properties.enabled",
         "The default version cannot be disabled; make another the default first.",
     )
 }
 
-fn wanted(given: VersionProperties) -> Result<Version, Refusal> {
+fn wanted(given: VersionProperties) -> Result<Version, ApiError> {
     for (name, value) in [
         ("version", &given.version),
         ("openShiftPullspec", &given.open_shift_pullspec),
         ("installerPullspec", &given.installer_pullspec),
     ] {
         if value.is_empty() {
-            return Err(Refusal::parameter(format!("properties.{name}"), "Must be provided."));
+            return Err(ApiError::invalid_parameter(format!("properties.{name}"), "Must be provided."));
         }
         if value.len() > 500 || value.contains(char::is_control) {
             let message = "Must be text of at most 500 bytes without control characters.";
-            return Err(Refusal::parameter(format!("properties.{name}"), message));
+            return Err(ApiError::invalid_parameter(format!("properties.{name}"), message));
         }
     }
     if given.version.parse::<Semver>().is_err() {
-        return Err(Refusal::parameter("properties.version", "Must be a version such as 4.19.14."));
+        return Err(ApiError::invalid_parameter("properties.version", "Must be a version such as 4.19.14."));
     }
     if given.default && !given.enabled {
         return Err(disabled_default());

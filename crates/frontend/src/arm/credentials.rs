@@ -8,11 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use store::Transaction;
 use uuid::Uuid;
 
-use super::gatekeeping::{Deed, check_state, check_subscription};
 use super::params::Version;
-use super::{Desk, clusters, version};
-use crate::admin::params::ClusterPath;
-use crate::wire::{Answer, Ask, Refusal};
+use super::state_rules::{ClusterAction, check_state, check_subscription};
+use super::{ArmState, clusters, version};
+use crate::params::ClusterPath;
+use crate::wire::{ApiError, ApiRequest, ApiResponse};
 
 /// Shows the user that may do everything in a cluster, with their password.
 #[utoipa::path(
@@ -24,11 +24,14 @@ use crate::wire::{Answer, Ask, Refusal};
         (status = 415, description = "The body is of a type that is not accepted."),
     )
 )]
-pub(super) async fn list_credentials(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let cluster = admitted(&desk, &ask, "cluster.listCredentials").await?;
-    let password = desk.reader().secret(cluster, KUBEADMIN_PASSWORD).await?;
+pub(super) async fn list_credentials(
+    State(state): State<ArmState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let cluster = admitted(&state, &request, "cluster.listCredentials").await?;
+    let password = state.reader().secret(cluster, KUBEADMIN_PASSWORD).await?;
     let text = password.map(|secret| HiddenText::new(String::from_utf8_lossy(secret.expose())));
-    Ok(Answer::ok(&Credentials { kubeadmin_username: "kubeadmin".to_owned(), kubeadmin_password: text }))
+    Ok(ApiResponse::ok(&Credentials { kubeadmin_username: "kubeadmin".to_owned(), kubeadmin_password: text }))
 }
 
 /// Shows the kubeconfig that a customer is given.
@@ -41,23 +44,26 @@ pub(super) async fn list_credentials(State(desk): State<Desk>, ask: Ask) -> Resu
         (status = 415, description = "The body is of a type that is not accepted."),
     )
 )]
-pub(super) async fn list_admin_credentials(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let cluster = admitted(&desk, &ask, "cluster.listAdminCredentials").await?;
-    let kubeconfig = desk.reader().secret(cluster, CUSTOMER_KUBECONFIG).await?;
+pub(super) async fn list_admin_credentials(
+    State(state): State<ArmState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let cluster = admitted(&state, &request, "cluster.listAdminCredentials").await?;
+    let kubeconfig = state.reader().secret(cluster, CUSTOMER_KUBECONFIG).await?;
     let text = kubeconfig.map(|secret| HiddenText::new(STANDARD.encode(secret.expose())));
-    Ok(Answer::ok(&AdminKubeconfig { kubeconfig: text }))
+    Ok(ApiResponse::ok(&AdminKubeconfig { kubeconfig: text }))
 }
 
 /// The cluster, if its credentials may be shown now. Who is shown them is in the audit log before they are.
-async fn admitted(desk: &Desk, ask: &Ask, action: &str) -> Result<Uuid, Refusal> {
-    let id = ask.resource_id()?;
-    ask.check_media()?;
-    version(ask)?;
-    ask.any_json()?;
-    check_subscription(desk, &id.subscription, Deed::Credentials).await?;
-    let read = clusters::find(desk, &id).await?;
-    check_state(&read.document, Deed::Credentials)?;
-    let entry = ask.by(Some(""))?.entry(action, &id.path, None, None);
-    desk.store.commit(Transaction::new().audit(entry)).await?;
+async fn admitted(state: &ArmState, request: &ApiRequest, action: &str) -> Result<Uuid, ApiError> {
+    let id = request.resource_id()?;
+    request.check_media()?;
+    version(request)?;
+    request.check_optional_json()?;
+    check_subscription(state, &id.subscription, ClusterAction::Credentials).await?;
+    let read = clusters::find(state, &id).await?;
+    check_state(&read.document, ClusterAction::Credentials)?;
+    let entry = request.by(Some(""))?.entry(action, &id.path, None, None);
+    state.store.commit(Transaction::new().audit(entry)).await?;
     Ok(read.uuid)
 }

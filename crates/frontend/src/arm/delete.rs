@@ -1,18 +1,18 @@
 //! The end of a cluster.
 
-use api::doc::{Cluster, Operation, ProvisioningState, Verb};
+use api::doc::{Cluster, Verb};
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use store::{Secrets, StoreError};
 use uuid::Uuid;
 
-use super::gatekeeping::{Deed, check_state, check_subscription};
 use super::params::Version;
+use super::state_rules::{ClusterAction, check_state, check_subscription};
 use super::write::ASYNC_OPERATION;
-use super::{Desk, TURNS_MAX, empty, is_admin, link, operations, pause, version};
-use crate::admin::params::{ClusterPath, IfMatch};
-use crate::wire::{Ask, Refusal};
+use super::{ArmState, empty, is_admin, link, operations, retry_delay, version};
+use crate::params::{ClusterPath, IfMatch};
+use crate::wire::{ApiError, ApiRequest, WRITE_ATTEMPTS_MAX};
 
 /// Deletes a cluster with all that it has.
 #[utoipa::path(
@@ -24,63 +24,45 @@ use crate::wire::{Ask, Refusal};
         (status = 204, description = "There is no such cluster."),
     )
 )]
-pub(super) async fn delete(State(desk): State<Desk>, ask: Ask) -> Result<Response, Refusal> {
-    if !is_admin(&ask) {
-        version(&ask)?;
+pub(super) async fn delete(State(state): State<ArmState>, request: ApiRequest) -> Result<Response, ApiError> {
+    if !is_admin(&request) {
+        version(&request)?;
     }
-    let id = ask.resource_id()?;
-    let by = ask.by(Some(""))?;
-    for turn in 1..=TURNS_MAX {
-        let Some(read) = desk.store.clusters().find(&id.path).await? else {
-            ask.check_version(None)?;
+    let id = request.resource_id()?;
+    let by = request.by(Some(""))?;
+    for attempt in 1..=WRITE_ATTEMPTS_MAX {
+        let Some(read) = state.store.clusters().find(&id.path).await? else {
+            request.check_preconditions(None)?;
             return Ok(empty(StatusCode::NO_CONTENT));
         };
-        check_subscription(&desk, &id.subscription, Deed::Delete).await?;
-        ask.check_version(Some(read.etag))?;
-        check_state(&read.document, Deed::Delete)?;
-        let operation = Operation {
-            id: Uuid::now_v7(),
-            cluster: read.uuid,
-            cluster_path: id.path.clone(),
-            verb: Verb::Delete,
-            initial_status: ProvisioningState::Deleting,
-            status: ProvisioningState::Deleting,
-            start_time: desk.clock.now(),
-            end_time: None,
-            error: None,
-            snapshot: None,
-            correlation_id: Some(ask.correlation()),
-            client_request_id: ask.client_request_id().map(str::to_owned),
-        };
-        let wanted = Cluster {
-            provisioning_state: ProvisioningState::Deleting,
-            last_provisioning_state: Some(read.document.provisioning_state),
-            operation: Some(operation.id),
-            ..read.document.clone()
-        };
-        match desk.store.clusters().begin(&read, &wanted, &operation, &Secrets::new(), &by).await {
-            Ok(_) => return Ok(accepted(&desk, &ask, &wanted, operation.id)),
-            Err(StoreError::Changed { .. } | StoreError::Gone { .. }) if ask.has_precondition() => {
-                return Err(Refusal::stale());
+        check_subscription(&state, &id.subscription, ClusterAction::Delete).await?;
+        request.check_preconditions(Some(read.etag))?;
+        check_state(&read.document, ClusterAction::Delete)?;
+        let mut cluster = read.document.clone();
+        let operation = operations::start(&state, &request, &mut cluster, read.uuid, &id, Verb::Delete);
+        match state.store.clusters().begin(&read, &cluster, &operation, &Secrets::new(), &by).await {
+            Ok(_) => return Ok(accepted(&state, &request, &cluster, operation.id)),
+            Err(StoreError::Changed { .. } | StoreError::Gone { .. }) if request.has_precondition() => {
+                return Err(ApiError::precondition_failed());
             }
             Err(StoreError::Changed { .. } | StoreError::Gone { .. }) => {
-                tokio::time::sleep(pause(turn)).await;
+                tokio::time::sleep(retry_delay(attempt)).await;
             }
             Err(other) => return Err(other.into()),
         }
     }
-    Err(Refusal::internal("the cluster was changed by others again and again"))
+    Err(ApiError::internal("the cluster was changed by others again and again"))
 }
 
-fn accepted(desk: &Desk, ask: &Ask, cluster: &Cluster, operation: Uuid) -> Response {
+fn accepted(state: &ArmState, request: &ApiRequest, cluster: &Cluster, operation: Uuid) -> Response {
     let paths = operations::paths(&cluster.subscription_id, &cluster.location, operation);
     let mut response = empty(StatusCode::ACCEPTED);
     let headers = response.headers_mut();
     for (name, path) in [(ASYNC_OPERATION, paths.status), (header::LOCATION, paths.result)] {
-        if let Ok(url) = HeaderValue::from_str(&link::to(ask, &path)) {
+        if let Ok(url) = HeaderValue::from_str(&link::to(request, &path)) {
             headers.insert(name, url);
         }
     }
-    headers.insert(header::RETRY_AFTER, operations::retry_after(desk));
+    headers.insert(header::RETRY_AFTER, operations::retry_after(state));
     response
 }

@@ -5,7 +5,7 @@ use api::rest::SystemDataForm;
 use http::HeaderName;
 use serde_json::{Map, Value};
 
-use crate::wire::{Ask, Refusal};
+use crate::wire::{ApiError, ApiRequest};
 
 const SYSTEM_DATA: HeaderName = HeaderName::from_static("x-ms-arm-resource-system-data");
 const IDENTITY_URL: HeaderName = HeaderName::from_static("x-ms-identity-url");
@@ -14,14 +14,14 @@ const HOME_TENANT: HeaderName = HeaderName::from_static("x-ms-home-tenant-id");
 /// More is no honest header.
 const HEADER_BYTES_MAX: usize = 8 * 1024;
 
-fn text<'a>(ask: &'a Ask, name: &HeaderName) -> Option<&'a str> {
-    let value = ask.headers().get(name)?.to_str().ok()?.trim();
+fn text<'a>(request: &'a ApiRequest, name: &HeaderName) -> Option<&'a str> {
+    let value = request.headers().get(name)?.to_str().ok()?.trim();
     Some(value).filter(|it| !it.is_empty() && it.len() <= HEADER_BYTES_MAX)
 }
 
 /// Who creates and changes; nothing when the header is absent or not as it must be.
-fn told(ask: &Ask) -> SystemDataForm {
-    let Some(value) = ask.headers().get(&SYSTEM_DATA) else { return SystemDataForm::default() };
+fn told(request: &ApiRequest) -> SystemDataForm {
+    let Some(value) = request.headers().get(&SYSTEM_DATA) else { return SystemDataForm::default() };
     // By way of an object: serde would take a list as well, member by member.
     let read = serde_json::from_slice::<Map<String, Value>>(value.as_bytes());
     read.and_then(|it| serde_json::from_value(Value::Object(it))).unwrap_or_else(|_| {
@@ -31,8 +31,8 @@ fn told(ask: &Ask) -> SystemDataForm {
 }
 
 /// Lays what the header says over what is known: only what it says, never emptiness.
-pub(super) fn lay_system_data(ask: &Ask, known: &mut SystemData) {
-    let told = told(ask);
+pub(super) fn lay_system_data(request: &ApiRequest, known: &mut SystemData) {
+    let told = told(request);
     let word = |field: &mut Option<String>, said: Option<String>| {
         if let Some(said) = said.filter(|it| !it.is_empty()) {
             *field = Some(said);
@@ -53,17 +53,17 @@ pub(super) struct IdentityHeaders<'a> {
 }
 
 impl<'a> IdentityHeaders<'a> {
-    pub(super) fn of(ask: &'a Ask) -> IdentityHeaders<'a> {
-        IdentityHeaders { url: text(ask, &IDENTITY_URL), tenant: text(ask, &HOME_TENANT) }
+    pub(super) fn of(request: &'a ApiRequest) -> IdentityHeaders<'a> {
+        IdentityHeaders { url: text(request, &IDENTITY_URL), tenant: text(request, &HOME_TENANT) }
     }
 
     /// Both, or the refusal of a PUT without them.
-    pub(super) fn required(&self) -> Result<(), Refusal> {
+    pub(super) fn required(&self) -> Result<(), ApiError> {
         if self.url.is_some() && self.tenant.is_some() {
             return Ok(());
         }
         let message =
             "A cluster with managed identities needs the headers X-Ms-Identity-Url and X-Ms-Home-Tenant-Id.";
-        Err(Refusal::parameter("identity", message))
+        Err(ApiError::invalid_parameter("identity", message))
     }
 }

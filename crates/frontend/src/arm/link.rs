@@ -3,34 +3,38 @@
 
 use http::{Uri, header};
 
-use crate::wire::{Ask, Query, clean};
+use crate::wire::{ApiRequest, Query, clean};
 
 /// The URL by which the caller reached us: origin, path and query.
-struct Came {
+struct CallerUrl {
     origin: String,
     path: String,
     query: Query,
 }
 
-fn came(ask: &Ask) -> Came {
+fn came(request: &ApiRequest) -> CallerUrl {
     let referer =
-        ask.headers().get(header::REFERER).and_then(|value| value.to_str().ok()?.parse::<Uri>().ok());
+        request.headers().get(header::REFERER).and_then(|value| value.to_str().ok()?.parse::<Uri>().ok());
     let said = referer.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?, uri)));
     if let Some((scheme @ ("https" | "http"), authority, uri)) = said
         && let Ok(query) = Query::parse(uri.query())
     {
-        return Came { origin: format!("{scheme}://{authority}"), path: uri.path().to_owned(), query };
+        return CallerUrl { origin: format!("{scheme}://{authority}"), path: uri.path().to_owned(), query };
     }
-    Came { origin: ask.origin().to_owned(), path: ask.spelled().to_owned(), query: ask.query.clone() }
+    CallerUrl {
+        origin: request.origin().to_owned(),
+        path: request.spelled().to_owned(),
+        query: request.query.clone(),
+    }
 }
 
 /// The URL of another resource of ours, with the query that the caller used.
-pub(super) fn to(ask: &Ask, path: &str) -> String {
-    let came = came(ask);
+pub(super) fn to(request: &ApiRequest, path: &str) -> String {
+    let came = came(request);
     // Whoever polls without a version is refused, whatever the caller's own URL had.
-    let query = match came.query.all("api-version").next() {
+    let query = match came.query.get_all("api-version").next() {
         Some(_) => came.query.text(),
-        None => match ask.query.all("api-version").next() {
+        None => match request.query.get_all("api-version").next() {
             Some(version) => came.query.with("api-version", version),
             None => came.query.text(),
         },
@@ -39,16 +43,16 @@ pub(super) fn to(ask: &Ask, path: &str) -> String {
 }
 
 /// The next page of this list.
-pub(super) fn next_page(ask: &Ask, token: &str) -> String {
-    let came = came(ask);
-    let own = ask.spelled().to_ascii_lowercase();
+pub(super) fn next_page(request: &ApiRequest, token: &str) -> String {
+    let came = came(request);
+    let own = request.spelled().to_ascii_lowercase();
     // Something may stand before us under a longer path.
     let path = if clean(&came.path).to_ascii_lowercase().ends_with(&own) {
         came.path
     } else {
-        ask.spelled().to_owned()
+        request.spelled().to_owned()
     };
-    let has_version = came.query.all("api-version").next().is_some();
-    let query = if has_version { came.query } else { ask.query.clone() };
+    let has_version = came.query.get_all("api-version").next().is_some();
+    let query = if has_version { came.query } else { request.query.clone() };
     format!("{}{path}?{}", came.origin, query.with("$skipToken", token))
 }

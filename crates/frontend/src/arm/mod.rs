@@ -1,19 +1,19 @@
 //! The resource manager's API: what customers ask, through whatever speaks the contract. One file for each subject. The types,
 //! the rules and the converters of the versions are in `api::rest`; here requests are read, documents written, answers given.
 
-mod checks;
+mod cloud_checks;
 mod clusters;
 mod credentials;
 mod delete;
-mod gatekeeping;
 mod headers;
 mod link;
 mod operations;
 mod params;
 mod preflight;
 mod provider;
+mod response_cache;
 mod role_sets;
-mod shown;
+mod state_rules;
 mod subscriptions;
 mod versions;
 mod write;
@@ -30,12 +30,12 @@ use store::{Reader, Store};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::admin;
+use crate::cluster_form::ClusterForms;
 use crate::config::Config;
-use crate::offer::Offer;
+use crate::install_catalog::InstallCatalog;
 use crate::server::Deps;
-use crate::wire::{Ask, Code, Refusal};
-use shown::Shown;
+use crate::wire::{ApiError, ApiRequest, Code};
+use response_cache::ResponseCache;
 
 /// The release of this service, as it is noted on what it makes.
 const BUILD: &str = env!("CARGO_PKG_VERSION");
@@ -45,41 +45,46 @@ const PROVIDER: &str = "Microsoft.RedHatOpenShift";
 
 /// What the routes work with.
 #[derive(Debug, Clone)]
-pub(crate) struct Desk {
+pub(crate) struct ArmState {
     store: Store,
     clock: SharedClock,
     cloud: Option<SharedCloud>,
-    offer: Offer,
-    rules: Arc<Rules>,
-    shown: Shown,
-    /// The same paths in the admin form.
-    admin: admin::Desk,
+    install_catalog: InstallCatalog,
+    settings: Arc<ArmSettings>,
+    responses: ResponseCache,
+    /// For requests with `api-version=admin`.
+    cluster_forms: ClusterForms,
 }
 
 /// What an operator has set.
 #[derive(Debug)]
-struct Rules {
+struct ArmSettings {
     locations: Vec<String>,
     zone: Option<String>,
     small_workers: bool,
     retry_after: u32,
 }
 
-impl Desk {
-    pub(crate) fn new(config: &Config, deps: &Deps, offer: Offer, admin: admin::Desk) -> Desk {
-        Desk {
+impl ArmState {
+    pub(crate) fn new(
+        config: &Config,
+        deps: &Deps,
+        install_catalog: InstallCatalog,
+        cluster_forms: ClusterForms,
+    ) -> ArmState {
+        ArmState {
             store: deps.store.clone(),
             clock: deps.clock.clone(),
             cloud: deps.cloud.clone(),
-            offer,
-            shown: Shown::default(),
-            rules: Arc::new(Rules {
+            install_catalog,
+            responses: ResponseCache::default(),
+            settings: Arc::new(ArmSettings {
                 locations: config.locations.clone(),
                 zone: config.zone.clone(),
                 small_workers: config.small_workers,
                 retry_after: config.retry_after_seconds,
             }),
-            admin,
+            cluster_forms,
         }
     }
 
@@ -91,30 +96,31 @@ impl Desk {
     fn ground<'a>(&'a self, path: &'a str, stored: Option<&'a api::doc::Cluster>) -> Ground<'a> {
         Ground {
             path,
-            locations: &self.rules.locations,
-            zone: self.rules.zone.as_deref(),
-            small_workers: self.rules.small_workers,
+            locations: &self.settings.locations,
+            zone: self.settings.zone.as_deref(),
+            small_workers: self.settings.small_workers,
             stored,
         }
     }
 }
 
 /// The version that a request names.
-fn version(ask: &Ask) -> Result<ApiVersion, Refusal> {
-    let mut named = ask.query.all("api-version");
+fn version(request: &ApiRequest) -> Result<ApiVersion, ApiError> {
+    let mut named = request.query.get_all("api-version");
     match (named.next().and_then(ApiVersion::named), named.next()) {
         (Some(version), None) => Ok(version),
         _ => {
             let known = ApiVersion::ALL.map(ApiVersion::as_str).join(", ");
             let message = format!("The api-version is missing, or is none that this resource has: {known}.");
-            Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidResourceType, message).at("api-version"))
+            Err(ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidResourceType, message)
+                .with_target("api-version"))
         }
     }
 }
 
 /// Whether a request asks for the admin form.
-fn is_admin(ask: &Ask) -> bool {
-    let mut named = ask.query.all("api-version");
+fn is_admin(request: &ApiRequest) -> bool {
+    let mut named = request.query.get_all("api-version");
     named.next() == Some("admin") && named.next().is_none()
 }
 
@@ -124,16 +130,13 @@ fn empty(status: StatusCode) -> Response {
     (status, [(header::CONTENT_TYPE, json)]).into_response()
 }
 
-/// How long to wait before a whole handler is run again after somebody else was quicker.
-fn pause(turn: u32) -> Duration {
-    Duration::from_millis(100) * turn
+/// Wait before the next attempt at a write after another writer was faster.
+fn retry_delay(attempt: u32) -> Duration {
+    Duration::from_millis(100) * attempt
 }
 
-/// So often a handler is run at most.
-const TURNS_MAX: u32 = 5;
-
 /// Every route, with its description.
-pub(crate) fn routes() -> OpenApiRouter<Desk> {
+pub(crate) fn routes() -> OpenApiRouter<ArmState> {
     OpenApiRouter::new()
         .routes(routes!(provider::operations))
         .routes(routes!(subscriptions::put))

@@ -1,7 +1,7 @@
 //! Asynchronous operations. Their end is told only once their cluster shows it: as long as a cluster carries an operation, that
 //! operation is answered as it began.
 
-use api::doc::{Cluster, Operation, ProvisioningState};
+use api::doc::{Cluster, Operation, ProvisioningState, Verb};
 use api::rest::v2025_07_25::OpenShiftCluster;
 use api::rest::{OperationStatus, OperationStep};
 use axum::extract::State;
@@ -12,28 +12,65 @@ use store::{OperationView, WorkView};
 use uuid::Uuid;
 
 use super::params::{LocationPath, Version};
-use super::{Desk, PROVIDER, empty, link, version};
-use crate::wire::{Answer, Ask, Refusal};
+use super::{ArmState, PROVIDER, empty, link, version};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, ResourceId};
 
 const NO_OPERATION: &str = "The operation was not found.";
 
 /// The paths by which an operation that begins is followed.
-pub(super) struct Followed {
+pub(super) struct OperationPaths {
     pub(super) status: String,
     pub(super) result: String,
 }
 
 /// Where an operation is followed.
-pub(super) fn paths(subscription: &str, location: &str, operation: Uuid) -> Followed {
+pub(super) fn paths(subscription: &str, location: &str, operation: Uuid) -> OperationPaths {
     let path = |kind: &str| {
         format!("/subscriptions/{subscription}/providers/{PROVIDER}/locations/{location}/{kind}/{operation}")
     };
-    Followed { status: path("operationsstatus"), result: path("operationresults") }
+    OperationPaths { status: path("operationsstatus"), result: path("operationresults") }
 }
 
 /// How long the caller should wait before it asks again.
-pub(super) fn retry_after(desk: &Desk) -> HeaderValue {
-    HeaderValue::from(desk.rules.retry_after)
+pub(super) fn retry_after(state: &ArmState) -> HeaderValue {
+    HeaderValue::from(state.settings.retry_after)
+}
+
+/// Starts an operation: sets the provisioning state of the cluster and returns the operation's document.
+pub(super) fn start(
+    state: &ArmState,
+    request: &ApiRequest,
+    cluster: &mut Cluster,
+    uuid: Uuid,
+    id: &ResourceId,
+    verb: Verb,
+) -> Operation {
+    let provisioning = match verb {
+        Verb::Create => ProvisioningState::Creating,
+        Verb::Update => ProvisioningState::Updating,
+        Verb::AdminUpdate => ProvisioningState::AdminUpdating,
+        Verb::Delete => ProvisioningState::Deleting,
+    };
+    let operation = Operation {
+        id: Uuid::now_v7(),
+        cluster: uuid,
+        cluster_path: id.path.clone(),
+        verb,
+        initial_status: provisioning,
+        status: provisioning,
+        start_time: state.clock.now(),
+        end_time: None,
+        error: None,
+        snapshot: None,
+        correlation_id: Some(request.correlation()),
+        client_request_id: request.client_request_id().map(str::to_owned),
+    };
+    if verb != Verb::Create {
+        cluster.last_provisioning_state = Some(cluster.provisioning_state);
+    }
+    cluster.provisioning_state = provisioning;
+    cluster.operation = Some(operation.id);
+    operation
 }
 
 /// Shows how an operation stands.
@@ -43,13 +80,13 @@ pub(super) fn retry_after(desk: &Desk) -> HeaderValue {
     params(LocationPath, Version, ("operationId" = String, Path, format = Uuid, description = "The operation.")),
     responses((status = 200, description = "How it stands.", body = OperationStatus))
 )]
-pub(super) async fn status(State(desk): State<Desk>, ask: Ask) -> Result<Response, Refusal> {
-    version(&ask)?;
-    let OperationView { operation, work } = find(&desk, &ask).await?;
+pub(super) async fn status(State(state): State<ArmState>, request: ApiRequest) -> Result<Response, ApiError> {
+    version(&request)?;
+    let OperationView { operation, work } = find(&state, &request).await?;
     let operation = operation.document;
-    let is_running = is_running(&desk, &operation).await?;
+    let is_running = is_running(&state, &operation).await?;
     let body = OperationStatus {
-        id: ask.spelled().to_owned(),
+        id: request.spelled().to_owned(),
         name: operation.id.to_string(),
         status: format!("{:?}", if is_running { operation.initial_status } else { operation.status }),
         start_time: operation.start_time.to_string(),
@@ -57,9 +94,9 @@ pub(super) async fn status(State(desk): State<Desk>, ask: Ask) -> Result<Respons
         error: operation.error.filter(|_| !is_running),
         properties: work.as_ref().filter(|_| is_running).map(step),
     };
-    let mut response = Answer::ok(&body).into_response();
+    let mut response = ApiResponse::ok(&body).into_response();
     if is_running {
-        response.headers_mut().insert(header::RETRY_AFTER, retry_after(&desk));
+        response.headers_mut().insert(header::RETRY_AFTER, retry_after(&state));
     }
     Ok(response)
 }
@@ -91,42 +128,42 @@ fn step(work: &WorkView) -> OperationStep {
         (status = 204, description = "It has ended, and there is nothing to show."),
     )
 )]
-pub(super) async fn result(State(desk): State<Desk>, ask: Ask) -> Result<Response, Refusal> {
-    let version = version(&ask)?;
-    let operation = find(&desk, &ask).await?.operation.document;
-    if is_running(&desk, &operation).await? {
+pub(super) async fn result(State(state): State<ArmState>, request: ApiRequest) -> Result<Response, ApiError> {
+    let version = version(&request)?;
+    let operation = find(&state, &request).await?.operation.document;
+    if is_running(&state, &operation).await? {
         let mut response = empty(StatusCode::ACCEPTED);
-        let own = link::to(&ask, ask.spelled());
+        let own = link::to(&request, request.spelled());
         if let Ok(own) = HeaderValue::from_str(&own) {
             response.headers_mut().insert(header::LOCATION, own);
         }
-        response.headers_mut().insert(header::RETRY_AFTER, retry_after(&desk));
+        response.headers_mut().insert(header::RETRY_AFTER, retry_after(&state));
         return Ok(response);
     }
     let copy =
-        operation.snapshot.map(serde_json::from_value::<Cluster>).transpose().map_err(Refusal::internal)?;
+        operation.snapshot.map(serde_json::from_value::<Cluster>).transpose().map_err(ApiError::internal)?;
     Ok(match copy {
-        Some(cluster) => Answer::ok(&version.show(&cluster).without_status()).into_response(),
+        Some(cluster) => ApiResponse::ok(&version.show(&cluster).without_status()).into_response(),
         None => empty(StatusCode::NO_CONTENT),
     })
 }
 
 /// The operation in the path, if it is one of that subscription.
-async fn find(desk: &Desk, ask: &Ask) -> Result<OperationView, Refusal> {
-    let id = ask.uuid("operationId", NO_OPERATION)?;
-    let found = desk.store.operations().view(id).await?;
-    let prefix = format!("/subscriptions/{}/", ask.segment("subscriptionId"));
+async fn find(state: &ArmState, request: &ApiRequest) -> Result<OperationView, ApiError> {
+    let id = request.uuid("operationId", NO_OPERATION)?;
+    let found = state.store.operations().view(id).await?;
+    let prefix = format!("/subscriptions/{}/", request.path_param("subscriptionId"));
     let is_theirs =
         |view: &OperationView| view.operation.document.cluster_path.to_ascii_lowercase().starts_with(&prefix);
-    found.filter(is_theirs).ok_or_else(|| Refusal::not_found(NO_OPERATION))
+    found.filter(is_theirs).ok_or_else(|| ApiError::not_found(NO_OPERATION))
 }
 
 /// Whether an operation is still to be shown as it began.
-async fn is_running(desk: &Desk, operation: &Operation) -> Result<bool, Refusal> {
+async fn is_running(state: &ArmState, operation: &Operation) -> Result<bool, ApiError> {
     let has_ended = matches!(operation.status, ProvisioningState::Succeeded | ProvisioningState::Failed);
     if !has_ended {
         return Ok(true);
     }
-    let cluster = desk.reader().documents::<Cluster>().get(operation.cluster).await?;
+    let cluster = state.reader().documents::<Cluster>().get(operation.cluster).await?;
     Ok(cluster.is_some_and(|read| read.document.operation == Some(operation.id)))
 }

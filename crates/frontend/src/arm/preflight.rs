@@ -12,8 +12,8 @@ use axum::extract::State;
 use serde_json::{Map, Value};
 
 use super::params::{GroupPath, Version};
-use super::{Desk, version, write};
-use crate::wire::{Answer, Ask, Refusal, ResourceId};
+use super::{ArmState, version, write};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, ResourceId};
 
 /// Checks the resources of a deployment. The answer is 200 whatever is found.
 #[utoipa::path(
@@ -22,11 +22,14 @@ use crate::wire::{Answer, Ask, Refusal, ResourceId};
     params(GroupPath, Version, ("deploymentName" = String, Path, description = "The deployment.")), request_body = Object,
     responses((status = 200, description = "Whether it would be accepted.", body = PreflightStatus))
 )]
-pub(super) async fn preflight(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    ask.check_media()?;
-    version(&ask)?;
-    let outcome = match ask.object() {
-        Ok(body) => look(&desk, &ask, &body).await?,
+pub(super) async fn preflight(
+    State(state): State<ArmState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    request.check_media()?;
+    version(&request)?;
+    let outcome = match request.object() {
+        Ok(body) => look(&state, &request, &body).await?,
         Err(_) => Err(content("The body is not JSON as it must be.")),
     };
     let (status, error) = match outcome {
@@ -35,7 +38,7 @@ pub(super) async fn preflight(State(desk): State<Desk>, ask: Ask) -> Result<Answ
             ("Failed", Some(ErrorBody { code: code.as_str().to_owned(), message, target }))
         }
     };
-    Ok(Answer::ok(&PreflightStatus { status: status.to_owned(), error }))
+    Ok(ApiResponse::ok(&PreflightStatus { status: status.to_owned(), error }))
 }
 
 fn content(message: &str) -> Wrong {
@@ -43,7 +46,7 @@ fn content(message: &str) -> Wrong {
 }
 
 /// The first thing that is wrong with any of the resources.
-async fn look(desk: &Desk, ask: &Ask, body: &Value) -> Result<Result<(), Wrong>, Refusal> {
+async fn look(state: &ArmState, request: &ApiRequest, body: &Value) -> Result<Result<(), Wrong>, ApiError> {
     let Some(resources) = body["resources"].as_array() else {
         return Ok(Err(content("The member resources must be a list.")));
     };
@@ -53,7 +56,7 @@ async fn look(desk: &Desk, ask: &Ask, body: &Value) -> Result<Result<(), Wrong>,
         };
         let kind = resource["type"].as_str().unwrap_or_default();
         if kind.eq_ignore_ascii_case(CLUSTER_TYPE)
-            && let Err(wrong) = one(desk, ask, members).await?
+            && let Err(wrong) = one(state, request, members).await?
         {
             return Ok(Err(wrong));
         }
@@ -62,15 +65,19 @@ async fn look(desk: &Desk, ask: &Ask, body: &Value) -> Result<Result<(), Wrong>,
 }
 
 /// What is wrong with one cluster of a deployment.
-async fn one(desk: &Desk, ask: &Ask, members: &Map<String, Value>) -> Result<Result<(), Wrong>, Refusal> {
+async fn one(
+    state: &ArmState,
+    request: &ApiRequest,
+    members: &Map<String, Value>,
+) -> Result<Result<(), Wrong>, ApiError> {
     let word = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
     let Some(version) = ApiVersion::named(word("apiVersion")) else {
         return Ok(Err(content("The member apiVersion of a cluster must name a version of this provider.")));
     };
     let path = format!(
         "/subscriptions/{}/resourceGroups/{}/providers/{CLUSTER_TYPE}/{}",
-        ask.segment("subscriptionId"),
-        ask.segment("resourceGroupName"),
+        request.path_param("subscriptionId"),
+        request.path_param("resourceGroupName"),
         word("name")
     );
     let Ok(id) = ResourceId::within(&path) else {
@@ -82,23 +89,23 @@ async fn one(desk: &Desk, ask: &Ask, members: &Map<String, Value>) -> Result<Res
         body.remove(name);
     }
     let body = Value::Object(body);
-    let stored = desk.store.clusters().find(&id.path).await?;
+    let stored = state.store.clusters().find(&id.path).await?;
     Ok(match &stored {
         Some(read) if read.document.provisioned.is_some() => {
-            let secret = desk.reader().secret(read.uuid, PULL_SECRET).await?;
-            change(desk, version, &id, &read.document, secret.as_ref(), &body)
+            let secret = state.reader().secret(read.uuid, PULL_SECRET).await?;
+            change(state, version, &id, &read.document, secret.as_ref(), &body)
         }
-        _ => creation(desk, version, &id, body),
+        _ => creation(state, version, &id, body),
     })
 }
 
 /// What a PUT that creates this cluster would be refused for, in the same order.
-fn creation(desk: &Desk, version: ApiVersion, id: &ResourceId, body: Value) -> Result<(), Wrong> {
-    let known = desk.offer.now();
+fn creation(state: &ArmState, version: ApiVersion, id: &ResourceId, body: Value) -> Result<(), Wrong> {
+    let known = state.install_catalog.now();
     let external = version.read(write::with_default_version(body, &known))?;
     let draft = external.draft();
-    validate(&draft, &desk.ground(&id.spelled, None))?;
-    let mut cluster = write::blank(id, desk.clock.now());
+    validate(&draft, &state.ground(&id.spelled, None))?;
+    let mut cluster = write::blank(id, state.clock.now());
     lay_over(&draft, &mut cluster);
     let Some(spec) = cluster.provisioned.as_deref().map(|it| &it.spec) else { return Ok(()) };
     match_roles(&spec.identity, &spec.version, &known.role_sets)?;
@@ -107,7 +114,7 @@ fn creation(desk: &Desk, version: ApiVersion, id: &ResourceId, body: Value) -> R
 
 /// What a PUT that changes this cluster would be refused for, in the same order.
 fn change(
-    desk: &Desk,
+    state: &ArmState,
     version: ApiVersion,
     id: &ResourceId,
     stored: &Cluster,
@@ -116,12 +123,12 @@ fn change(
 ) -> Result<(), Wrong> {
     let external = write::proposal(version, stored, body)?;
     let draft = external.draft();
-    validate(&draft, &desk.ground(&id.spelled, Some(stored)))?;
+    validate(&draft, &state.ground(&id.spelled, Some(stored)))?;
     check_unchanged(&version.show(stored).value(), &external.value())?;
     write::same_pull_secret(&draft, pull_secret)?;
     let mut cluster = stored.clone();
     lay_over(&draft, &mut cluster);
     let Some(spec) = cluster.provisioned.as_deref().map(|it| &it.spec) else { return Ok(()) };
     let running = stored.installed_version().unwrap_or_default();
-    match_roles(&spec.identity, running, &desk.offer.now().role_sets)
+    match_roles(&spec.identity, running, &state.install_catalog.now().role_sets)
 }

@@ -3,7 +3,7 @@
 use api::rest::{ArmPage, OperationDisplay, OperationForm};
 
 use super::PROVIDER;
-use crate::wire::{Answer, Ask};
+use crate::wire::{ApiRequest, ApiResponse};
 
 /// Name, resource, operation, description.
 const OPERATIONS: [(&str, &str, &str, &str); 11] = [
@@ -71,7 +71,7 @@ const OPERATIONS: [(&str, &str, &str, &str); 11] = [
     operation_id = "Operations_List", tag = "resource manager",
     responses((status = 200, description = "All of them.", body = ArmPage<OperationForm>))
 )]
-pub(super) async fn operations(_: Ask) -> Answer {
+pub(super) async fn operations(_: ApiRequest) -> ApiResponse {
     let form = |(name, resource, operation, description): (&str, &str, &str, &str)| OperationForm {
         name: format!("{PROVIDER}/{name}"),
         display: OperationDisplay {
@@ -82,5 +82,5 @@ pub(super) async fn operations(_: Ask) -> Answer {
         },
         origin: "user,system".to_owned(),
     };
-    Answer::ok(&ArmPage { value: OPERATIONS.map(form).to_vec(), next_link: None })
+    ApiResponse::ok(&ArmPage { value: OPERATIONS.map(form).to_vec(), next_link: None })
 }

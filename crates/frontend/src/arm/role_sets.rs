@@ -6,11 +6,11 @@ use axum::extract::State;
 use http::StatusCode;
 
 use super::params::{LocationPath, Version};
-use super::{Desk, PROVIDER, version};
-use crate::wire::{Answer, Ask, Code, Refusal};
+use super::{ArmState, PROVIDER, version};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, Code};
 
-fn form(ask: &Ask, set: &RoleSet) -> RoleSetForm {
-    let (subscription, location) = (ask.segment("subscriptionId"), ask.segment("location"));
+fn form(request: &ApiRequest, set: &RoleSet) -> RoleSetForm {
+    let (subscription, location) = (request.path_param("subscriptionId"), request.path_param("location"));
     let name = &set.openshift_version;
     let kind = format!("{PROVIDER}/locations/platformWorkloadIdentityRoleSets");
     let role = |role: &api::doc::OperatorRole| RoleForm {
@@ -32,13 +32,13 @@ fn form(ask: &Ask, set: &RoleSet) -> RoleSetForm {
 }
 
 /// Refuses versions that were there before role sets.
-fn check_version(ask: &Ask) -> Result<(), Refusal> {
-    let version = version(ask)?;
+fn check_version(request: &ApiRequest) -> Result<(), ApiError> {
+    let version = version(request)?;
     if version.knows_identities() {
         return Ok(());
     }
     let message = format!("The api-version {} has no role sets.", version.as_str());
-    Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidResourceType, message).at("api-version"))
+    Err(ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidResourceType, message).with_target("api-version"))
 }
 
 /// Lists the role sets.
@@ -48,10 +48,14 @@ fn check_version(ask: &Ask) -> Result<(), Refusal> {
     params(LocationPath, Version),
     responses((status = 200, description = "All of them, in ascending order.", body = ArmPage<RoleSetForm>))
 )]
-pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    check_version(&ask)?;
-    let value: Vec<RoleSetForm> = desk.offer.now().role_sets.iter().map(|set| form(&ask, set)).collect();
-    Ok(Answer::ok(&ArmPage { value, next_link: None }))
+pub(super) async fn list(
+    State(state): State<ArmState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    check_version(&request)?;
+    let value: Vec<RoleSetForm> =
+        state.install_catalog.now().role_sets.iter().map(|set| form(&request, set)).collect();
+    Ok(ApiResponse::ok(&ArmPage { value, next_link: None }))
 }
 
 /// Shows the role set of one minor version.
@@ -61,13 +65,16 @@ pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
     params(LocationPath, Version, ("openShiftMinorVersion" = String, Path, description = "As `4.19`.")),
     responses((status = 200, description = "The role set.", body = RoleSetForm))
 )]
-pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    check_version(&ask)?;
-    let wanted = ask.segment("openShiftMinorVersion");
-    let known = desk.offer.now();
+pub(super) async fn show(
+    State(state): State<ArmState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    check_version(&request)?;
+    let wanted = request.path_param("openShiftMinorVersion");
+    let known = state.install_catalog.now();
     let found = known.role_sets.iter().find(|set| set.openshift_version == wanted).ok_or_else(|| {
         let message = format!("The role set of version '{wanted}' was not found.");
-        Refusal::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message)
+        ApiError::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message)
     })?;
-    Ok(Answer::ok(&form(&ask, found)))
+    Ok(ApiResponse::ok(&form(&request, found)))
 }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use store::StoreError;
 
 use super::params::SubscriptionPath;
-use super::{Desk, TURNS_MAX, pause};
-use crate::wire::{Answer, Ask, Code, Refusal};
+use super::{ArmState, retry_delay};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, WRITE_ATTEMPTS_MAX};
 
 /// Tells us how a subscription stands. Its version is not looked at.
 #[utoipa::path(
@@ -20,36 +20,36 @@ use crate::wire::{Answer, Ask, Code, Refusal};
         (status = 201, description = "It is new.", body = Object),
     )
 )]
-pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let body = ask.object()?;
-    let wanted = subscription(ask.segment("subscriptionId"), body)?;
-    let by = ask.by(Some(""))?;
-    for turn in 1..=TURNS_MAX {
+pub(super) async fn put(State(state): State<ArmState>, request: ApiRequest) -> Result<ApiResponse, ApiError> {
+    let body = request.object()?;
+    let wanted = subscription(request.path_param("subscriptionId"), body)?;
+    let by = request.by(Some(""))?;
+    for attempt in 1..=WRITE_ATTEMPTS_MAX {
         let path = format!("/subscriptions/{}", wanted.subscription_id);
-        let found = desk.store.subscriptions().find(&path).await?;
+        let found = state.store.subscriptions().find(&path).await?;
         let was_deleted = found.as_ref().is_some_and(|it| it.document.state == SubscriptionState::Deleted);
         if was_deleted && wanted.state != SubscriptionState::Deleted {
             let message = "Request is not allowed in subscription in state 'Deleted'.";
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message));
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message));
         }
-        let subscriptions = desk.store.subscriptions();
+        let subscriptions = state.store.subscriptions();
         // What was looked at is what is changed: in between it may have been deleted, and that is for good.
         let written = match &found {
             Some(read) => subscriptions.put(&wanted, Some(read.etag), &by).await,
             None => subscriptions.create(&wanted, &by).await.map(|(uuid, etag)| (uuid, etag, true)),
         };
         match written {
-            Ok((_, etag, is_new)) => return Ok(Answer::put(is_new, &wanted.body).etag(etag)),
+            Ok((_, etag, is_new)) => return Ok(ApiResponse::put(is_new, &wanted.body).with_etag(etag)),
             Err(StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. }) => {
-                tokio::time::sleep(pause(turn)).await;
+                tokio::time::sleep(retry_delay(attempt)).await;
             }
             Err(other) => return Err(other.into()),
         }
     }
-    Err(Refusal::internal("the subscription was changed by others again and again"))
+    Err(ApiError::internal("the subscription was changed by others again and again"))
 }
 
-fn subscription(id: &str, mut body: Value) -> Result<Subscription, Refusal> {
+fn subscription(id: &str, mut body: Value) -> Result<Subscription, ApiError> {
     let state = match body["state"].as_str() {
         Some("Registered") => SubscriptionState::Registered,
         Some("Unregistered") => SubscriptionState::Unregistered,
@@ -58,7 +58,7 @@ fn subscription(id: &str, mut body: Value) -> Result<Subscription, Refusal> {
         Some("Deleted") => SubscriptionState::Deleted,
         _ => {
             let message = "The state must be Registered, Unregistered, Warned, Suspended or Deleted.";
-            return Err(Refusal::parameter("state", message));
+            return Err(ApiError::invalid_parameter("state", message));
         }
     };
     if let Some(address) = body.pointer_mut("/properties/accountOwner/email") {

@@ -5,11 +5,11 @@ use axum::extract::State;
 use http::StatusCode;
 
 use super::params::{LocationPath, Version};
-use super::{Desk, PROVIDER, version};
-use crate::wire::{Answer, Ask, Code, Refusal};
+use super::{ArmState, PROVIDER, version};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, Code};
 
-fn form(ask: &Ask, version: &str) -> OpenShiftVersion {
-    let (subscription, location) = (ask.segment("subscriptionId"), ask.segment("location"));
+fn form(request: &ApiRequest, version: &str) -> OpenShiftVersion {
+    let (subscription, location) = (request.path_param("subscriptionId"), request.path_param("location"));
     OpenShiftVersion {
         id: format!(
             "/subscriptions/{subscription}/providers/{PROVIDER}/locations/{location}/openShiftVersions/{version}"
@@ -27,11 +27,14 @@ fn form(ask: &Ask, version: &str) -> OpenShiftVersion {
     params(LocationPath, Version),
     responses((status = 200, description = "All of them, in ascending order.", body = ArmPage<OpenShiftVersion>))
 )]
-pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    version(&ask)?;
-    let known = desk.offer.now();
-    let value = known.enabled().map(|it| form(&ask, &it.version)).collect();
-    Ok(Answer::ok(&ArmPage::<OpenShiftVersion> { value, next_link: None }))
+pub(super) async fn list(
+    State(state): State<ArmState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    version(&request)?;
+    let known = state.install_catalog.now();
+    let value = known.enabled().map(|it| form(&request, &it.version)).collect();
+    Ok(ApiResponse::ok(&ArmPage::<OpenShiftVersion> { value, next_link: None }))
 }
 
 /// Shows one version.
@@ -41,14 +44,17 @@ pub(super) async fn list(State(desk): State<Desk>, ask: Ask) -> Result<Answer, R
     params(LocationPath, Version, ("openShiftVersion" = String, Path, description = "The version.")),
     responses((status = 200, description = "The version.", body = OpenShiftVersion))
 )]
-pub(super) async fn show(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    version(&ask)?;
-    let wanted = ask.segment("openShiftVersion");
-    let known = desk.offer.now();
+pub(super) async fn show(
+    State(state): State<ArmState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    version(&request)?;
+    let wanted = request.path_param("openShiftVersion");
+    let known = state.install_catalog.now();
     let found = known.enabled().find(|it| it.version.eq_ignore_ascii_case(wanted));
     let found = found.ok_or_else(|| {
         let message = format!("The version '{wanted}' was not found.");
-        Refusal::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message)
+        ApiError::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message)
     })?;
-    Ok(Answer::ok(&form(&ask, &found.version)))
+    Ok(ApiResponse::ok(&form(&request, &found.version)))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::doc::secrets::{CLIENT_SECRET, PULL_SECRET};
-use api::doc::{Cluster, Identity, Operation, ProvisioningState, Subscription, Verb};
+use api::doc::{Cluster, Identity, ProvisioningState, Subscription, Verb};
 use api::domain;
 use api::rest::v2025_07_25::OpenShiftCluster;
 use api::rest::{
@@ -21,20 +21,20 @@ use serde_json::Value;
 use store::{Etag, Secrets, StoreError, VersionedDocument};
 use uuid::Uuid;
 
-use super::gatekeeping::{Deed, check_state, check_subscription};
 use super::headers::{IdentityHeaders, lay_system_data};
 use super::params::Version;
-use super::{BUILD, Desk, TURNS_MAX, checks, clusters, is_admin, link, operations, pause, version};
-use crate::admin::params::{ClusterPath, IfMatch};
-use crate::offer::Known;
-use crate::wire::{Answer, Ask, Code, Refusal, ResourceId};
+use super::state_rules::{ClusterAction, check_state, check_subscription};
+use super::{ArmState, BUILD, cloud_checks, clusters, is_admin, link, operations, retry_delay, version};
+use crate::install_catalog::InstallOptions;
+use crate::params::{ClusterPath, IfMatch};
+use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, ResourceId, WRITE_ATTEMPTS_MAX};
 
 /// Where an operation is followed.
 pub(super) const ASYNC_OPERATION: HeaderName = HeaderName::from_static("azure-asyncoperation");
 
 /// How a body is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum WriteMode {
     /// PUT: the body is the whole.
     Replace,
     /// PATCH: the body is what changes.
@@ -51,8 +51,8 @@ enum Manner {
         (status = 201, description = "It is being created.", body = OpenShiftCluster),
     )
 )]
-pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Response, Refusal> {
-    Box::pin(write(&desk, &ask, Manner::Replace)).await
+pub(super) async fn put(State(state): State<ArmState>, request: ApiRequest) -> Result<Response, ApiError> {
+    Box::pin(write(&state, &request, WriteMode::Replace)).await
 }
 
 /// Changes what the body says of a cluster.
@@ -62,79 +62,79 @@ pub(super) async fn put(State(desk): State<Desk>, ask: Ask) -> Result<Response, 
     params(ClusterPath, Version, IfMatch), request_body = OpenShiftCluster,
     responses((status = 200, description = "It is being changed.", body = OpenShiftCluster))
 )]
-pub(super) async fn patch(State(desk): State<Desk>, ask: Ask) -> Result<Response, Refusal> {
-    Box::pin(write(&desk, &ask, Manner::Merge)).await
+pub(super) async fn patch(State(state): State<ArmState>, request: ApiRequest) -> Result<Response, ApiError> {
+    Box::pin(write(&state, &request, WriteMode::Merge)).await
 }
 
-async fn write(desk: &Desk, ask: &Ask, manner: Manner) -> Result<Response, Refusal> {
-    let id = ask.resource_id()?;
-    ask.check_media()?;
-    if is_admin(ask) {
+async fn write(state: &ArmState, request: &ApiRequest, manner: WriteMode) -> Result<Response, ApiError> {
+    let id = request.resource_id()?;
+    request.check_media()?;
+    if is_admin(request) {
         let message = "Updates in the admin form are not served by this release.";
-        return Err(Refusal::new(StatusCode::BAD_REQUEST, Code::RequestNotAllowed, message));
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, Code::RequestNotAllowed, message));
     }
-    let version = version(ask)?;
-    for turn in 1..=TURNS_MAX {
-        let subscription = check_subscription(desk, &id.subscription, Deed::Write).await?;
-        let found = desk.store.clusters().find(&id.path).await?;
-        ask.check_version(found.as_ref().map(|read| read.etag))?;
+    let version = version(request)?;
+    for attempt in 1..=WRITE_ATTEMPTS_MAX {
+        let subscription = check_subscription(state, &id.subscription, ClusterAction::Write).await?;
+        let found = state.store.clusters().find(&id.path).await?;
+        request.check_preconditions(found.as_ref().map(|read| read.etag))?;
         let outcome = match &found {
-            Some(read) => update(desk, ask, version, &id, read, manner).await,
-            None if manner == Manner::Merge => return Err(clusters::absent(&id)),
-            None => create(desk, ask, version, &id, &subscription).await,
+            Some(read) => update(state, request, version, &id, read, manner).await,
+            None if manner == WriteMode::Merge => return Err(clusters::absent(&id)),
+            None => create(state, request, version, &id, &subscription).await,
         };
         match outcome {
             Ok(response) => return Ok(response),
-            Err(Failed::Refused(refusal)) => return Err(*refusal),
+            Err(WriteError::Api(error)) => return Err(*error),
             // Of a creation it may have been the subscription that changed; the next look tells.
-            Err(Failed::Overtaken) if ask.has_precondition() && found.is_some() => {
-                return Err(Refusal::stale());
+            Err(WriteError::Conflict) if request.has_precondition() && found.is_some() => {
+                return Err(ApiError::precondition_failed());
             }
             // The whole is looked at again: what somebody else has written may change every answer.
-            Err(Failed::Overtaken) => tokio::time::sleep(pause(turn)).await,
+            Err(WriteError::Conflict) => tokio::time::sleep(retry_delay(attempt)).await,
         }
     }
-    Err(Refusal::internal("the cluster was changed by others again and again"))
+    Err(ApiError::internal("the cluster was changed by others again and again"))
 }
 
 /// Why a turn did not end well.
-enum Failed {
-    Refused(Box<Refusal>),
+enum WriteError {
+    Api(Box<ApiError>),
     /// Somebody else was quicker.
-    Overtaken,
+    Conflict,
 }
 
-impl From<Refusal> for Failed {
-    fn from(refusal: Refusal) -> Failed {
-        Failed::Refused(Box::new(refusal))
+impl From<ApiError> for WriteError {
+    fn from(error: ApiError) -> WriteError {
+        WriteError::Api(Box::new(error))
     }
 }
 
-impl From<Wrong> for Failed {
-    fn from(wrong: Wrong) -> Failed {
-        Refusal::from(wrong).into()
+impl From<Wrong> for WriteError {
+    fn from(wrong: Wrong) -> WriteError {
+        ApiError::from(wrong).into()
     }
 }
 
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Failed {
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> WriteError {
         match &error {
             StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. } => {
-                Failed::Overtaken
+                WriteError::Conflict
             }
             StoreError::KeyTaken { key } => duplicate(key).into(),
-            _ => Refusal::from(error).into(),
+            _ => ApiError::from(error).into(),
         }
     }
 }
 
 /// Which key of the cluster another one holds.
-fn duplicate(key: &str) -> Refusal {
+fn duplicate(key: &str) -> ApiError {
     let (code, message) = match key.split_once(':') {
         Some(("domain", domain)) => {
             let message = format!("The provided domain '{domain}' is already in use by another cluster.");
-            let refusal = Refusal::new(StatusCode::BAD_REQUEST, Code::DuplicateDomain, message);
-            return refusal.at("properties.clusterProfile.domain");
+            let error = ApiError::new(StatusCode::BAD_REQUEST, Code::DuplicateDomain, message);
+            return error.with_target("properties.clusterProfile.domain");
         }
         Some(("resource-group", group)) => (
             Code::DuplicateResourceGroup,
@@ -149,46 +149,46 @@ fn duplicate(key: &str) -> Refusal {
             "The provided identity is already in use by another cluster.".to_owned(),
         ),
     };
-    Refusal::new(StatusCode::BAD_REQUEST, code, message)
+    ApiError::new(StatusCode::BAD_REQUEST, code, message)
 }
 
 async fn create(
-    desk: &Desk,
-    ask: &Ask,
+    state: &ArmState,
+    request: &ApiRequest,
     version: ApiVersion,
     id: &ResourceId,
     subscription: &VersionedDocument<Subscription>,
-) -> Result<Response, Failed> {
-    let known = desk.offer.now();
-    let body = with_default_version(ask.object()?, &known);
+) -> Result<Response, WriteError> {
+    let known = state.install_catalog.now();
+    let body = with_default_version(request.object()?, &known);
     if lacks_version(&body) {
         let why = "no version is the default, and a request names none; set one by PUT /admin/versions";
-        return Err(Refusal::internal(why).into());
+        return Err(ApiError::internal(why).into());
     }
     let external = version.read(body)?;
     let draft = external.draft();
-    validate(&draft, &desk.ground(&id.spelled, None))?;
-    if let Some(cloud) = &desk.cloud {
-        checks::run(cloud, &draft, &id.subscription).await?;
+    validate(&draft, &state.ground(&id.spelled, None))?;
+    if let Some(cloud) = &state.cloud {
+        cloud_checks::run(cloud, &draft, &id.subscription).await?;
     }
-    let mut cluster = blank(id, desk.clock.now());
+    let mut cluster = blank(id, state.clock.now());
     lay_over(&draft, &mut cluster);
     let provisioned = cluster.provisioned.as_deref_mut().ok_or_else(no_properties)?;
-    let zone = domain::zone_in(&cluster.location, desk.rules.zone.as_deref());
+    let zone = domain::zone_in(&cluster.location, state.settings.zone.as_deref());
     provisioned.managed_domain = domain::managed(&provisioned.spec.domain, &zone);
-    lay_system_data(ask, &mut provisioned.system_data);
+    lay_system_data(request, &mut provisioned.system_data);
     BUILD.clone_into(&mut provisioned.created_by);
     BUILD.clone_into(&mut provisioned.provisioned_by);
     provisioned.bucket = Uuid::new_v4().as_bytes()[0];
-    identify(ask, &mut provisioned.spec.identity, Manner::Replace)?;
+    identify(request, &mut provisioned.spec.identity, WriteMode::Replace)?;
     match_roles(&provisioned.spec.identity, &provisioned.spec.version, &known.role_sets)?;
     check_enabled(&provisioned.spec.version, &known)?;
     let secrets = secrets(&draft);
-    let operation = begin(desk, ask, &mut cluster, Uuid::now_v7(), id, Verb::Create);
-    let by = ask.by(Some(""))?;
-    let clusters = desk.store.clusters();
+    let operation = operations::start(state, request, &mut cluster, Uuid::now_v7(), id, Verb::Create);
+    let by = request.by(Some(""))?;
+    let clusters = state.store.clusters();
     let etag = clusters.begin_create_in(subscription, &cluster, &operation, &secrets, &by).await?;
-    Ok(answer(desk, ask, version, StatusCode::CREATED, &cluster, operation.id, etag))
+    Ok(response(state, request, version, StatusCode::CREATED, &cluster, operation.id, etag))
 }
 
 /// A cluster of that id that has nothing yet.
@@ -211,12 +211,12 @@ pub(super) fn blank(id: &ResourceId, now: Timestamp) -> Cluster {
     }
 }
 
-fn no_properties() -> Refusal {
-    Refusal::internal("a draft that has properties made a cluster that has none")
+fn no_properties() -> ApiError {
+    ApiError::internal("a draft that has properties made a cluster that has none")
 }
 
 /// The body with the default version, if there is one, where it names none.
-pub(super) fn with_default_version(mut body: Value, known: &Known) -> Value {
+pub(super) fn with_default_version(mut body: Value, known: &InstallOptions) -> Value {
     if lacks_version(&body)
         && let Some(Value::Object(profile)) = body.pointer_mut(PROFILE)
         && let Some(default) = known.default_version()
@@ -236,7 +236,7 @@ fn lacks_version(body: &Value) -> bool {
 }
 
 /// Refuses a version that customers may not choose.
-pub(super) fn check_enabled(version: &str, known: &Known) -> Result<(), Wrong> {
+pub(super) fn check_enabled(version: &str, known: &InstallOptions) -> Result<(), Wrong> {
     let is_version = version.parse::<Semver>().is_ok();
     if is_version && known.enabled().any(|it| it.version == version) {
         return Ok(());
@@ -247,46 +247,51 @@ pub(super) fn check_enabled(version: &str, known: &Known) -> Result<(), Wrong> {
 }
 
 async fn update(
-    desk: &Desk,
-    ask: &Ask,
+    state: &ArmState,
+    request: &ApiRequest,
     version: ApiVersion,
     id: &ResourceId,
     read: &VersionedDocument<Cluster>,
-    manner: Manner,
-) -> Result<Response, Failed> {
-    check_state(&read.document, Deed::Write)?;
-    let body = ask.object()?;
+    manner: WriteMode,
+) -> Result<Response, WriteError> {
+    check_state(&read.document, ClusterAction::Write)?;
+    let body = request.object()?;
     let external = proposed(version, &read.document, &body, manner)?;
     let draft = external.draft();
-    validate(&draft, &desk.ground(&id.spelled, Some(&read.document)))?;
+    validate(&draft, &state.ground(&id.spelled, Some(&read.document)))?;
     check_unchanged(&version.show(&read.document).value(), &external.value())?;
-    check_pull_secret(desk, read.uuid, &draft).await?;
+    check_pull_secret(state, read.uuid, &draft).await?;
     let mut cluster = read.document.clone();
     lay_over(&draft, &mut cluster);
     let installed = read.document.provisioned.as_deref().map(|it| it.spec.version.clone());
     let provisioned = cluster.provisioned.as_deref_mut().ok_or_else(no_properties)?;
     // What is shown is the version that runs; what was asked for stays as it was.
     provisioned.spec.version = installed.unwrap_or_default();
-    lay_system_data(ask, &mut provisioned.system_data);
-    identify(ask, &mut provisioned.spec.identity, manner)?;
+    lay_system_data(request, &mut provisioned.system_data);
+    identify(request, &mut provisioned.spec.identity, manner)?;
     let running = provisioned.record.running_version.as_deref().unwrap_or(&provisioned.spec.version);
-    match_roles(&provisioned.spec.identity, running, &desk.offer.now().role_sets)?;
+    match_roles(&provisioned.spec.identity, running, &state.install_catalog.now().role_sets)?;
     let secrets = secrets(&draft);
-    let operation = begin(desk, ask, &mut cluster, read.uuid, id, Verb::Update);
-    let by = ask.by(Some(""))?;
-    let etag = desk.store.clusters().begin(read, &cluster, &operation, &secrets, &by).await?;
-    Ok(answer(desk, ask, version, StatusCode::OK, &cluster, operation.id, etag))
+    let operation = operations::start(state, request, &mut cluster, read.uuid, id, Verb::Update);
+    let by = request.by(Some(""))?;
+    let etag = state.store.clusters().begin(read, &cluster, &operation, &secrets, &by).await?;
+    Ok(response(state, request, version, StatusCode::OK, &cluster, operation.id, etag))
 }
 
 /// What a cluster would be, in the form of the request's version.
 pub(super) fn proposal(version: ApiVersion, stored: &Cluster, body: &Value) -> Result<External, Wrong> {
-    proposed(version, stored, body, Manner::Replace)
+    proposed(version, stored, body, WriteMode::Replace)
 }
 
-fn proposed(version: ApiVersion, stored: &Cluster, body: &Value, manner: Manner) -> Result<External, Wrong> {
+fn proposed(
+    version: ApiVersion,
+    stored: &Cluster,
+    body: &Value,
+    manner: WriteMode,
+) -> Result<External, Wrong> {
     let mut merged = match manner {
-        Manner::Replace => replaced(version.skeleton(stored, body), body),
-        Manner::Merge => patched(version.show(stored).stripped().value(), body),
+        WriteMode::Replace => replaced(version.skeleton(stored, body), body),
+        WriteMode::Merge => patched(version.show(stored).stripped().value(), body),
     };
     // Whoever repeats the creation names the version that was asked for then, not the one that runs by now.
     if let Some(provisioned) = stored.provisioned.as_deref()
@@ -299,11 +304,11 @@ fn proposed(version: ApiVersion, stored: &Cluster, body: &Value, manner: Manner)
     version.read(merged)
 }
 
-async fn check_pull_secret(desk: &Desk, cluster: Uuid, draft: &Draft<'_>) -> Result<(), Failed> {
+async fn check_pull_secret(state: &ArmState, cluster: Uuid, draft: &Draft<'_>) -> Result<(), WriteError> {
     if sent_pull_secret(draft).is_none() {
         return Ok(());
     }
-    let stored = desk.reader().secret(cluster, PULL_SECRET).await?;
+    let stored = state.reader().secret(cluster, PULL_SECRET).await?;
     Ok(same_pull_secret(draft, stored.as_ref())?)
 }
 
@@ -322,10 +327,10 @@ fn sent_pull_secret<'a>(draft: &Draft<'a>) -> Option<&'a str> {
 }
 
 /// Notes where the credentials of a managed identity are fetched.
-fn identify(ask: &Ask, identity: &mut Identity, manner: Manner) -> Result<(), Refusal> {
+fn identify(request: &ApiRequest, identity: &mut Identity, manner: WriteMode) -> Result<(), ApiError> {
     let Identity::Workload { tenant_id, identity_url, .. } = identity else { return Ok(()) };
-    let headers = IdentityHeaders::of(ask);
-    if manner == Manner::Replace {
+    let headers = IdentityHeaders::of(request);
+    if manner == WriteMode::Replace {
         headers.required()?;
     }
     for (field, said) in [(identity_url, headers.url), (tenant_id, headers.tenant)] {
@@ -348,46 +353,9 @@ fn secrets(draft: &Draft<'_>) -> Secrets {
         .collect()
 }
 
-/// Sets the cluster's state for an operation that begins.
-fn begin(
-    desk: &Desk,
-    ask: &Ask,
-    cluster: &mut Cluster,
-    uuid: Uuid,
-    id: &ResourceId,
-    verb: Verb,
-) -> Operation {
-    let state = match verb {
-        Verb::Create => ProvisioningState::Creating,
-        Verb::Update => ProvisioningState::Updating,
-        Verb::AdminUpdate => ProvisioningState::AdminUpdating,
-        Verb::Delete => ProvisioningState::Deleting,
-    };
-    let operation = Operation {
-        id: Uuid::now_v7(),
-        cluster: uuid,
-        cluster_path: id.path.clone(),
-        verb,
-        initial_status: state,
-        status: state,
-        start_time: desk.clock.now(),
-        end_time: None,
-        error: None,
-        snapshot: None,
-        correlation_id: Some(ask.correlation()),
-        client_request_id: ask.client_request_id().map(str::to_owned),
-    };
-    if verb != Verb::Create {
-        cluster.last_provisioning_state = Some(cluster.provisioning_state);
-    }
-    cluster.provisioning_state = state;
-    cluster.operation = Some(operation.id);
-    operation
-}
-
-fn answer(
-    desk: &Desk,
-    ask: &Ask,
+fn response(
+    state: &ArmState,
+    request: &ApiRequest,
     version: ApiVersion,
     status: StatusCode,
     cluster: &Cluster,
@@ -395,12 +363,12 @@ fn answer(
     etag: Etag,
 ) -> Response {
     let shown = version.show(cluster).without_status();
-    let mut response = Answer::of(status, &shown).etag(etag).into_response();
+    let mut response = ApiResponse::with_status(status, &shown).with_etag(etag).into_response();
     let paths = operations::paths(&cluster.subscription_id, &cluster.location, operation);
-    if let Ok(url) = HeaderValue::from_str(&link::to(ask, &paths.status)) {
+    if let Ok(url) = HeaderValue::from_str(&link::to(request, &paths.status)) {
         response.headers_mut().insert(ASYNC_OPERATION, url);
     }
-    response.headers_mut().insert(header::RETRY_AFTER, operations::retry_after(desk));
+    response.headers_mut().insert(header::RETRY_AFTER, operations::retry_after(state));
     response
 }
 

@@ -13,7 +13,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
 use super::fetch::{Fetcher, Validation};
-use super::{Stranger, Visit, identity};
+use super::{AuthenticationError, RequestContext, identity};
 use crate::config::ArmCallers;
 use serve::tls::{self, TlsError};
 
@@ -33,7 +33,7 @@ const VALIDATION_TRIES: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct AllowList {
     source: Source,
-    known: RwLock<Listed>,
+    known: RwLock<LoadedList>,
 }
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ enum Source {
 }
 
 #[derive(Debug, Default)]
-struct Listed {
+struct LoadedList {
     entries: Vec<Entry>,
     read: Option<Timestamp>,
 }
@@ -99,22 +99,22 @@ impl AllowList {
     }
 
     fn put(&self, entries: Vec<Entry>, now: Timestamp) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Listed { entries, read: Some(now) };
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = LoadedList { entries, read: Some(now) };
     }
 
     /// The name of the caller whose certificate this is.
-    pub(crate) fn caller(&self, leaf: &[u8], now: Timestamp) -> Result<String, Stranger> {
+    pub(crate) fn caller(&self, leaf: &[u8], now: Timestamp) -> Result<String, AuthenticationError> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if known.is_stale(now) {
-            return Err(Stranger::because("the list of callers is too old to be trusted"));
+            return Err(AuthenticationError::new("the list of callers is too old to be trusted"));
         }
         let found = known.entries.iter().find(|entry| entry.der == leaf);
         match found {
             Some(entry) if entry.counts_at(now) => identity(&entry.name),
             Some(entry) => {
-                Err(Stranger::because(format!("the certificate of {} does not count now", entry.name)))
+                Err(AuthenticationError::new(format!("the certificate of {} does not count now", entry.name)))
             }
-            None => Err(Stranger::because("the certificate is not listed among the callers")),
+            None => Err(AuthenticationError::new("the certificate is not listed among the callers")),
         }
     }
 
@@ -156,7 +156,7 @@ impl AllowList {
     }
 }
 
-impl Listed {
+impl LoadedList {
     fn is_stale(&self, now: Timestamp) -> bool {
         self.read.is_none_or(|read| now.duration_since(read) > LIST_AGE_MAX)
     }
@@ -214,12 +214,16 @@ impl TokenService {
     }
 
     /// Whether the service accepts the request's token.
-    pub(crate) async fn accepts(&self, visit: &Visit<'_>, token: &str) -> Result<(), Stranger> {
+    pub(crate) async fn accepts(
+        &self,
+        context: &RequestContext<'_>,
+        token: &str,
+    ) -> Result<(), AuthenticationError> {
         let validation = Validation {
             authorization: format!("Bearer {token}"),
-            uri: visit.uri.to_string(),
-            method: visit.method.to_string(),
-            forwarded_for: visit.peer.to_owned(),
+            uri: context.uri.to_string(),
+            method: context.method.to_string(),
+            forwarded_for: context.peer.to_owned(),
         };
         let mut last = String::new();
         for _ in 0..VALIDATION_TRIES {
@@ -227,12 +231,12 @@ impl TokenService {
                 Ok(http::StatusCode::OK) => return Ok(()),
                 // The service has judged; asking again changes nothing.
                 Ok(status) if !status.is_server_error() => {
-                    return Err(Stranger::because(format!("the token service answered {status}")));
+                    return Err(AuthenticationError::new(format!("the token service answered {status}")));
                 }
                 Ok(status) => last = format!("the token service answered {status}"),
                 Err(error) => last = error.to_string(),
             }
         }
-        Err(Stranger::because(last))
+        Err(AuthenticationError::new(last))
     }
 }

@@ -9,12 +9,12 @@ use sha2::{Digest as _, Sha256};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
-use super::{Role, Stranger, identity};
+use super::{AuthenticationError, Role, identity};
 use crate::config::{ClientRule, Config};
 
 /// The rules for client certificates.
 #[derive(Debug)]
-pub(crate) struct Certificates {
+pub(crate) struct CertificateVerifier {
     authority: ClientAuthority,
     operators: Vec<ClientRule>,
     readers: Vec<ClientRule>,
@@ -22,34 +22,37 @@ pub(crate) struct Certificates {
 
 /// The holder of a certificate that is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Holder {
+pub(crate) struct CertificateHolder {
     name: String,
     pub(crate) role: Role,
     not_before: Timestamp,
     not_after: Timestamp,
 }
 
-impl Holder {
+impl CertificateHolder {
     /// A part of this very process, which needs no certificate.
-    pub(crate) fn of_this_process(name: &str) -> Holder {
+    pub(crate) fn in_process(name: &str) -> CertificateHolder {
         let (not_before, not_after) = (Timestamp::MIN, Timestamp::MAX);
-        Holder { name: name.to_owned(), role: Role::Operator, not_before, not_after }
+        CertificateHolder { name: name.to_owned(), role: Role::Operator, not_before, not_after }
     }
 
     /// The name, if the certificate is valid at that time: a connection may outlive it.
-    pub(crate) fn name_at(&self, now: Timestamp) -> Result<String, Stranger> {
+    pub(crate) fn name_at(&self, now: Timestamp) -> Result<String, AuthenticationError> {
         if now < self.not_before || now > self.not_after {
-            return Err(Stranger::because(format!("the certificate of {} is not valid now", self.name)));
+            return Err(AuthenticationError::new(format!(
+                "the certificate of {} is not valid now",
+                self.name
+            )));
         }
         Ok(self.name.clone())
     }
 }
 
-impl Certificates {
+impl CertificateVerifier {
     /// Reads the authority; none when the configuration names none.
-    pub(crate) fn open(config: &Config) -> Result<Option<Certificates>, TlsError> {
+    pub(crate) fn open(config: &Config) -> Result<Option<CertificateVerifier>, TlsError> {
         let Some(path) = &config.client_ca else { return Ok(None) };
-        Ok(Some(Certificates {
+        Ok(Some(CertificateVerifier {
             authority: ClientAuthority::open(path)?,
             operators: config.operators.clone(),
             readers: config.readers.clone(),
@@ -62,16 +65,20 @@ impl Certificates {
     }
 
     /// Whose certificate it is.
-    pub(crate) fn holder(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Holder, Stranger> {
+    pub(crate) fn holder(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: Timestamp,
+    ) -> Result<CertificateHolder, AuthenticationError> {
         let Some(leaf) = chain.first() else {
-            return Err(Stranger::because("the client showed no certificate"));
+            return Err(AuthenticationError::new("the client showed no certificate"));
         };
         let since = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
         self.authority
             .verify(chain, UnixTime::since_unix_epoch(since))
-            .map_err(|error| Stranger::because(format!("the certificate is not accepted: {error}")))?;
+            .map_err(|error| AuthenticationError::new(format!("the certificate is not accepted: {error}")))?;
         let (_, parsed) = X509Certificate::from_der(leaf)
-            .map_err(|_| Stranger::because("the certificate cannot be read"))?;
+            .map_err(|_| AuthenticationError::new("the certificate cannot be read"))?;
         let name = common_name(&parsed).unwrap_or_default();
         // The verifier lets a certificate without this extension pass; we do not.
         let is_for_clients = parsed
@@ -80,7 +87,9 @@ impl Certificates {
             .flatten()
             .is_some_and(|usage| usage.value.client_auth || usage.value.any);
         if !is_for_clients {
-            return Err(Stranger::because(format!("the certificate of {name:?} is not one for clients")));
+            return Err(AuthenticationError::new(format!(
+                "the certificate of {name:?} is not one for clients"
+            )));
         }
         let digest: [u8; 32] = Sha256::digest(leaf).into();
         let names = |rule: &ClientRule| match rule {
@@ -92,17 +101,17 @@ impl Certificates {
         } else if self.readers.iter().any(names) {
             Role::Reader
         } else {
-            return Err(Stranger::because(format!("the certificate of {name:?} is on no list")));
+            return Err(AuthenticationError::new(format!("the certificate of {name:?} is on no list")));
         };
         let moment = |at: x509_parser::time::ASN1Time| Timestamp::from_second(at.timestamp());
         let (Ok(not_before), Ok(not_after)) =
             (moment(parsed.validity().not_before), moment(parsed.validity().not_after))
         else {
-            return Err(Stranger::because("the certificate's times cannot be read"));
+            return Err(AuthenticationError::new("the certificate's times cannot be read"));
         };
         let name = if name.is_empty() { ClientRule::Fingerprint(digest).to_string() } else { name };
         let name = identity(&name)?;
-        Ok(Holder { name, role, not_before, not_after })
+        Ok(CertificateHolder { name, role, not_before, not_after })
     }
 }
 
@@ -120,8 +129,12 @@ mod tests {
     #[test]
     fn a_connection_does_not_outlive_its_certificate() {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
-        let holder =
-            Holder { name: "jo".to_owned(), role: Role::Reader, not_before: at(100), not_after: at(200) };
+        let holder = CertificateHolder {
+            name: "jo".to_owned(),
+            role: Role::Reader,
+            not_before: at(100),
+            not_after: at(200),
+        };
         let check =
             |second: i64, expect: bool| assert_eq!(holder.name_at(at(second)).is_ok(), expect, "{second}");
         check(99, false);

@@ -82,16 +82,16 @@ impl Fetcher {
         let exchange = async {
             let response = self.client.get(uri).await.map_err(|error| failed(error.to_string()))?;
             if response.status() != http::StatusCode::OK {
-                return Err(failed(format!("the answer was {}", response.status())));
+                return Err(failed(format!("the response was {}", response.status())));
             }
             let body = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect().await;
             body.map(http_body_util::Collected::to_bytes).map_err(|error| failed(error.to_string()))
         };
         let body = tokio::time::timeout(FETCH_TIME_MAX, exchange)
             .await
-            .map_err(|_| failed(format!("no answer within {} s", FETCH_TIME_MAX.as_secs())))??;
+            .map_err(|_| failed(format!("no response within {} s", FETCH_TIME_MAX.as_secs())))??;
         serde_json::from_slice(&body)
-            .map_err(|error| failed(format!("the answer is not as it must be: {error}")))
+            .map_err(|error| failed(format!("the response is not as it must be: {error}")))
     }
 }
 
@@ -124,7 +124,7 @@ impl Fetcher {
         let exchange = self.client.request(request);
         let answered = tokio::time::timeout(FETCH_TIME_MAX, exchange)
             .await
-            .map_err(|_| failed(format!("no answer within {} s", FETCH_TIME_MAX.as_secs())))?;
+            .map_err(|_| failed(format!("no response within {} s", FETCH_TIME_MAX.as_secs())))?;
         answered.map(|response| response.status()).map_err(|error| failed(error.to_string()))
     }
 }

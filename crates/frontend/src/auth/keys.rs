@@ -8,7 +8,7 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::Stranger;
+use super::AuthenticationError;
 use super::fetch::{FetchError, Fetcher};
 
 /// An issuer is asked no more often than this, whatever tokens say.
@@ -19,16 +19,16 @@ const KEYS_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The keys of one issuer.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct IssuerKeys {
     issuer: String,
     fetcher: Fetcher,
-    known: Mutex<Arc<Known>>,
+    known: Mutex<Arc<CachedKeys>>,
     /// When the issuer was last asked. Whoever holds it asks; who needs no answer does not wait for it.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CachedKeys {
     keys: Vec<Jwk>,
     read: Option<Instant>,
 }
@@ -39,13 +39,17 @@ struct Discovery {
     jwks_uri: String,
 }
 
-impl Keys {
-    pub(super) fn of(issuer: String, fetcher: Fetcher) -> Keys {
-        Keys { issuer, fetcher, known: Mutex::default(), asked: tokio::sync::Mutex::default() }
+impl IssuerKeys {
+    pub(super) fn new(issuer: String, fetcher: Fetcher) -> IssuerKeys {
+        IssuerKeys { issuer, fetcher, known: Mutex::default(), asked: tokio::sync::Mutex::default() }
     }
 
     /// The key with which a token was signed. A known one is found at once, also while somebody asks the issuer for others.
-    pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, Stranger> {
+    pub(super) async fn find(
+        &self,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<DecodingKey, AuthenticationError> {
         let known = self.known();
         let found = known.find(id, algorithm);
         let is_fresh = known.read.is_some_and(|at| at.elapsed() < KEYS_AGE_MAX);
@@ -61,18 +65,19 @@ impl Keys {
             self.refresh().await;
         }
         let found = self.known().find(id, algorithm);
-        found
-            .ok_or_else(|| Stranger::because("the token was signed with a key that the issuer does not show"))
+        found.ok_or_else(|| {
+            AuthenticationError::new("the token was signed with a key that the issuer does not show")
+        })
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<CachedKeys> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn refresh(&self) {
         match self.read().await {
             Ok(keys) => {
-                let known = Known { keys, read: Some(Instant::now()) };
+                let known = CachedKeys { keys, read: Some(Instant::now()) };
                 *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
             }
             Err(error) => {
@@ -101,7 +106,7 @@ enum KeysError {
     OtherIssuer { expected: String, found: String },
 }
 
-impl Known {
+impl CachedKeys {
     fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
         let fits = |key: &&Jwk| {
             let said = key.common.key_algorithm.map(|said| said.to_string());

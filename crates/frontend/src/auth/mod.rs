@@ -15,9 +15,9 @@ use http::{HeaderMap, Method, Uri, header};
 use jiff::Timestamp;
 
 pub(crate) use arm::{AllowList, TokenService};
-pub(crate) use certificate::{Certificates, Holder};
+pub(crate) use certificate::{CertificateHolder, CertificateVerifier};
 pub(crate) use fetch::is_protected;
-pub(crate) use token::Tokens;
+pub(crate) use token::TokenVerifier;
 
 /// The caller's own name behind a tool that speaks for many, for the audit log.
 const PRINCIPAL: &str = "x-ms-client-principal-name";
@@ -52,7 +52,7 @@ impl Role {
 
 /// Which API is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Audience {
     /// The Admin API: a path under `/admin`, or `api-version=admin` anywhere.
     Admin,
     /// The resource manager's.
@@ -61,8 +61,8 @@ pub(crate) enum Door {
 
 /// A request, as far as it matters who sends it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Visit<'a> {
-    pub(crate) door: Door,
+pub(crate) struct RequestContext<'a> {
+    pub(crate) audience: Audience,
     pub(crate) method: &'a Method,
     /// In the caller's spelling.
     pub(crate) uri: &'a Uri,
@@ -72,18 +72,18 @@ pub(crate) struct Visit<'a> {
 
 /// Decides who comes in.
 #[derive(Debug)]
-pub(crate) enum Doorman {
+pub(crate) enum Authenticator {
     /// Everybody does; only on the loopback interface.
-    Open,
+    AllowAll,
     /// Only those with a certificate or token that is known.
-    Guarded(Box<Guarded>),
+    Required(Box<AuthenticationMethods>),
 }
 
 /// What is known of those who may come in.
 #[derive(Debug)]
-pub(crate) struct Guarded {
-    pub(crate) certificates: Option<Certificates>,
-    pub(crate) tokens: Option<Tokens>,
+pub(crate) struct AuthenticationMethods {
+    pub(crate) certificates: Option<CertificateVerifier>,
+    pub(crate) tokens: Option<TokenVerifier>,
     pub(crate) callers: Option<AllowList>,
     pub(crate) token_service: Option<TokenService>,
     pub(crate) admit_operators: bool,
@@ -91,174 +91,185 @@ pub(crate) struct Guarded {
 
 /// Why somebody does not come in; for the log, never for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stranger(pub(crate) String);
+pub(crate) struct AuthenticationError(pub(crate) String);
 
-impl Stranger {
-    pub(crate) fn because(why: impl Into<String>) -> Stranger {
-        Stranger(why.into())
+impl AuthenticationError {
+    pub(crate) fn new(why: impl Into<String>) -> AuthenticationError {
+        AuthenticationError(why.into())
     }
 }
 
 /// What a connection has proved about its client.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Proof {
+pub(crate) struct ClientProof {
     /// Whose certificate it is, by the authority that signs for operators.
-    holder: Option<Arc<Result<Holder, Stranger>>>,
+    holder: Option<Arc<Result<CertificateHolder, AuthenticationError>>>,
     /// The certificate itself.
     leaf: Option<Arc<[u8]>>,
 }
 
-impl Proof {
+impl ClientProof {
     /// Of a part of this very process.
-    pub(crate) fn of_this_process(name: &str) -> Proof {
-        Proof { holder: Some(Arc::new(Ok(Holder::of_this_process(name)))), leaf: None }
+    pub(crate) fn in_process(name: &str) -> ClientProof {
+        ClientProof { holder: Some(Arc::new(Ok(CertificateHolder::in_process(name)))), leaf: None }
     }
 }
 
-impl Doorman {
+impl Authenticator {
     /// What the certificates of a connection prove.
     pub(crate) fn examine(
         &self,
         chain: Option<&[rustls::pki_types::CertificateDer<'_>]>,
         now: Timestamp,
-    ) -> Proof {
-        let (Doorman::Guarded(guarded), Some([leaf, ..])) = (self, chain) else { return Proof::default() };
+    ) -> ClientProof {
+        let (Authenticator::Required(guarded), Some([leaf, ..])) = (self, chain) else {
+            return ClientProof::default();
+        };
         let holder = guarded.certificates.as_ref().map(|it| it.holder(chain.unwrap_or_default(), now));
-        Proof { holder: holder.map(Arc::new), leaf: Some(leaf.as_ref().into()) }
+        ClientProof { holder: holder.map(Arc::new), leaf: Some(leaf.as_ref().into()) }
     }
 
     /// Who sends a request.
     pub(crate) async fn identify(
         &self,
-        proof: &Proof,
-        visit: &Visit<'_>,
+        proof: &ClientProof,
+        context: &RequestContext<'_>,
         now: Timestamp,
-    ) -> Result<Identity, Stranger> {
-        match (self, visit.door) {
-            (Doorman::Open, _) => {
-                let claimed = principal(visit.headers)?.and_then(actor::claim);
+    ) -> Result<Identity, AuthenticationError> {
+        match (self, context.audience) {
+            (Authenticator::AllowAll, _) => {
+                let claimed = principal(context.headers)?.and_then(actor::claim);
                 let actor = claimed.unwrap_or_else(|| "anonymous".to_owned());
                 Ok(Identity { actor, role: Role::Operator })
             }
-            (Doorman::Guarded(guarded), Door::Admin) => guarded.operator(proof, visit.headers, now).await,
-            (Doorman::Guarded(guarded), Door::Arm) => guarded.caller(proof, visit, now).await,
+            (Authenticator::Required(guarded), Audience::Admin) => {
+                guarded.operator(proof, context.headers, now).await
+            }
+            (Authenticator::Required(guarded), Audience::Arm) => guarded.caller(proof, context, now).await,
         }
     }
 
     /// Why nobody could come in now; nothing when somebody can.
     pub(crate) fn problem(&self, now: Timestamp) -> Option<&'static str> {
         match self {
-            Doorman::Open => None,
+            Authenticator::AllowAll => None,
             // Whoever brings a token is let in by the service, whatever the list is worth.
-            Doorman::Guarded(guarded) if guarded.token_service.is_some() => None,
-            Doorman::Guarded(guarded) => guarded.callers.as_ref().and_then(|callers| callers.problem(now)),
+            Authenticator::Required(guarded) if guarded.token_service.is_some() => None,
+            Authenticator::Required(guarded) => {
+                guarded.callers.as_ref().and_then(|callers| callers.problem(now))
+            }
         }
     }
 }
 
-impl Guarded {
+impl AuthenticationMethods {
     /// An operator. A token that is given decides; a certificate speaks for requests without one.
     async fn operator(
         &self,
-        proof: &Proof,
+        proof: &ClientProof,
         headers: &HeaderMap,
         now: Timestamp,
-    ) -> Result<Identity, Stranger> {
+    ) -> Result<Identity, AuthenticationError> {
         let (name, role) = match (bearer(headers)?, &self.tokens, proof.holder.as_deref()) {
             (Some(token), Some(tokens), _) => {
                 // A token names its person; nobody speaks for others with it.
-                let (actor, role) = tokens.holder(token, Door::Admin, now).await?;
+                let (actor, role) = tokens.holder(token, Audience::Admin, now).await?;
                 return Ok(Identity { actor, role });
             }
-            (Some(_), None, _) => return Err(Stranger::because("tokens are not accepted here")),
+            (Some(_), None, _) => return Err(AuthenticationError::new("tokens are not accepted here")),
             (None, _, Some(Ok(holder))) => (holder.name_at(now)?, holder.role),
-            (None, _, Some(Err(stranger))) => return Err(stranger.clone()),
-            (None, _, None) => return Err(Stranger::because("neither certificate nor token")),
+            (None, _, Some(Err(error))) => return Err(error.clone()),
+            (None, _, None) => return Err(AuthenticationError::new("neither certificate nor token")),
         };
         Ok(Identity { actor: acting_for(headers, &name)?, role })
     }
 
     /// A caller of the resource manager's API. A token goes first; unless tokens are enforced, a certificate does as well.
-    async fn caller(&self, proof: &Proof, visit: &Visit<'_>, now: Timestamp) -> Result<Identity, Stranger> {
+    async fn caller(
+        &self,
+        proof: &ClientProof,
+        context: &RequestContext<'_>,
+        now: Timestamp,
+    ) -> Result<Identity, AuthenticationError> {
         let mut why = Vec::new();
         // What is no token is not accepted as one; that is no reason to turn a certificate away.
-        let token = bearer(visit.headers).unwrap_or_else(|stranger| {
-            why.push(stranger.0);
+        let token = bearer(context.headers).unwrap_or_else(|error| {
+            why.push(error.0);
             None
         });
         if let Some(service) = &self.token_service {
             let judged = match token {
-                Some(token) => service.accepts(visit, token).await,
-                None => Err(Stranger::because("no token for the token service")),
+                Some(token) => service.accepts(context, token).await,
+                None => Err(AuthenticationError::new("no token for the token service")),
             };
             match judged {
                 Ok(()) => {
-                    let actor = acting_for(visit.headers, "resource manager")?;
+                    let actor = acting_for(context.headers, "resource manager")?;
                     return Ok(Identity { actor, role: Role::Operator });
                 }
-                Err(stranger) if service.is_enforced => return Err(stranger),
-                Err(stranger) => why.push(stranger.0),
+                Err(error) if service.is_enforced => return Err(error),
+                Err(error) => why.push(error.0),
             }
         }
         if let (Some(tokens), Some(token)) = (&self.tokens, token) {
-            match tokens.holder(token, Door::Arm, now).await {
+            match tokens.holder(token, Audience::Arm, now).await {
                 Ok((actor, role)) => return Ok(Identity { actor, role }),
-                Err(stranger) => why.push(stranger.0),
+                Err(error) => why.push(error.0),
             }
         }
         if let (Some(callers), Some(leaf)) = (&self.callers, &proof.leaf) {
             match callers.caller(leaf, now) {
                 Ok(name) => {
-                    return Ok(Identity { actor: acting_for(visit.headers, &name)?, role: Role::Operator });
+                    return Ok(Identity { actor: acting_for(context.headers, &name)?, role: Role::Operator });
                 }
-                Err(stranger) => why.push(stranger.0),
+                Err(error) => why.push(error.0),
             }
         }
         match proof.holder.as_deref() {
             Some(Ok(holder)) if self.admit_operators => {
                 let name = holder.name_at(now)?;
-                return Ok(Identity { actor: acting_for(visit.headers, &name)?, role: holder.role });
+                return Ok(Identity { actor: acting_for(context.headers, &name)?, role: holder.role });
             }
             Some(Ok(_)) => why.push("operators are not admitted here".to_owned()),
-            Some(Err(stranger)) => why.push(stranger.0.clone()),
+            Some(Err(error)) => why.push(error.0.clone()),
             None if why.is_empty() => why.push("neither certificate nor token".to_owned()),
             None => {}
         }
-        Err(Stranger::because(why.join("; ")))
+        Err(AuthenticationError::new(why.join("; ")))
     }
 }
 
 /// The actor of a caller's requests: its authenticated name, with that of the person for whom it says that it acts.
-fn acting_for(headers: &HeaderMap, name: &str) -> Result<String, Stranger> {
+fn acting_for(headers: &HeaderMap, name: &str) -> Result<String, AuthenticationError> {
     Ok(actor::acting_for(principal(headers)?, name))
 }
 
 /// An authenticated name as everything that its holder does is recorded under; one that would have to be shortened lets
 /// nobody in.
-fn identity(name: &str) -> Result<String, Stranger> {
+fn identity(name: &str) -> Result<String, AuthenticationError> {
     actor::identity(name)
-        .map_err(|why| Stranger::because(format!("the name of the caller is not accepted: {why}")))
+        .map_err(|why| AuthenticationError::new(format!("the name of the caller is not accepted: {why}")))
 }
 
 /// The name that a fronting tool gives; not yet normalised.
-fn principal(headers: &HeaderMap) -> Result<Option<&str>, Stranger> {
+fn principal(headers: &HeaderMap) -> Result<Option<&str>, AuthenticationError> {
     let mut values = headers.get_all(PRINCIPAL).into_iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         // Of two names nobody knows which the tool has put there.
-        return Err(Stranger::because(format!("the header {PRINCIPAL} is there twice")));
+        return Err(AuthenticationError::new(format!("the header {PRINCIPAL} is there twice")));
     }
     Ok(value.to_str().ok())
 }
 
 /// The bearer token of a request.
-fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Stranger> {
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthenticationError> {
     let mut values = headers.get_all(header::AUTHORIZATION).into_iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Stranger::because("the header Authorization is there twice"));
+        return Err(AuthenticationError::new("the header Authorization is there twice"));
     }
-    let wrong = || Stranger::because("the header Authorization holds no bearer token");
+    let wrong = || AuthenticationError::new("the header Authorization holds no bearer token");
     let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(wrong)?;
     if scheme.eq_ignore_ascii_case("bearer") { Ok(Some(token.trim())) } else { Err(wrong()) }
 }
@@ -316,7 +327,7 @@ mod tests {
     #[test]
     fn an_authenticated_name_that_would_have_to_be_shortened_is_refused() {
         assert_eq!(identity(&"x".repeat(200)), Ok("x".repeat(200)));
-        let refusal = identity(&"x".repeat(201)).unwrap_err().0;
-        assert_eq!(refusal, "the name of the caller is not accepted: it has more than 200 bytes");
+        let error = identity(&"x".repeat(201)).unwrap_err().0;
+        assert_eq!(error, "the name of the caller is not accepted: it has more than 200 bytes");
     }
 }

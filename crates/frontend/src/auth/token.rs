@@ -7,8 +7,8 @@ use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
 use super::fetch::Fetcher;
-use super::keys::Keys;
-use super::{Door, Role, Stranger, identity};
+use super::keys::IssuerKeys;
+use super::{Audience, AuthenticationError, Role, identity};
 use crate::config::Oidc;
 use serve::tls::TlsError;
 
@@ -33,43 +33,48 @@ const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// The rules for tokens.
 #[derive(Debug)]
-pub(crate) struct Tokens {
+pub(crate) struct TokenVerifier {
     rules: Oidc,
     issuer: String,
     audience: String,
-    keys: Keys,
+    keys: IssuerKeys,
 }
 
-impl Tokens {
+impl TokenVerifier {
     /// The tokens of the configured issuer; none when the configuration names none.
-    pub(crate) fn open(rules: &Oidc) -> Result<Option<Tokens>, TlsError> {
+    pub(crate) fn open(rules: &Oidc) -> Result<Option<TokenVerifier>, TlsError> {
         let (Some(issuer), Some(audience)) = (&rules.issuer, &rules.audience) else { return Ok(None) };
-        let keys = Keys::of(issuer.clone(), Fetcher::open(rules.ca_file.as_deref())?);
-        Ok(Some(Tokens { rules: rules.clone(), issuer: issuer.clone(), audience: audience.clone(), keys }))
+        let keys = IssuerKeys::new(issuer.clone(), Fetcher::open(rules.ca_file.as_deref())?);
+        Ok(Some(TokenVerifier {
+            rules: rules.clone(),
+            issuer: issuer.clone(),
+            audience: audience.clone(),
+            keys,
+        }))
     }
 
     /// Whose token it is: the actor's name and role at that door.
     pub(crate) async fn holder(
         &self,
         token: &str,
-        door: Door,
+        audience: Audience,
         now: Timestamp,
-    ) -> Result<(String, Role), Stranger> {
+    ) -> Result<(String, Role), AuthenticationError> {
         if token.len() > TOKEN_BYTES_MAX {
-            return Err(Stranger::because("the token is too long"));
+            return Err(AuthenticationError::new("the token is too long"));
         }
         let wrong = |error: jsonwebtoken::errors::Error| {
-            Stranger::because(format!("the token is not accepted: {error}"))
+            AuthenticationError::new(format!("the token is not accepted: {error}"))
         };
         let header = decode_header(token).map_err(wrong)?;
         // No extension is understood here, so none that must be is accepted (RFC 7515, 4.1.11).
         if names_critical(token) {
-            return Err(Stranger::because(
+            return Err(AuthenticationError::new(
                 "the token's header names extensions that must be understood (crit)",
             ));
         }
         if !ALGORITHMS.contains(&header.alg) {
-            return Err(Stranger::because(format!(
+            return Err(AuthenticationError::new(format!(
                 "the token is signed by {:?}, which is not accepted",
                 header.alg
             )));
@@ -83,14 +88,18 @@ impl Tokens {
         validation.validate_exp = false;
         let claims = decode::<Map<String, Value>>(token, &key, &validation).map_err(wrong)?.claims;
         check_times(&claims, now)?;
-        self.person(&claims, door)
+        self.person(&claims, audience)
     }
 
-    fn person(&self, claims: &Map<String, Value>, door: Door) -> Result<(String, Role), Stranger> {
+    fn person(
+        &self,
+        claims: &Map<String, Value>,
+        audience: Audience,
+    ) -> Result<(String, Role), AuthenticationError> {
         let actor =
             claims.get(&self.rules.actor_claim).and_then(Value::as_str).filter(|name| !name.is_empty());
         let actor = actor.ok_or_else(|| {
-            Stranger::because(format!(
+            AuthenticationError::new(format!(
                 "the token has no claim {:?} that names its holder",
                 self.rules.actor_claim
             ))
@@ -98,12 +107,15 @@ impl Tokens {
         let actor = identity(actor)?;
         let groups = words(claims.get(&self.rules.roles_claim));
         let holds = |wanted: &[String]| groups.iter().any(|group| wanted.iter().any(|it| it == group));
-        if holds(&self.rules.operators) || (door == Door::Arm && holds(&self.rules.callers)) {
+        if holds(&self.rules.operators) || (audience == Audience::Arm && holds(&self.rules.callers)) {
             Ok((actor, Role::Operator))
         } else if holds(&self.rules.readers) {
             Ok((actor, Role::Reader))
         } else {
-            Err(Stranger::because(format!("{actor:?} has no role in the claim {:?}", self.rules.roles_claim)))
+            Err(AuthenticationError::new(format!(
+                "{actor:?} has no role in the claim {:?}",
+                self.rules.roles_claim
+            )))
         }
     }
 }
@@ -116,17 +128,17 @@ fn names_critical(token: &str) -> bool {
     header.is_none_or(|header| header.contains_key("crit"))
 }
 
-fn check_times(claims: &Map<String, Value>, now: Timestamp) -> Result<(), Stranger> {
+fn check_times(claims: &Map<String, Value>, now: Timestamp) -> Result<(), AuthenticationError> {
     let second = |name: &str| claims.get(name).map(|value| value.as_f64().map(|it| it as i64));
     let now = now.as_second();
     match second("exp") {
         Some(Some(end)) if now < end.saturating_add(LEEWAY_SECONDS) => {}
-        _ => return Err(Stranger::because("the token has expired, or does not say when it does")),
+        _ => return Err(AuthenticationError::new("the token has expired, or does not say when it does")),
     }
     match second("nbf") {
         None => Ok(()),
         Some(Some(begin)) if now >= begin.saturating_sub(LEEWAY_SECONDS) => Ok(()),
-        Some(_) => Err(Stranger::because("the token is not valid yet")),
+        Some(_) => Err(AuthenticationError::new("the token is not valid yet")),
     }
 }
 

@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{Code, Refusal, sentence};
+use super::{ApiError, Code, as_sentence};
 
 /// A longer body is refused.
 pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -23,7 +23,7 @@ const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The whole body, if it is small enough. What comes behind the limit is never kept.
-pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Refusal> {
+pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let expects = headers.get(header::EXPECT).is_some();
     if announced.is_some_and(|length: u64| length > BODY_BYTES_MAX as u64) && expects {
@@ -35,7 +35,7 @@ pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Refus
     }
 }
 
-async fn gather(mut body: Body) -> Result<Bytes, Refusal> {
+async fn gather(mut body: Body) -> Result<Bytes, ApiError> {
     let mut kept = BytesMut::new();
     let mut seen = 0_usize;
     while let Some(frame) = body.frame().await {
@@ -54,12 +54,12 @@ async fn gather(mut body: Body) -> Result<Bytes, Refusal> {
     if seen > BODY_BYTES_MAX { Err(too_long()) } else { Ok(kept.freeze()) }
 }
 
-fn too_long() -> Refusal {
+fn too_long() -> ApiError {
     unreadable(&format!("The body is longer than {BODY_BYTES_MAX} bytes."))
 }
 
-fn unreadable(message: &str) -> Refusal {
-    Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidResource, message)
+fn unreadable(message: &str) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidResource, message)
 }
 
 /// How a body is written.
@@ -70,11 +70,11 @@ pub(crate) enum Media {
 }
 
 /// The media type of a body; one that is not accepted is refused. None when there is neither a type nor a body.
-pub(super) fn media(headers: &HeaderMap, body: &[u8], yaml: bool) -> Result<Option<Media>, Refusal> {
+pub(super) fn media(headers: &HeaderMap, body: &[u8], yaml: bool) -> Result<Option<Media>, ApiError> {
     let accepted = if yaml { "application/json or application/yaml" } else { "application/json" };
     let refuse = || {
         let message = format!("The body must be {accepted}, and the header Content-Type must say so.");
-        Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::UnsupportedMediaType, message))
+        Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::UnsupportedMediaType, message))
     };
     let Some(value) = headers.get(header::CONTENT_TYPE) else {
         return if body.is_empty() { Ok(None) } else { refuse() };
@@ -88,20 +88,20 @@ pub(super) fn media(headers: &HeaderMap, body: &[u8], yaml: bool) -> Result<Opti
 }
 
 /// The body as a type.
-pub(super) fn parse<T: DeserializeOwned>(media: Media, body: &[u8]) -> Result<T, Refusal> {
+pub(super) fn parse<T: DeserializeOwned>(media: Media, body: &[u8]) -> Result<T, ApiError> {
     let value = match media {
         Media::Json => json(body)?,
         Media::Yaml => yaml(body)?,
     };
     if !value.is_object() {
-        return Err(Refusal::content("The body must be an object."));
+        return Err(ApiError::invalid_content("The body must be an object."));
     }
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
-        let message = sentence(error.inner());
+        let message = as_sentence(error.inner());
         match path.as_str() {
-            "." => Refusal::parameter(missing_member(&message).unwrap_or_default(), message),
-            path => Refusal::parameter(path, message),
+            "." => ApiError::invalid_parameter(missing_member(&message).unwrap_or_default(), message),
+            path => ApiError::invalid_parameter(path, message),
         }
     })
 }
@@ -112,27 +112,27 @@ fn missing_member(sentence: &str) -> Option<String> {
     rest.split('`').next().map(str::to_owned)
 }
 
-pub(super) fn json(body: &[u8]) -> Result<Value, Refusal> {
+pub(super) fn json(body: &[u8]) -> Result<Value, ApiError> {
     if body.is_empty() {
-        return Err(Refusal::content("The body is empty; it must be a JSON object."));
+        return Err(ApiError::invalid_content("The body is empty; it must be a JSON object."));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Strict.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
-    value.map_err(|error| Refusal::content(format!("The body is not JSON as it must be: {error}.")))
+    value.map_err(|error| ApiError::invalid_content(format!("The body is not JSON as it must be: {error}.")))
 }
 
 /// The JSON object that a body is.
-pub(super) fn object(body: &[u8]) -> Result<Value, Refusal> {
+pub(super) fn object(body: &[u8]) -> Result<Value, ApiError> {
     let value = json(body)?;
-    if value.is_object() { Ok(value) } else { Err(Refusal::content("The body must be an object.")) }
+    if value.is_object() { Ok(value) } else { Err(ApiError::invalid_content("The body must be an object.")) }
 }
 
-fn yaml(body: &[u8]) -> Result<Value, Refusal> {
-    let text = std::str::from_utf8(body).map_err(|_| Refusal::content("The body is not UTF-8."))?;
+fn yaml(body: &[u8]) -> Result<Value, ApiError> {
+    let text = std::str::from_utf8(body).map_err(|_| ApiError::invalid_content("The body is not UTF-8."))?;
     // The parser bounds depth, anchors and aliases, and refuses a key that is there twice.
     serde_saphyr::from_str(text).map_err(|error| {
         let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-        Refusal::content(format!("The body is not YAML as it must be{}.", place.unwrap_or_default()))
+        ApiError::invalid_content(format!("The body is not YAML as it must be{}.", place.unwrap_or_default()))
     })
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    fn refusal<T: DeserializeOwned>(body: &[u8]) -> String {
+    fn error<T: DeserializeOwned>(body: &[u8]) -> String {
         format!("{:?}", parse::<T>(Media::Json, body).err())
     }
 
@@ -227,16 +227,16 @@ mod tests {
             b"{} x",
             b"1e999",
         ] {
-            assert!(refusal::<ManifestRequest>(body).contains("InvalidRequestContent"), "{body:?}");
+            assert!(error::<ManifestRequest>(body).contains("InvalidRequestContent"), "{body:?}");
         }
         let nested = b"{\"parameters\":{\"x\":{\"y\":1,\"y\":2}}}";
-        assert!(refusal::<ManifestRequest>(nested).contains("InvalidRequestContent"));
+        assert!(error::<ManifestRequest>(nested).contains("InvalidRequestContent"));
         let deep = "[".repeat(100_000);
-        assert!(refusal::<ManifestRequest>(deep.as_bytes()).contains("InvalidRequestContent"));
-        assert!(refusal::<ManifestRequest>(b"{\"priority\":99999999999}").contains("\"priority\""));
-        assert!(refusal::<ManifestRequest>(b"{\"runAfter\":\"x\"}").contains("\"runAfter\""));
-        assert!(refusal::<BudgetRequest>(b"{\"limit\":1,\"limti\":2}").contains("\"limti\""));
-        assert!(refusal::<BudgetRequest>(b"{\"limit\":-1}").contains("\"limit\""));
+        assert!(error::<ManifestRequest>(deep.as_bytes()).contains("InvalidRequestContent"));
+        assert!(error::<ManifestRequest>(b"{\"priority\":99999999999}").contains("\"priority\""));
+        assert!(error::<ManifestRequest>(b"{\"runAfter\":\"x\"}").contains("\"runAfter\""));
+        assert!(error::<BudgetRequest>(b"{\"limit\":1,\"limti\":2}").contains("\"limti\""));
+        assert!(error::<BudgetRequest>(b"{\"limit\":-1}").contains("\"limit\""));
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! How requests are read and answers written: the resource manager's manners, in one place.
 
-mod answer;
-mod ask;
 mod body;
+mod error;
 mod page;
 mod path;
 mod query;
-mod refusal;
+mod request;
+mod response;
 
-pub(crate) use answer::Answer;
-pub(crate) use ask::{Ask, CLIENT_ID, Ids, Scheme, client_request_id};
 pub(crate) use body::Media;
-pub(crate) use page::{LIMIT_DEFAULT, PageAsk};
-pub(crate) use path::{ResourceId, Spelled, check_segments, clean};
+pub(crate) use error::{ApiError, Code, LoggedError, as_sentence};
+pub(crate) use page::{LIMIT_DEFAULT, PageRequest};
+pub(crate) use path::{OriginalPath, ResourceId, check_segments, clean};
 pub(crate) use query::Query;
-pub(crate) use refusal::{Code, Refusal, Told, sentence};
+pub(crate) use request::{ApiRequest, CLIENT_ID, RequestIds, Scheme, WRITE_ATTEMPTS_MAX, client_request_id};
+pub(crate) use response::ApiResponse;

@@ -4,7 +4,7 @@ use api::admin::Page;
 use http::{Uri, header};
 use serde::Serialize;
 
-use super::{Answer, Ask, Refusal, clean};
+use super::{ApiError, ApiRequest, ApiResponse, clean};
 
 /// So many items are answered when the caller does not say.
 pub(crate) const LIMIT_DEFAULT: usize = 100;
@@ -14,16 +14,16 @@ const LIMIT_MAX: usize = store::PAGE_MAX;
 
 /// Which page is wanted.
 #[derive(Debug, Clone)]
-pub(crate) struct PageAsk<T> {
+pub(crate) struct PageRequest<T> {
     /// At most so many items.
     pub(crate) limit: usize,
     /// Where to go on.
     pub(crate) from: Option<T>,
 }
 
-impl Ask {
+impl ApiRequest {
     /// Which page is wanted, of at most `default` items unless the caller says otherwise.
-    pub(crate) fn page<T: std::str::FromStr>(&self, default: usize) -> Result<PageAsk<T>, Refusal> {
+    pub(crate) fn page<T: std::str::FromStr>(&self, default: usize) -> Result<PageRequest<T>, ApiError> {
         self.page_within(default, LIMIT_MAX)
     }
 
@@ -32,26 +32,33 @@ impl Ask {
         &self,
         default: usize,
         most: usize,
-    ) -> Result<PageAsk<T>, Refusal> {
-        let limit = match self.query.one("limit")? {
+    ) -> Result<PageRequest<T>, ApiError> {
+        let limit = match self.query.get("limit")? {
             None => default,
             Some(text) => text.parse::<u32>().ok().filter(|limit| *limit > 0).map_or_else(
-                || Err(Refusal::parameter("limit", "The limit must be a whole number from 1 on.")),
+                || Err(ApiError::invalid_parameter("limit", "The limit must be a whole number from 1 on.")),
                 |limit| Ok((limit as usize).min(most)),
             )?,
         };
-        let from = self.query.one("$skipToken")?.map(|text| {
+        let from = self.query.get("$skipToken")?.map(|text| {
             text.parse().map_err(|_| {
-                Refusal::parameter("$skipToken", "The token is none that a list of this server answered.")
+                ApiError::invalid_parameter(
+                    "$skipToken",
+                    "The token is none that a list of this server answered.",
+                )
             })
         });
-        Ok(PageAsk { limit, from: from.transpose()? })
+        Ok(PageRequest { limit, from: from.transpose()? })
     }
 
     /// A page, with the link to the next one when there is one.
-    pub(crate) fn paged<T: Serialize>(&self, value: Vec<T>, next: Option<impl ToString>) -> Answer {
+    pub(crate) fn page_response<T: Serialize>(
+        &self,
+        value: Vec<T>,
+        next: Option<impl ToString>,
+    ) -> ApiResponse {
         let next_link = next.map_or_else(String::new, |token| self.next_link(&token.to_string()));
-        Answer::ok(&Page { value, next_link })
+        ApiResponse::ok(&Page { value, next_link })
     }
 
     /// Where the list goes on. A Referer that names this very path is the URL that the caller used, on the other side of

@@ -6,11 +6,11 @@ use api::rest::{is_group_name as is_name, is_uuid};
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
 
-use super::{Code, Refusal};
+use super::{ApiError, Code};
 
 /// The path of a request in the caller's spelling, cleaned.
 #[derive(Debug, Clone)]
-pub(crate) struct Spelled(pub(crate) Arc<str>);
+pub(crate) struct OriginalPath(pub(crate) Arc<str>);
 
 /// Collapses empty segments, `.` and `..`.
 pub(crate) fn clean(path: &str) -> String {
@@ -40,7 +40,7 @@ pub(crate) struct ResourceId {
 
 impl ResourceId {
     /// Finds and checks the id in a path: the eight segments from `subscriptions` on.
-    pub(crate) fn within(path: &str) -> Result<ResourceId, Refusal> {
+    pub(crate) fn within(path: &str) -> Result<ResourceId, ApiError> {
         let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
         let from =
             segments.iter().position(|segment| segment.eq_ignore_ascii_case("subscriptions")).unwrap_or(0);
@@ -49,7 +49,7 @@ impl ResourceId {
             percent_decode_str(segment).decode_utf8().map(std::borrow::Cow::into_owned).unwrap_or_default()
         };
         let [subscription, group, namespace, kind, name] = [1, 3, 5, 6, 7].map(decoded);
-        let refuse = |code, message: &str| Err(Refusal::new(StatusCode::BAD_REQUEST, code, message));
+        let refuse = |code, message: &str| Err(ApiError::new(StatusCode::BAD_REQUEST, code, message));
         if !is_uuid(&subscription) {
             return refuse(Code::InvalidSubscriptionID, "The subscription in the path is not a UUID.");
         }
@@ -86,7 +86,7 @@ impl ResourceId {
 
 /// Looks at the segments of a path that is one of the resource manager's, in order, before anything else of the request is
 /// looked at. Paths that are none of those pass; whether there is something at them is for the router to say.
-pub(crate) fn check_segments(path: &str, locations: &[String]) -> Result<(), Refusal> {
+pub(crate) fn check_segments(path: &str, locations: &[String]) -> Result<(), ApiError> {
     let path = path.strip_prefix("/admin").filter(|rest| rest.starts_with('/')).unwrap_or(path);
     let segments: Vec<String> = path
         .split('/')
@@ -94,7 +94,7 @@ pub(crate) fn check_segments(path: &str, locations: &[String]) -> Result<(), Ref
         .map(|it| percent_decode_str(it).decode_utf8_lossy().to_ascii_lowercase())
         .collect();
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-    let refuse = |code, message: &str| Err(Refusal::new(StatusCode::BAD_REQUEST, code, message));
+    let refuse = |code, message: &str| Err(ApiError::new(StatusCode::BAD_REQUEST, code, message));
     let ["subscriptions", subscription, rest @ ..] = segments.as_slice() else { return Ok(()) };
     if !is_uuid(subscription) {
         return refuse(Code::InvalidSubscriptionID, "The subscription in the path is not a UUID.");
@@ -160,8 +160,8 @@ mod tests {
     #[test]
     fn each_segment_has_its_own_refusal() {
         let check = |from: &str, to: &str, code: &str| {
-            let refusal = ResourceId::within(&GOOD.replace(from, to)).unwrap_err();
-            assert!(format!("{refusal:?}").contains(code), "{refusal:?} should be {code}");
+            let error = ResourceId::within(&GOOD.replace(from, to)).unwrap_err();
+            assert!(format!("{error:?}").contains(code), "{error:?} should be {code}");
         };
         check("00000000-0000-0000-0000-00000000000A", "x", "InvalidSubscriptionID");
         check(

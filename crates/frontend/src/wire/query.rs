@@ -2,7 +2,7 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::Refusal;
+use super::ApiError;
 
 /// More pairs than this is no honest query.
 const PAIRS_MAX: usize = 100;
@@ -15,18 +15,22 @@ pub(crate) struct Query {
 
 impl Query {
     /// Reads a query; what is not UTF-8 under its escapes is refused.
-    pub(crate) fn parse(text: Option<&str>) -> Result<Query, Refusal> {
+    pub(crate) fn parse(text: Option<&str>) -> Result<Query, ApiError> {
         let text = text.unwrap_or_default();
         let mut pairs = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             if pairs.len() == PAIRS_MAX {
-                return Err(Refusal::parameter("", format!("A query has at most {PAIRS_MAX} parameters.")));
+                return Err(ApiError::invalid_parameter(
+                    "",
+                    format!("A query has at most {PAIRS_MAX} parameters."),
+                ));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decode(name)
-                .ok_or_else(|| Refusal::parameter("", "The name of a query parameter is not UTF-8."))?;
+            let name = decode(name).ok_or_else(|| {
+                ApiError::invalid_parameter("", "The name of a query parameter is not UTF-8.")
+            })?;
             let value = decode(value).ok_or_else(|| {
-                Refusal::parameter(&*name, "The value of the query parameter is not UTF-8.")
+                ApiError::invalid_parameter(&*name, "The value of the query parameter is not UTF-8.")
             })?;
             pairs.push((name, value));
         }
@@ -34,28 +38,28 @@ impl Query {
     }
 
     /// The values of a parameter.
-    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let wanted = move |(found, _): &&(String, String)| found.eq_ignore_ascii_case(name);
         self.pairs.iter().filter(wanted).map(|(_, value)| value.as_str())
     }
 
     /// The value of a parameter that may be given once; an empty one counts as absent.
-    pub(crate) fn one<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Refusal> {
-        let mut values = self.all(name);
+    pub(crate) fn get<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, ApiError> {
+        let mut values = self.get_all(name);
         let first = values.next();
         if values.next().is_some() {
-            return Err(Refusal::parameter(name, "The query parameter is given more than once."));
+            return Err(ApiError::invalid_parameter(name, "The query parameter is given more than once."));
         }
         Ok(first.filter(|value| !value.is_empty()))
     }
 
     /// A switch: absent, `true` or `false`.
-    pub(crate) fn switch(&self, name: &str) -> Result<bool, Refusal> {
-        match self.one(name)? {
+    pub(crate) fn get_bool(&self, name: &str) -> Result<bool, ApiError> {
+        match self.get(name)? {
             None => Ok(false),
             Some(word) if word.eq_ignore_ascii_case("true") => Ok(true),
             Some(word) if word.eq_ignore_ascii_case("false") => Ok(false),
-            Some(_) => Err(Refusal::parameter(name, "The query parameter must be true or false.")),
+            Some(_) => Err(ApiError::invalid_parameter(name, "The query parameter must be true or false.")),
         }
     }
 
@@ -95,14 +99,14 @@ mod tests {
     #[test]
     fn names_are_matched_in_any_case_and_values_are_unescaped() {
         let query = Query::parse(Some("Limit=3&%24skipToken=a%2Bb+c&empty=&x")).unwrap();
-        assert_eq!(query.one("limit").unwrap(), Some("3"));
-        assert_eq!(query.one("$skiptoken").unwrap(), Some("a+b c"));
-        assert_eq!(query.one("empty").unwrap(), None);
-        assert_eq!(query.one("absent").unwrap(), None);
-        assert!(Query::parse(Some("a=1&A=2")).unwrap().one("a").is_err());
+        assert_eq!(query.get("limit").unwrap(), Some("3"));
+        assert_eq!(query.get("$skiptoken").unwrap(), Some("a+b c"));
+        assert_eq!(query.get("empty").unwrap(), None);
+        assert_eq!(query.get("absent").unwrap(), None);
+        assert!(Query::parse(Some("a=1&A=2")).unwrap().get("a").is_err());
         assert!(Query::parse(Some("a=%ff")).is_err());
-        assert!(Query::parse(Some("dryRun=yes")).unwrap().switch("dryRun").is_err());
-        assert!(Query::parse(Some("dryrun=TRUE")).unwrap().switch("dryRun").unwrap());
+        assert!(Query::parse(Some("dryRun=yes")).unwrap().get_bool("dryRun").is_err());
+        assert!(Query::parse(Some("dryrun=TRUE")).unwrap().get_bool("dryRun").unwrap());
     }
 
     #[test]

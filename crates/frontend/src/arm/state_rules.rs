@@ -4,12 +4,12 @@ use api::doc::{Cluster, ProvisioningState, Subscription, SubscriptionState};
 use http::StatusCode;
 use store::VersionedDocument;
 
-use super::Desk;
-use crate::wire::{Code, Refusal};
+use super::ArmState;
+use crate::wire::{ApiError, Code};
 
 /// What somebody wants to do with a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum ClusterAction {
     /// PUT or PATCH.
     Write,
     /// DELETE.
@@ -19,48 +19,52 @@ pub(super) enum Deed {
 }
 
 /// Whether a subscription in that state (none: we were never told of it) may do that.
-pub(super) fn subscription_allows(state: Option<SubscriptionState>, deed: Deed) -> bool {
+pub(super) fn subscription_allows(state: Option<SubscriptionState>, deed: ClusterAction) -> bool {
     use SubscriptionState as S;
     match (state, deed) {
-        (Some(S::Registered), _) | (Some(S::Warned | S::Suspended), Deed::Delete) => true,
-        (Some(S::Warned | S::Suspended), Deed::Write | Deed::Credentials)
+        (Some(S::Registered), _) | (Some(S::Warned | S::Suspended), ClusterAction::Delete) => true,
+        (Some(S::Warned | S::Suspended), ClusterAction::Write | ClusterAction::Credentials)
         | (None | Some(S::Unregistered | S::Deleted), _) => false,
     }
 }
 
 /// Refuses what the subscription does not allow; the subscription that does.
 pub(super) async fn check_subscription(
-    desk: &Desk,
+    state: &ArmState,
     subscription: &str,
-    deed: Deed,
-) -> Result<VersionedDocument<Subscription>, Refusal> {
+    deed: ClusterAction,
+) -> Result<VersionedDocument<Subscription>, ApiError> {
     let path = format!("/subscriptions/{}", subscription.to_ascii_lowercase());
-    let found = desk.store.subscriptions().find(&path).await?;
+    let found = state.store.subscriptions().find(&path).await?;
     let state = found.as_ref().map(|it| it.document.state);
     if let Some(read) = found.filter(|_| subscription_allows(state, deed)) {
         return Ok(read);
     }
     let word = state.map_or_else(|| "Unregistered".to_owned(), |state| format!("{state:?}"));
     let message = format!("Request is not allowed in subscription in state '{word}'.");
-    Err(Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message))
+    Err(ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message))
 }
 
 /// Whether a cluster in that state may be asked that.
-pub(super) fn state_allows(state: ProvisioningState, failed: Option<ProvisioningState>, deed: Deed) -> bool {
+pub(super) fn state_allows(
+    state: ProvisioningState,
+    failed: Option<ProvisioningState>,
+    deed: ClusterAction,
+) -> bool {
     use ProvisioningState as S;
     let never_ran = matches!(failed, Some(S::Creating | S::Deleting));
     match (state, deed) {
-        (S::Succeeded, _) | (S::Failed, Deed::Delete) => true,
-        (S::Failed, Deed::Write | Deed::Credentials) => !never_ran,
-        (S::Updating | S::AdminUpdating, Deed::Credentials) => true,
+        (S::Succeeded, _) | (S::Failed, ClusterAction::Delete) => true,
+        (S::Failed, ClusterAction::Write | ClusterAction::Credentials) => !never_ran,
+        (S::Updating | S::AdminUpdating, ClusterAction::Credentials) => true,
         (S::Creating | S::Deleting | S::Updating | S::AdminUpdating, _) => false,
     }
 }
 
 /// Refuses what the cluster's state does not allow.
-pub(super) fn check_state(cluster: &Cluster, deed: Deed) -> Result<(), Refusal> {
+pub(super) fn check_state(cluster: &Cluster, deed: ClusterAction) -> Result<(), ApiError> {
     let refused =
-        |message: String| Err(Refusal::new(StatusCode::BAD_REQUEST, Code::RequestNotAllowed, message));
+        |message: String| Err(ApiError::new(StatusCode::BAD_REQUEST, Code::RequestNotAllowed, message));
     if cluster.imported || cluster.provisioned.is_none() {
         return refused(
             "Request is not allowed: the cluster was imported and is not made by this service.".to_owned(),
@@ -86,8 +90,8 @@ mod tests {
     fn a_subscription_allows_what_the_table_says() {
         use SubscriptionState as S;
         let check = |state: Option<S>, expect: [bool; 3]| {
-            let found =
-                [Deed::Write, Deed::Delete, Deed::Credentials].map(|deed| subscription_allows(state, deed));
+            let found = [ClusterAction::Write, ClusterAction::Delete, ClusterAction::Credentials]
+                .map(|deed| subscription_allows(state, deed));
             assert_eq!(found, expect, "{state:?}");
         };
         check(None, [false, false, false]);
@@ -102,8 +106,8 @@ mod tests {
     fn a_state_allows_what_the_table_says() {
         use ProvisioningState as S;
         let check = |state: S, failed: Option<S>, expect: [bool; 3]| {
-            let found =
-                [Deed::Write, Deed::Delete, Deed::Credentials].map(|deed| state_allows(state, failed, deed));
+            let found = [ClusterAction::Write, ClusterAction::Delete, ClusterAction::Credentials]
+                .map(|deed| state_allows(state, failed, deed));
             assert_eq!(found, expect, "{state:?} {failed:?}");
         };
         check(S::Creating, None, [false, false, false]);

@@ -13,9 +13,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::params::{ClusterPath, Version};
-use super::{Desk, manifests};
-use crate::wire::{Answer, Ask, PageAsk, Refusal, ResourceId};
+use super::params::Version;
+use super::{AdminState, manifests};
+use crate::params::ClusterPath;
+use crate::wire::{ApiError, ApiRequest, ApiResponse, PageRequest, ResourceId};
 
 /// How far a plan looks when the caller does not say, and at most.
 const HORIZON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -31,12 +32,15 @@ const ENTRIES_MAX: usize = 20_000;
     params(ClusterPath, Version, ("manifestId" = String, Path, description = "The manifest.")),
     responses((status = 200, description = "All that stands in its way.", body = WhyForm))
 )]
-pub(super) async fn why(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let id = manifests::cluster(&desk, &ask).await?.uuid;
-    let manifest = manifests::find(&desk, &ask, |manifest| manifest.cluster == id).await?;
-    let catalogue = desk.catalogue().await?;
-    let found = planner::why::explain(&desk.store, &catalogue, manifest.uuid, desk.clock.now()).await?;
-    found.map(|why| Answer::ok(&why)).ok_or_else(|| Refusal::not_found(manifests::NO_MANIFEST))
+pub(super) async fn why(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let id = manifests::cluster(&state, &request).await?.uuid;
+    let manifest = manifests::find(&state, &request, |manifest| manifest.cluster == id).await?;
+    let catalogue = state.catalogue().await?;
+    let found = planner::why::explain(&state.store, &catalogue, manifest.uuid, state.clock.now()).await?;
+    found.map(|why| ApiResponse::ok(&why)).ok_or_else(|| ApiError::not_found(manifests::NO_MANIFEST))
 }
 
 /// Shows what will run where and when.
@@ -56,43 +60,46 @@ pub(super) async fn why(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Re
     ),
     responses((status = 200, description = "The plan.", body = PlanForm))
 )]
-pub(super) async fn plan(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let PageAsk { limit, from } = ask.page_within::<Place>(ENTRIES, ENTRIES_MAX)?;
+pub(super) async fn plan(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = request.page_within::<PlanCursor>(ENTRIES, ENTRIES_MAX)?;
     let place = match from {
         Some(place) => place,
-        None => Place { skip: skip(&ask)?, ..Place::first(desk.clock.now()) },
+        None => PlanCursor { skip: skip(&request)?, ..PlanCursor::first(state.clock.now()) },
     };
-    let catalogue = desk.catalogue().await?;
+    let catalogue = state.catalogue().await?;
     let question = Question {
-        horizon: horizon(&ask)?,
-        cluster: ask.query.one("cluster")?.map(cluster).transpose()?,
-        schedule: ask.query.one("schedule")?.map(str::to_lowercase),
-        task: ask.query.one("task")?.map(|text| task(text, &catalogue)).transpose()?,
-        outcome: outcome(&ask)?,
-        grouping: grouping(&ask)?,
+        horizon: horizon(&request)?,
+        cluster: request.query.get("cluster")?.map(cluster).transpose()?,
+        schedule: request.query.get("schedule")?.map(str::to_lowercase),
+        task: request.query.get("task")?.map(|text| task(text, &catalogue)).transpose()?,
+        outcome: outcome(&request)?,
+        grouping: grouping(&request)?,
         skip: place.skip,
         limit,
     };
-    let (mut plan, next) = computed(&desk, catalogue, question, place.now).await?;
+    let (mut plan, next) = computed(&state, catalogue, question, place.now).await?;
     if let Some(skip) = next {
-        plan.next_link = ask.next_link(&Place { skip, ..place }.to_string());
+        plan.next_link = request.next_link(&PlanCursor { skip, ..place }.to_string());
     }
-    Ok(Answer::ok(&plan))
+    Ok(ApiResponse::ok(&plan))
 }
 
 /// Computes a plan, as long as somebody waits for it.
 async fn computed(
-    desk: &Desk,
+    state: &AdminState,
     catalogue: Arc<Catalogue>,
     question: Question,
     now: Timestamp,
-) -> Result<planner::plan::Page, Refusal> {
-    let (reader, runtime) = (desk.store.reader(), tokio::runtime::Handle::current());
+) -> Result<planner::plan::Page, ApiError> {
+    let (reader, runtime) = (state.store.reader(), tokio::runtime::Handle::current());
     let work = move |stop: &CancellationToken| {
         runtime.block_on(planner::plan::plan(&reader, &catalogue, &question, now, stop))
     };
-    let page = while_awaited(desk.planning.clone(), work).await??;
-    page.ok_or_else(|| Refusal::internal("a plan was given up though somebody waits for it"))
+    let page = while_awaited(state.planning.clone(), work).await??;
+    page.ok_or_else(|| ApiError::internal("a plan was given up though somebody waits for it"))
 }
 
 /// Runs work that keeps a core busy for seconds: away from those who only ask, few at a time. Whoever drops this future stops the
@@ -100,88 +107,93 @@ async fn computed(
 async fn while_awaited<T: Send + 'static>(
     permits: Arc<Semaphore>,
     work: impl FnOnce(&CancellationToken) -> T + Send + 'static,
-) -> Result<T, Refusal> {
-    let permit = permits.acquire_owned().await.map_err(Refusal::internal)?;
+) -> Result<T, ApiError> {
+    let permit = permits.acquire_owned().await.map_err(ApiError::internal)?;
     let stop = CancellationToken::new();
     let _stops_with_us = stop.clone().drop_guard();
     let working = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         work(&stop)
     });
-    working.await.map_err(Refusal::internal)
+    working.await.map_err(ApiError::internal)
 }
 
-fn outcome(ask: &Ask) -> Result<Option<PlanOutcome>, Refusal> {
-    match ask.query.one("outcome")? {
+fn outcome(request: &ApiRequest) -> Result<Option<PlanOutcome>, ApiError> {
+    match request.query.get("outcome")? {
         None => Ok(None),
         Some("runs") => Ok(Some(PlanOutcome::Runs)),
         Some("misses") => Ok(Some(PlanOutcome::Misses)),
-        Some(_) => Err(Refusal::parameter("outcome", "The outcome must be runs or misses.")),
+        Some(_) => Err(ApiError::invalid_parameter("outcome", "The outcome must be runs or misses.")),
     }
 }
 
-fn grouping(ask: &Ask) -> Result<PlanGrouping, Refusal> {
+fn grouping(request: &ApiRequest) -> Result<PlanGrouping, ApiError> {
     let all = [PlanGrouping::Schedule, PlanGrouping::Cluster, PlanGrouping::Run];
-    let Some(text) = ask.query.one("groupBy")? else { return Ok(PlanGrouping::default()) };
-    all.into_iter()
-        .find(|it| it.as_str() == text)
-        .ok_or_else(|| Refusal::parameter("groupBy", "The grouping must be schedule, cluster or run."))
+    let Some(text) = request.query.get("groupBy")? else { return Ok(PlanGrouping::default()) };
+    all.into_iter().find(|it| it.as_str() == text).ok_or_else(|| {
+        ApiError::invalid_parameter("groupBy", "The grouping must be schedule, cluster or run.")
+    })
 }
 
-fn skip(ask: &Ask) -> Result<usize, Refusal> {
-    let Some(text) = ask.query.one("skip")? else { return Ok(0) };
+fn skip(request: &ApiRequest) -> Result<usize, ApiError> {
+    let Some(text) = request.query.get("skip")? else { return Ok(0) };
     let skip = text.parse::<u32>().ok().and_then(|skip| usize::try_from(skip).ok());
-    skip.ok_or_else(|| Refusal::parameter("skip", "The number of entries to skip must be 0 to 4294967295."))
+    skip.ok_or_else(|| {
+        ApiError::invalid_parameter("skip", "The number of entries to skip must be 0 to 4294967295.")
+    })
 }
 
 /// Where the next page begins: behind so many entries of the plan as it was made at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct PlanCursor {
     skip: usize,
     now: Timestamp,
 }
 
-impl Place {
+impl PlanCursor {
     /// The beginning; in microseconds, as it is written.
-    fn first(now: Timestamp) -> Place {
-        Place { skip: 0, now: Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now) }
+    fn first(now: Timestamp) -> PlanCursor {
+        PlanCursor { skip: 0, now: Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now) }
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for PlanCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.skip, self.now.as_microsecond())
     }
 }
 
-impl FromStr for Place {
+impl FromStr for PlanCursor {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Place, ()> {
+    fn from_str(text: &str) -> Result<PlanCursor, ()> {
         let (skip, now) = text.split_once('-').ok_or(())?;
         let now = now.parse().ok().and_then(|micros| Timestamp::from_microsecond(micros).ok()).ok_or(())?;
         // The plan goes forward from there; a time that nobody was given a plan at is none of ours.
         let is_sensible = now > Timestamp::UNIX_EPOCH && now.as_second() < 32_503_680_000;
-        Ok(Place { skip: skip.parse().map_err(drop)?, now: is_sensible.then_some(now).ok_or(())? })
+        Ok(PlanCursor { skip: skip.parse().map_err(drop)?, now: is_sensible.then_some(now).ok_or(())? })
     }
 }
 
-fn horizon(ask: &Ask) -> Result<Duration, Refusal> {
-    let Some(text) = ask.query.one("horizon")? else { return Ok(HORIZON) };
+fn horizon(request: &ApiRequest) -> Result<Duration, ApiError> {
+    let Some(text) = request.query.get("horizon")? else { return Ok(HORIZON) };
     let span = text.parse::<TimeSpan>().ok().map(TimeSpan::duration);
     span.filter(|span| !span.is_zero() && *span <= HORIZON_MAX).ok_or_else(|| {
-        Refusal::parameter("horizon", "The horizon must be a time such as 12h or 30d, and at most 400d.")
+        ApiError::invalid_parameter(
+            "horizon",
+            "The horizon must be a time such as 12h or 30d, and at most 400d.",
+        )
     })
 }
 
-fn cluster(text: &str) -> Result<String, Refusal> {
+fn cluster(text: &str) -> Result<String, ApiError> {
     let id = ResourceId::within(text).map(|id| id.path);
-    id.map_err(|_| Refusal::parameter("cluster", "The cluster is named by its resource id."))
+    id.map_err(|_| ApiError::invalid_parameter("cluster", "The cluster is named by its resource id."))
 }
 
-fn task(text: &str, catalogue: &Catalogue) -> Result<Uuid, Refusal> {
+fn task(text: &str, catalogue: &Catalogue) -> Result<Uuid, ApiError> {
     let found = catalogue.find(text).map(planner::task::Definition::id);
-    found.ok_or_else(|| Refusal::parameter("task", "There is no such task."))
+    found.ok_or_else(|| ApiError::invalid_parameter("task", "There is no such task."))
 }
 
 #[cfg(test)]
@@ -190,10 +202,10 @@ mod tests {
 
     #[test]
     fn a_place_is_read_back_as_written_and_nonsense_is_none() {
-        let place = Place { skip: 7, now: Timestamp::from_second(1_790_000_000).unwrap() };
+        let place = PlanCursor { skip: 7, now: Timestamp::from_second(1_790_000_000).unwrap() };
         assert_eq!(place.to_string().parse(), Ok(place));
         for nonsense in ["", "7", "-1-5", "7-", "x-1", "7-99999999999999999999", "7-9223372036854775807"] {
-            assert_eq!(nonsense.parse::<Place>(), Err(()), "{nonsense}");
+            assert_eq!(nonsense.parse::<PlanCursor>(), Err(()), "{nonsense}");
         }
     }
 

@@ -17,21 +17,21 @@ const GAP: Duration = Duration::from_millis(50);
 
 /// What can be installed. Cheap to clone; all clones see the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Offer {
+pub(crate) struct InstallCatalog {
     reader: Reader,
-    known: Arc<RwLock<Option<Arc<Known>>>>,
+    known: Arc<RwLock<Option<Arc<InstallOptions>>>>,
 }
 
 /// What was read last.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct InstallOptions {
     /// All versions, in ascending order.
     pub(crate) versions: Vec<Version>,
     /// All role sets, in ascending order.
     pub(crate) role_sets: Vec<RoleSet>,
 }
 
-impl Known {
+impl InstallOptions {
     /// Those that customers may choose.
     pub(crate) fn enabled(&self) -> impl Iterator<Item = &Version> {
         self.versions.iter().filter(|version| version.enabled)
@@ -43,13 +43,13 @@ impl Known {
     }
 }
 
-impl Offer {
-    pub(crate) fn new(reader: Reader) -> Offer {
-        Offer { reader, known: Arc::default() }
+impl InstallCatalog {
+    pub(crate) fn new(reader: Reader) -> InstallCatalog {
+        InstallCatalog { reader, known: Arc::default() }
     }
 
     /// What is known; nothing until it was read for the first time.
-    pub(crate) fn now(&self) -> Arc<Known> {
+    pub(crate) fn now(&self) -> Arc<InstallOptions> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
     }
 
@@ -64,7 +64,7 @@ impl Offer {
         versions.sort_by_cached_key(|it| order(&it.version));
         let mut role_sets = self.all::<RoleSet>().await?;
         role_sets.sort_by_cached_key(|it| order(&format!("{}.0", it.openshift_version)));
-        let known = Arc::new(Known { versions, role_sets });
+        let known = Arc::new(InstallOptions { versions, role_sets });
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
         Ok(())
     }

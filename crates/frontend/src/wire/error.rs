@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use store::StoreError;
 
-use super::Answer;
+use super::ApiResponse;
 
 /// The codes of the resource manager's contract that we answer with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,14 +102,14 @@ impl Code {
 
 /// What the sender of a refused request was told; it goes with the answer for the log.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct LoggedError {
     pub(crate) code: &'static str,
     pub(crate) message: String,
 }
 
 /// A request that was not done.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ApiError {
     status: StatusCode,
     code: Code,
     message: String,
@@ -117,82 +117,85 @@ pub(crate) struct Refusal {
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-impl Refusal {
+impl ApiError {
     /// A refusal with any status.
-    pub(crate) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Refusal {
-        Refusal { status, code, message: message.into(), target: String::new(), cause: None }
+    pub(crate) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> ApiError {
+        ApiError { status, code, message: message.into(), target: String::new(), cause: None }
     }
 
     /// 400, with the member that is wrong.
-    pub(crate) fn parameter(target: impl Into<String>, message: impl Into<String>) -> Refusal {
-        Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidParameter, message).at(target)
+    pub(crate) fn invalid_parameter(target: impl Into<String>, message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidParameter, message).with_target(target)
     }
 
     /// 400: the body is not what can be read at all.
-    pub(crate) fn content(message: impl Into<String>) -> Refusal {
-        Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidRequestContent, message)
+    pub(crate) fn invalid_content(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidRequestContent, message)
     }
 
     /// 404.
-    pub(crate) fn not_found(message: impl Into<String>) -> Refusal {
-        Refusal::new(StatusCode::NOT_FOUND, Code::NotFound, message)
+    pub(crate) fn not_found(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, Code::NotFound, message)
     }
 
     /// 409.
-    pub(crate) fn conflict(message: impl Into<String>) -> Refusal {
-        Refusal::new(StatusCode::CONFLICT, Code::Conflict, message)
+    pub(crate) fn conflict(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::CONFLICT, Code::Conflict, message)
     }
 
     /// 409: others were quicker each time.
-    pub(crate) fn contended() -> Refusal {
-        Refusal::conflict("It was changed by others again and again; try again.")
+    pub(crate) fn contended() -> ApiError {
+        ApiError::conflict("It was changed by others again and again; try again.")
     }
 
     /// 412.
-    pub(crate) fn stale() -> Refusal {
+    pub(crate) fn precondition_failed() -> ApiError {
         let message = "It was changed since the version that If-Match names; read it again.";
-        Refusal::new(StatusCode::PRECONDITION_FAILED, Code::PreconditionFailed, message).at("If-Match")
+        ApiError::new(StatusCode::PRECONDITION_FAILED, Code::PreconditionFailed, message)
+            .with_target("If-Match")
     }
 
     /// 500; the cause goes into the log only.
-    pub(crate) fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Refusal {
+    pub(crate) fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> ApiError {
         let message = "Internal server error.";
-        let refusal = Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalServerError, message);
-        Refusal { cause: Some(cause.into()), ..refusal }
+        let error = ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalServerError, message);
+        ApiError { cause: Some(cause.into()), ..error }
     }
 
     /// The same, about that member or parameter.
-    pub(crate) fn at(self, target: impl Into<String>) -> Refusal {
-        Refusal { target: target.into(), ..self }
+    pub(crate) fn with_target(self, target: impl Into<String>) -> ApiError {
+        ApiError { target: target.into(), ..self }
     }
 }
 
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Refusal {
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> ApiError {
         match &error {
-            StoreError::Exists { .. } | StoreError::KeyTaken { .. } => Refusal::conflict(sentence(&error)),
+            StoreError::Exists { .. } | StoreError::KeyTaken { .. } => {
+                ApiError::conflict(as_sentence(&error))
+            }
             StoreError::Changed { .. } => {
-                Refusal::conflict("It was changed by somebody else at the same moment; try again.")
+                ApiError::conflict("It was changed by somebody else at the same moment; try again.")
             }
             StoreError::Gone { .. } | StoreError::NoSuchWork { .. } => {
-                Refusal::not_found("It is gone; somebody deleted it meanwhile.")
+                ApiError::not_found("It is gone; somebody deleted it meanwhile.")
             }
             StoreError::WrongState { state, .. } => {
-                Refusal::conflict(format!("It is {state}, which does not allow that."))
+                ApiError::conflict(format!("It is {state}, which does not allow that."))
             }
             StoreError::Invalid { what } => {
-                Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidParameter, format!("{what}."))
+                ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidParameter, format!("{what}."))
             }
             StoreError::Unavailable { .. } | StoreError::DiskFull | StoreError::StaleKey { .. } => {
                 let message = "The store cannot be used now; try again.";
-                let refusal =
-                    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, Code::InternalServerError, message);
-                Refusal { cause: Some(Box::new(error)), ..refusal }
+                let unavailable =
+                    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, Code::InternalServerError, message);
+                ApiError { cause: Some(Box::new(error)), ..unavailable }
             }
             StoreError::LostLease { .. }
             | StoreError::LostNamedLease { .. }
             | StoreError::Sealed { .. }
-            | StoreError::Broken { .. } => Refusal::internal(error),
+            | StoreError::Broken { .. } => ApiError::internal(error),
         }
     }
 }
@@ -213,14 +216,14 @@ impl From<WrongCode> for Code {
     }
 }
 
-impl From<Wrong> for Refusal {
-    fn from(wrong: Wrong) -> Refusal {
-        Refusal::new(StatusCode::BAD_REQUEST, wrong.code.into(), wrong.message).at(wrong.target)
+impl From<Wrong> for ApiError {
+    fn from(wrong: Wrong) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, wrong.code.into(), wrong.message).with_target(wrong.target)
     }
 }
 
 /// An error's words as a sentence.
-pub(crate) fn sentence(error: &impl std::fmt::Display) -> String {
+pub(crate) fn as_sentence(error: &impl std::fmt::Display) -> String {
     let text = error.to_string();
     let text = text.trim_end_matches('.');
     let mut letters = text.chars();
@@ -229,15 +232,16 @@ pub(crate) fn sentence(error: &impl std::fmt::Display) -> String {
         .map_or_else(String::new, |first| first.to_uppercase().chain(letters).chain(['.']).collect())
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         if let Some(cause) = &self.cause {
             tracing::error!(error = &**cause as &dyn Error, "A request could not be answered: {cause}");
         }
-        let told = Told { code: self.code.as_str(), message: self.message.clone() };
+        let told = LoggedError { code: self.code.as_str(), message: self.message.clone() };
         let body =
             ErrorBody { code: self.code.as_str().to_owned(), message: self.message, target: self.target };
-        let mut response = Answer::of(self.status, &ErrorEnvelope { error: body }).into_response();
+        let mut response =
+            ApiResponse::with_status(self.status, &ErrorEnvelope { error: body }).into_response();
         response.extensions_mut().insert(told);
         if self.status == StatusCode::SERVICE_UNAVAILABLE || self.status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));

@@ -13,7 +13,7 @@ const ENVELOPE: &str = "ErrorEnvelope";
 
 /// The description of the API.
 pub fn openapi() -> OpenApi {
-    let (_, mut api) = super::routes().split_for_parts();
+    let (_, mut api) = crate::admin::routes().split_for_parts();
     api.merge(crate::arm::routes().split_for_parts().1);
     api.info = InfoBuilder::new()
         .title("Shipshape API")
@@ -44,7 +44,7 @@ pub fn openapi() -> OpenApi {
 }
 
 /// The same as JSON.
-pub(super) fn text() -> String {
+pub(crate) fn text() -> String {
     openapi().to_pretty_json().unwrap_or_else(|error| {
         // It is made of texts and numbers only.
         tracing::error!(error = &error as &dyn std::error::Error, "The OpenAPI document cannot be written");
@@ -86,19 +86,19 @@ fn complete(operation: &mut Operation, has_body: bool) {
     }
     let responses = &mut operation.responses.responses;
     for (status, description) in common {
-        responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(refusal(description)));
+        responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(error(description)));
     }
     for (status, response) in responses.iter_mut() {
         // An answer that says nothing of its body is a refusal.
         if let (false, RefOr::T(response)) = (status.starts_with('2'), response)
             && response.content.is_empty()
         {
-            *response = refusal(&response.description);
+            *response = error(&response.description);
         }
     }
 }
 
-fn refusal(description: &str) -> Response {
+fn error(description: &str) -> Response {
     let schema = Ref::from_schema_name(ENVELOPE);
     let content = ContentBuilder::new().schema(Some(schema)).build();
     ResponseBuilder::new().description(description).content("application/json", content).build()

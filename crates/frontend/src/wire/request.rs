@@ -5,11 +5,11 @@ use axum::extract::{FromRequest, RawPathParams, Request};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, header};
 use serde::de::DeserializeOwned;
-use store::{AuditContext, Etag};
+use store::{AuditContext, Etag, StoreError};
 use uuid::Uuid;
 
 use super::body::{self, Media};
-use super::{Query, Refusal, ResourceId, Spelled};
+use super::{ApiError, OriginalPath, Query, ResourceId};
 use crate::auth::Identity;
 use crate::names::LinkBase;
 
@@ -17,12 +17,14 @@ use crate::names::LinkBase;
 pub(crate) const CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 /// A name is a uuid, or not much longer.
 const CLIENT_ID_BYTES_MAX: usize = 100;
+/// Attempts at a write when other writers change the same document meanwhile.
+pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 5;
 /// A reason is a sentence or two.
 const REASON_BYTES_MAX: usize = 2000;
 
 /// The ids that a request is known by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ids {
+pub(crate) struct RequestIds {
     /// Ours, fresh for every request.
     pub(crate) request: Uuid,
     /// The caller's, by which requests that belong together are found; ours when it gave none.
@@ -47,38 +49,38 @@ impl Scheme {
 
 /// A request, read.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ApiRequest {
     parts: Parts,
     params: Vec<(String, String)>,
     /// The query.
     pub(crate) query: Query,
     identity: Identity,
-    ids: Ids,
+    ids: RequestIds,
     base: LinkBase,
-    spelled: Spelled,
+    spelled: OriginalPath,
     body: bytes::Bytes,
 }
 
-impl<S: Send + Sync> FromRequest<S> for Ask {
-    type Rejection = Refusal;
+impl<S: Send + Sync> FromRequest<S> for ApiRequest {
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Ask, Refusal> {
+    async fn from_request(request: Request, state: &S) -> Result<ApiRequest, ApiError> {
         let (mut parts, body) = request.into_parts();
         let params = axum::RequestPartsExt::extract_with_state::<RawPathParams, S>(&mut parts, state).await;
-        let params =
-            params.map_err(|_| Refusal::parameter("", "The path is not UTF-8 under its escapes."))?;
+        let params = params
+            .map_err(|_| ApiError::invalid_parameter("", "The path is not UTF-8 under its escapes."))?;
         // The path is in lower case already, but for the letters that were escaped until now.
         let params =
             params.iter().map(|(name, value)| (name.to_owned(), value.to_ascii_lowercase())).collect();
         let query = Query::parse(parts.uri.query())?;
-        let missing = || Refusal::internal("a request came to a route without passing the gate");
+        let missing = || ApiError::internal("a request came to a route without passing the gate");
         let identity = parts.extensions.get::<Identity>().cloned().ok_or_else(missing)?;
-        let ids = *parts.extensions.get::<Ids>().ok_or_else(missing)?;
+        let ids = *parts.extensions.get::<RequestIds>().ok_or_else(missing)?;
         let base = parts.extensions.get::<LinkBase>().cloned().ok_or_else(missing)?;
-        let spelled = parts.extensions.get::<Spelled>().cloned().ok_or_else(missing)?;
+        let spelled = parts.extensions.get::<OriginalPath>().cloned().ok_or_else(missing)?;
         let has_body = matches!(parts.method, Method::PUT | Method::POST | Method::PATCH);
         let body = if has_body { read(&parts, body).await? } else { bytes::Bytes::new() };
-        Ok(Ask { parts, params, query, identity, ids, base, spelled, body })
+        Ok(ApiRequest { parts, params, query, identity, ids, base, spelled, body })
     }
 }
 
@@ -88,30 +90,30 @@ pub(crate) fn client_request_id(headers: &HeaderMap) -> Option<&str> {
     Some(id).filter(|id| !id.is_empty() && id.len() <= CLIENT_ID_BYTES_MAX)
 }
 
-async fn read(parts: &Parts, body: Body) -> Result<bytes::Bytes, Refusal> {
+async fn read(parts: &Parts, body: Body) -> Result<bytes::Bytes, ApiError> {
     body::read(&parts.headers, body).await
 }
 
-impl Ask {
+impl ApiRequest {
     /// The headers.
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.parts.headers
     }
 
     /// A segment of the path that the route names, in lower case.
-    pub(crate) fn segment(&self, name: &str) -> &str {
+    pub(crate) fn path_param(&self, name: &str) -> &str {
         self.params.iter().find(|(found, _)| found == name).map_or("", |(_, value)| value)
     }
 
     /// A segment that is a uuid; whatever is none is the id of nothing.
-    pub(crate) fn uuid(&self, name: &str, absent: &str) -> Result<Uuid, Refusal> {
-        let text = self.segment(name);
+    pub(crate) fn uuid(&self, name: &str, absent: &str) -> Result<Uuid, ApiError> {
+        let text = self.path_param(name);
         let parsed = Uuid::try_parse(text).ok().filter(|_| text.len() == 36);
-        parsed.ok_or_else(|| Refusal::not_found(absent))
+        parsed.ok_or_else(|| ApiError::not_found(absent))
     }
 
     /// The cluster's id in the path.
-    pub(crate) fn resource_id(&self) -> Result<ResourceId, Refusal> {
+    pub(crate) fn resource_id(&self) -> Result<ResourceId, ApiError> {
         ResourceId::within(&self.spelled.0)
     }
 
@@ -131,12 +133,12 @@ impl Ask {
     }
 
     /// The JSON body.
-    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         body::parse(body::media(self.headers(), &self.body, false)?.unwrap_or(Media::Json), &self.body)
     }
 
     /// The JSON body, or the default when there is none.
-    pub(crate) fn json_if_any<T: DeserializeOwned + Default>(&self) -> Result<T, Refusal> {
+    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         match body::media(self.headers(), &self.body, false)? {
             Some(media) if !self.body.is_empty() => body::parse(media, &self.body),
             _ => Ok(T::default()),
@@ -154,23 +156,23 @@ impl Ask {
     }
 
     /// Refuses a body of a type that is not accepted.
-    pub(crate) fn check_media(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_media(&self) -> Result<(), ApiError> {
         body::media(self.headers(), &self.body, false).map(drop)
     }
 
     /// The JSON object that the body is; each member at most once.
-    pub(crate) fn object(&self) -> Result<serde_json::Value, Refusal> {
+    pub(crate) fn object(&self) -> Result<serde_json::Value, ApiError> {
         self.check_media()?;
         body::object(&self.body)
     }
 
     /// Refuses a body that is there and is no JSON; what it says does not matter.
-    pub(crate) fn any_json(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_optional_json(&self) -> Result<(), ApiError> {
         if self.body.is_empty() { Ok(()) } else { body::json(&self.body).map(drop) }
     }
 
     /// The body as it came, JSON or YAML. JSON in which a member is there twice is refused here.
-    pub(crate) fn text(&self) -> Result<(Media, &[u8]), Refusal> {
+    pub(crate) fn text(&self) -> Result<(Media, &[u8]), ApiError> {
         let media = body::media(self.headers(), &self.body, true)?.unwrap_or(Media::Json);
         if media == Media::Json {
             body::parse::<serde::de::IgnoredAny>(media, &self.body)?;
@@ -179,17 +181,17 @@ impl Ask {
     }
 
     /// Who asks, and why: the body's reason, or the query's.
-    pub(crate) fn by(&self, reason: Option<&str>) -> Result<AuditContext, Refusal> {
+    pub(crate) fn by(&self, reason: Option<&str>) -> Result<AuditContext, ApiError> {
         let reason = match reason {
             Some(reason) => reason,
-            None => self.query.one("reason")?.unwrap_or_default(),
+            None => self.query.get("reason")?.unwrap_or_default(),
         };
         let is_odd = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
         if reason.len() > REASON_BYTES_MAX || reason.contains(is_odd) {
             let message = format!(
                 "The reason must be text of at most {REASON_BYTES_MAX} bytes without control characters."
             );
-            return Err(Refusal::parameter("reason", message));
+            return Err(ApiError::invalid_parameter("reason", message));
         }
         Ok(AuditContext {
             actor: self.identity.actor.clone(),
@@ -199,22 +201,34 @@ impl Ask {
     }
 
     /// Whether the caller's preconditions (`If-Match`, `If-None-Match: *`) hold for what is there.
-    pub(crate) fn check_version(&self, found: Option<Etag>) -> Result<(), Refusal> {
+    pub(crate) fn check_preconditions(&self, found: Option<Etag>) -> Result<(), ApiError> {
         let texts = |name| self.headers().get_all(name).into_iter().filter_map(|value| value.to_str().ok());
         let wanted: Vec<&str> =
             texts(header::IF_MATCH).flat_map(|text| text.split(',')).map(str::trim).collect();
         let holds = |wanted: &&str| found.is_some_and(|etag| *wanted == "*" || *wanted == etag.to_string());
         let is_given = self.headers().contains_key(header::IF_MATCH);
         if is_given && !wanted.iter().any(holds) {
-            return Err(Refusal::stale());
+            return Err(ApiError::precondition_failed());
         }
         if found.is_some() && texts(header::IF_NONE_MATCH).any(|text| text.trim() == "*") {
-            return Err(Refusal::stale().at("If-None-Match"));
+            return Err(ApiError::precondition_failed().with_target("If-None-Match"));
         }
         Ok(())
     }
 
-    /// Whether the caller gave a precondition, so that a lost race is its answer and not ours to settle.
+    /// Decides about a write that failed: `Ok` when another writer was faster and the handler may try again. With a precondition of
+    /// the caller the conflict is its response.
+    pub(crate) fn retry_unless_fatal(&self, error: StoreError) -> Result<(), ApiError> {
+        match error {
+            StoreError::Changed { .. } | StoreError::Exists { .. } if self.has_precondition() => {
+                Err(ApiError::precondition_failed())
+            }
+            StoreError::Changed { .. } | StoreError::Exists { .. } | StoreError::Gone { .. } => Ok(()),
+            other => Err(other.into()),
+        }
+    }
+
+    /// Whether the caller sent a precondition.
     pub(crate) fn has_precondition(&self) -> bool {
         self.headers().contains_key(header::IF_MATCH) || self.headers().contains_key(header::IF_NONE_MATCH)
     }

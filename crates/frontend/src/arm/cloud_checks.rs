@@ -13,7 +13,7 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::write::CLOUD_TIME_MAX;
-use crate::wire::{Code, Refusal, sentence};
+use crate::wire::{ApiError, Code, as_sentence};
 
 /// Rights that were just given are not seen at once: missing ones are looked for again for a moment before they are refused. The
 /// backend has more patience, but a customer who is told now need not delete what could not be made.
@@ -36,16 +36,19 @@ const PRINCIPAL: &str = "properties.servicePrincipalProfile";
 
 /// Refuses the first thing that the cloud does not have for this cluster. A cloud that does not answer in time is not held
 /// against the customer: what could not be asked now is asked by the backend.
-pub(super) async fn run(cloud: &SharedCloud, draft: &Draft<'_>, subscription: &str) -> Result<(), Refusal> {
+pub(super) async fn run(cloud: &SharedCloud, draft: &Draft<'_>, subscription: &str) -> Result<(), ApiError> {
     let location = draft.location.unwrap_or_default().to_ascii_lowercase();
     let pools = pools(draft);
-    match tokio::time::timeout(CLOUD_TIME_MAX, ask(cloud.as_ref(), &pools, draft, subscription, &location))
-        .await
+    match tokio::time::timeout(
+        CLOUD_TIME_MAX,
+        check_cloud(cloud.as_ref(), &pools, draft, subscription, &location),
+    )
+    .await
     {
         Ok(outcome) => outcome,
         Err(_) => {
             tracing::warn!(
-                "The cloud did not answer in time; what could not be checked is left to the backend"
+                "The cloud did not response in time; what could not be checked is left to the backend"
             );
             Ok(())
         }
@@ -76,27 +79,27 @@ fn outbound_ips(draft: &Draft<'_>) -> u32 {
     count.and_then(|it| u32::try_from(it).ok()).unwrap_or(1)
 }
 
-fn refuse(lack: Option<Lack>) -> Result<(), Refusal> {
+fn refuse(lack: Option<Lack>) -> Result<(), ApiError> {
     let Some(Lack { code, message, target }) = lack else { return Ok(()) };
     let code = match code {
         LackCode::InvalidParameter => Code::InvalidParameter,
         LackCode::ResourceQuotaExceeded => Code::ResourceQuotaExceeded,
         LackCode::ResourceProviderNotRegistered => Code::ResourceProviderNotRegistered,
     };
-    let refusal = Refusal::new(StatusCode::BAD_REQUEST, code, message);
+    let error = ApiError::new(StatusCode::BAD_REQUEST, code, message);
     Err(match target {
-        Some(target) => refusal.at(target),
-        None => refusal,
+        Some(target) => error.with_target(target),
+        None => error,
     })
 }
 
-async fn ask(
+async fn check_cloud(
     cloud: &dyn Cloud,
     pools: &[Pool],
     draft: &Draft<'_>,
     subscription: &str,
     location: &str,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     // What the cloud does not tell is left to the backend, and the rest is looked at all the same.
     if let Some(sizes) = answered("the sizes", cloud.sizes(subscription, location).await) {
         refuse(lacking_size(&sizes, pools, location))?;
@@ -107,7 +110,7 @@ async fn ask(
         match feature {
             Some(true) => {}
             Some(false) => return refuse(Some(lacking_feature())),
-            None => return Err(Refusal::internal(format!("the feature {ENCRYPTION_FEATURE} has no state"))),
+            None => return Err(ApiError::internal(format!("the feature {ENCRYPTION_FEATURE} has no state"))),
         }
     }
     if let Some(usages) = answered("the quotas", cloud.usages(subscription, location).await) {
@@ -145,10 +148,11 @@ fn subnets(draft: &Draft<'_>) -> Vec<(ResourceId, String)> {
 }
 
 /// A quick look whether the subnets are there at all.
-async fn check_subnets(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), Refusal> {
+async fn check_subnets(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), ApiError> {
     for (id, target) in subnets(draft) {
         let Some(None) = answered("a subnet", cloud.get(&id).await) else { continue };
-        let refused = |code, message| Err(Refusal::new(StatusCode::BAD_REQUEST, code, message).at(target));
+        let refused =
+            |code, message| Err(ApiError::new(StatusCode::BAD_REQUEST, code, message).with_target(target));
         let network = id.parent();
         return match network {
             Some(network) if matches!(answered("a network", cloud.get(&network).await), Some(None)) => {
@@ -179,8 +183,8 @@ fn worker(draft: &Draft<'_>) -> Option<(Credential, Code)> {
 }
 
 /// A quick look whether the cluster's principal is who it says, and whether it and this service may use the network.
-async fn check_rights(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), Refusal> {
-    let refused = |code, message: String| Refusal::new(StatusCode::BAD_REQUEST, code, message);
+async fn check_rights(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), ApiError> {
+    let refused = |code, message: String| ApiError::new(StatusCode::BAD_REQUEST, code, message);
     let Some((credential, code)) = worker(draft) else { return Ok(()) };
     if let Err(error @ CloudError::Credential { .. }) = cloud.principal(&credential).await {
         let (code, target) = match &credential {
@@ -189,7 +193,7 @@ async fn check_rights(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), Refusa
                 (Code::InvalidServicePrincipalCredentials, PRINCIPAL)
             }
         };
-        return Err(refused(code, sentence(&error)).at(target));
+        return Err(refused(code, as_sentence(&error)).with_target(target));
     }
     let subnets = subnets(draft);
     let master = subnets.first();
@@ -204,7 +208,7 @@ async fn check_rights(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), Refusa
             let missing = missing(cloud, &credential, id, *actions, until).await;
             if !missing.is_empty() {
                 let message = format!("Missing on '{id}': {}.", missing.join(", "));
-                return Err(refused(code, message).at(target.clone()));
+                return Err(refused(code, message).with_target(target.clone()));
             }
         }
     }

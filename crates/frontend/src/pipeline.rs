@@ -18,12 +18,13 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-use crate::auth::{Door, Doorman, Identity, Proof, Visit};
+use crate::auth::{Audience, Authenticator, ClientProof, Identity, RequestContext};
 use crate::metrics::Metrics;
 use crate::names::PublicNames;
 use crate::qos;
 use crate::wire::{
-    CLIENT_ID, Code, Ids, Query, Refusal, Scheme, Spelled, Told, check_segments, clean, client_request_id,
+    ApiError, CLIENT_ID, Code, LoggedError, OriginalPath, Query, RequestIds, Scheme, check_segments, clean,
+    client_request_id,
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
@@ -41,23 +42,23 @@ const OPEN_PATHS: [&str; 2] = ["/openapi.json", "/healthz/ready"];
 pub(crate) struct Peer {
     pub(crate) address: String,
     pub(crate) scheme: Scheme,
-    pub(crate) proof: Proof,
+    pub(crate) proof: ClientProof,
     /// Whether it is a part of this very process.
     pub(crate) is_local: bool,
 }
 
 /// The way in.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct RequestPipeline {
     pub(crate) router: Router,
     pub(crate) locations: Vec<String>,
-    pub(crate) doorman: Arc<Doorman>,
+    pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) names: PublicNames,
     pub(crate) clock: SharedClock,
     pub(crate) metrics: Metrics,
 }
 
-impl Gate {
+impl RequestPipeline {
     /// Answers one request.
     pub(crate) async fn pass(self: Arc<Self>, peer: Peer, request: Request<Body>) -> Response {
         let begun = Instant::now();
@@ -75,13 +76,13 @@ impl Gate {
         parts.extensions.insert(ids);
         self.names.drop_foreign_referer(&mut parts.headers);
         parts.extensions.insert(self.names.link_base(peer.scheme, &asked, &parts.headers));
-        parts.extensions.insert(Spelled(spelled.as_str().into()));
+        parts.extensions.insert(OriginalPath(spelled.as_str().into()));
         let request = Request::from_parts(parts, body);
         let routed = AssertUnwindSafe(self.admit(&peer, &asked, request)).catch_unwind().await;
         let (actor, mut response) = routed.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
-            ("?".to_owned(), Refusal::internal(format!("a handler panicked: {text}")).into_response())
+            ("?".to_owned(), ApiError::internal(format!("a handler panicked: {text}")).into_response())
         });
         for (name, value) in headers {
             response.headers_mut().insert(name, value);
@@ -94,7 +95,7 @@ impl Gate {
             "none" => qos::of(&method, &spelled.to_ascii_lowercase(), status),
             route => qos::of(&method, route, status),
         };
-        let told = response.extensions().get::<Told>();
+        let told = response.extensions().get::<LoggedError>();
         tracing::info!(
             LOGKIND = quality.map(|_| "frontendqos"),
             operationType = quality.map(|it| it.operation),
@@ -123,10 +124,10 @@ impl Gate {
     /// Identifies the sender and hands the request on; who it was, and the answer.
     async fn admit(&self, peer: &Peer, asked: &Uri, mut request: Request<Body>) -> (String, Response) {
         if !peer.is_local
-            && let Err(refusal) = self.names.check(asked, request.headers())
+            && let Err(error) = self.names.check(asked, request.headers())
         {
             self.metrics.refused();
-            return ("a stranger".to_owned(), refusal.into_response());
+            return ("a error".to_owned(), error.into_response());
         }
         let path = request.uri().path().to_owned();
         let is_open =
@@ -134,32 +135,32 @@ impl Gate {
         let identity = if is_open {
             Identity { actor: "anybody".to_owned(), role: crate::auth::Role::Reader }
         } else {
-            let visit = Visit {
-                door: door(&path, request.uri().query()),
+            let context = RequestContext {
+                audience: audience(&path, request.uri().query()),
                 method: request.method(),
                 uri: asked,
                 headers: request.headers(),
                 peer: &peer.address,
             };
-            match self.doorman.identify(&peer.proof, &visit, self.clock.now()).await {
+            match self.authenticator.identify(&peer.proof, &context, self.clock.now()).await {
                 Ok(identity) => identity,
-                Err(stranger) => {
+                Err(error) => {
                     self.metrics.refused();
-                    tracing::info!(peer = peer.address, "A request was refused: {}", stranger.0);
-                    let refusal = Refusal::new(StatusCode::FORBIDDEN, Code::Forbidden, "Forbidden.");
-                    return ("a stranger".to_owned(), refusal.into_response());
+                    tracing::info!(peer = peer.address, "A request was refused: {}", error.0);
+                    let error = ApiError::new(StatusCode::FORBIDDEN, Code::Forbidden, "Forbidden.");
+                    return ("a error".to_owned(), error.into_response());
                 }
             }
         };
         let actor = identity.actor.clone();
         if !identity.role.allows(request.method()) {
             let message = "Forbidden: this identity may only read.";
-            return (actor, Refusal::new(StatusCode::FORBIDDEN, Code::Forbidden, message).into_response());
+            return (actor, ApiError::new(StatusCode::FORBIDDEN, Code::Forbidden, message).into_response());
         }
-        let spelled = request.extensions().get::<Spelled>().map(|it| it.0.clone()).unwrap_or_default();
+        let spelled = request.extensions().get::<OriginalPath>().map(|it| it.0.clone()).unwrap_or_default();
         let checked = check_segments(&spelled.to_ascii_lowercase(), &self.locations);
-        if let Err(refusal) = checked.and_then(|()| check_api_version(&path, request.uri().query())) {
-            return (actor, refusal.into_response());
+        if let Err(error) = checked.and_then(|()| check_api_version(&path, request.uri().query())) {
+            return (actor, error.into_response());
         }
         request.extensions_mut().insert(identity);
         let response = match self.router.clone().oneshot(request).await {
@@ -195,25 +196,25 @@ fn program(told: &HeaderValue) -> String {
 }
 
 /// Which API a request is for, before anything else is known of it.
-fn door(path: &str, query: Option<&str>) -> Door {
+fn audience(path: &str, query: Option<&str>) -> Audience {
     let is_admin_path = path == "/admin" || path.starts_with("/admin/");
     // A query that cannot be read is refused later; until then it opens no door that a readable one would not.
     let names_admin = Query::parse(query).map_or(true, |query| {
-        query.all("api-version").any(|version| version.trim().eq_ignore_ascii_case("admin"))
+        query.get_all("api-version").any(|version| version.trim().eq_ignore_ascii_case("admin"))
     });
-    if is_admin_path || names_admin { Door::Admin } else { Door::Arm }
+    if is_admin_path || names_admin { Audience::Admin } else { Audience::Arm }
 }
 
 /// The request's own id and the caller's correlation id. One that is no uuid names nothing.
-fn ids(headers: &HeaderMap) -> Ids {
+fn ids(headers: &HeaderMap) -> RequestIds {
     let request = Uuid::now_v7();
     let given = headers.get(&CORRELATION_ID).and_then(|value| value.to_str().ok());
     let correlation = given.and_then(|text| Uuid::try_parse(text).ok()).filter(|id| !id.is_nil());
-    Ids { request, correlation: correlation.unwrap_or(request) }
+    RequestIds { request, correlation: correlation.unwrap_or(request) }
 }
 
 /// The headers that every answer carries.
-fn echo(headers: &HeaderMap, ids: Ids) -> Vec<(HeaderName, HeaderValue)> {
+fn echo(headers: &HeaderMap, ids: RequestIds) -> Vec<(HeaderName, HeaderValue)> {
     let mut echoed = Vec::with_capacity(3);
     for (name, id) in [(REQUEST_ID, ids.request), (CORRELATION_ID, ids.correlation)] {
         if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
@@ -242,12 +243,12 @@ fn lower(uri: &Uri, spelled: &str) -> Uri {
 }
 
 /// `api-version=admin` is required on the maintenance routes and optional elsewhere; another value is always wrong.
-fn check_api_version(path: &str, query: Option<&str>) -> Result<(), Refusal> {
+fn check_api_version(path: &str, query: Option<&str>) -> Result<(), ApiError> {
     if path != "/admin" && !path.starts_with("/admin/") {
         return Ok(());
     }
     let query = Query::parse(query)?;
-    let mut given = query.all("api-version").peekable();
+    let mut given = query.get_all("api-version").peekable();
     let segments: Vec<&str> = path.split('/').skip(2).collect();
     // Behind a cluster's id stands what is asked of it; groups and clusters have whatever names their owners chose.
     let asked = match &segments[..] {
@@ -265,19 +266,19 @@ fn check_api_version(path: &str, query: Option<&str>) -> Result<(), Refusal> {
     } else {
         "The api-version must be admin, or absent."
     };
-    let refusal = Refusal::new(StatusCode::BAD_REQUEST, Code::InvalidApiVersionParameter, message);
-    Err(refusal.at("api-version"))
+    let error = ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidApiVersionParameter, message);
+    Err(error.with_target("api-version"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn gate(router: Router) -> Arc<Gate> {
-        Arc::new(Gate {
+    fn pipeline(router: Router) -> Arc<RequestPipeline> {
+        Arc::new(RequestPipeline {
             router,
             locations: Vec::new(),
-            doorman: Arc::new(Doorman::Open),
+            authenticator: Arc::new(Authenticator::AllowAll),
             names: PublicNames::new(&crate::Config::default(), None, ([127, 0, 0, 1], 1).into()),
             clock: Arc::new(api::clock::SystemClock),
             metrics: Metrics::default(),
@@ -317,21 +318,21 @@ mod tests {
         let router = Router::new()
             .route("/bad", axum::routing::get(async || -> &'static str { panic!("a bug") }))
             .route("/good", axum::routing::get(async || "fine"));
-        let gate = gate(router);
-        let (address, proof) = ("test".to_owned(), Proof::default());
+        let pipeline = pipeline(router);
+        let (address, proof) = ("test".to_owned(), ClientProof::default());
         let peer = Peer { address, scheme: Scheme::Http, proof, is_local: true };
-        let ask = |path: &str| {
+        let request = |path: &str| {
             let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-            gate.clone().pass(peer.clone(), request)
+            pipeline.clone().pass(peer.clone(), request)
         };
-        let bad = ask("/bad").await;
+        let bad = request("/bad").await;
         assert_eq!(bad.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert!(bad.headers().contains_key(&REQUEST_ID));
         let body = axum::body::to_bytes(bad.into_body(), 10_000).await.unwrap();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["error"]["code"], "InternalServerError");
         assert_eq!(body["error"]["message"], "Internal server error.");
-        assert_eq!(ask("/good").await.status(), StatusCode::OK);
+        assert_eq!(request("/good").await.status(), StatusCode::OK);
     }
 
     /// Keeps what is logged in this thread, as `field=value`.
@@ -362,8 +363,8 @@ mod tests {
     #[tokio::test]
     async fn the_access_log_tells_the_protocol_the_program_and_the_bytes() {
         let router = Router::new().route("/echo", axum::routing::put(async |body: String| body + "!"));
-        let gate = gate(router);
-        let (address, proof) = ("test".to_owned(), Proof::default());
+        let pipeline = pipeline(router);
+        let (address, proof) = ("test".to_owned(), ClientProof::default());
         let peer = Peer { address, scheme: Scheme::Http, proof, is_local: true };
         let request = Request::builder()
             .method(Method::PUT)
@@ -373,7 +374,7 @@ mod tests {
             .unwrap();
         let lines = Arc::new(std::sync::Mutex::new(Vec::new()));
         let _guard = tracing::subscriber::set_default(Log(lines.clone()));
-        assert_eq!(gate.pass(peer, request).await.status(), StatusCode::OK);
+        assert_eq!(pipeline.pass(peer, request).await.status(), StatusCode::OK);
         let lines = lines.lock().unwrap().clone();
         for expect in [
             "http.protocol=HTTP/1.1",

@@ -8,71 +8,71 @@ use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use store::Etag;
 
-use super::Refusal;
+use super::ApiError;
 
 /// What a request is answered with.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     status: StatusCode,
     body: Bytes,
     etag: Option<Etag>,
 }
 
-impl Answer {
+impl ApiResponse {
     /// JSON with that status.
-    pub(crate) fn of(status: StatusCode, body: &impl Serialize) -> Answer {
+    pub(crate) fn with_status(status: StatusCode, body: &impl Serialize) -> ApiResponse {
         let mut text = Vec::with_capacity(256);
         let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"    "));
         // What we answer has text keys and no numbers that JSON does not have, and a vector takes all bytes.
         if let Err(error) = body.serialize(&mut serializer) {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "An answer could not be written as JSON"
+                "An response could not be written as JSON"
             );
-            return Answer {
+            return ApiResponse {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
                 body: Bytes::from_static(b"{}\n"),
                 etag: None,
             };
         }
         text.push(b'\n');
-        Answer { status, body: text.into(), etag: None }
+        ApiResponse { status, body: text.into(), etag: None }
     }
 
     /// 200.
-    pub(crate) fn ok(body: &impl Serialize) -> Answer {
-        Answer::of(StatusCode::OK, body)
+    pub(crate) fn ok(body: &impl Serialize) -> ApiResponse {
+        ApiResponse::with_status(StatusCode::OK, body)
     }
 
     /// 201 for what is new, 200 for what was there.
-    pub(crate) fn put(is_new: bool, body: &impl Serialize) -> Answer {
-        Answer::of(if is_new { StatusCode::CREATED } else { StatusCode::OK }, body)
+    pub(crate) fn put(is_new: bool, body: &impl Serialize) -> ApiResponse {
+        ApiResponse::with_status(if is_new { StatusCode::CREATED } else { StatusCode::OK }, body)
     }
 
     /// 200 and an empty object: done, and nothing to show for it.
-    pub(crate) fn done() -> Answer {
-        Answer::ok(&serde_json::Map::new())
+    pub(crate) fn empty_object() -> ApiResponse {
+        ApiResponse::ok(&serde_json::Map::new())
     }
 
     /// 200 with JSON on one line.
-    pub(crate) fn compact(body: &impl Serialize) -> Result<Answer, Refusal> {
-        let mut text = serde_json::to_vec(body).map_err(Refusal::internal)?;
+    pub(crate) fn compact(body: &impl Serialize) -> Result<ApiResponse, ApiError> {
+        let mut text = serde_json::to_vec(body).map_err(ApiError::internal)?;
         text.push(b'\n');
-        Ok(Answer { status: StatusCode::OK, body: text.into(), etag: None })
+        Ok(ApiResponse { status: StatusCode::OK, body: text.into(), etag: None })
     }
 
     /// How long its text is.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn body_len(&self) -> usize {
         self.body.len()
     }
 
     /// The same, with the version of what is shown.
-    pub(crate) fn etag(self, etag: Etag) -> Answer {
-        Answer { etag: Some(etag), ..self }
+    pub(crate) fn with_etag(self, etag: Etag) -> ApiResponse {
+        ApiResponse { etag: Some(etag), ..self }
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for ApiResponse {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(self.body));
         *response.status_mut() = self.status;

@@ -9,9 +9,10 @@ use planner::schedule::Member;
 use planner::task::{Catalogue, check_parameters};
 use uuid::Uuid;
 
-use super::params::{ClusterPath, Reason, Version};
-use super::{Desk, aside, manifest_form, manifests};
-use crate::wire::{Answer, Ask, Refusal, sentence};
+use super::params::{Reason, Version};
+use super::{AdminState, aside, manifest_form, manifests};
+use crate::params::ClusterPath;
+use crate::wire::{ApiError, ApiRequest, ApiResponse, as_sentence};
 
 /// How long a manifest may wait for its start when nothing else was said.
 const START_WITHIN: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -24,7 +25,7 @@ const STATUS_TEXT_BYTES_MAX: usize = 2000;
     put, path = "/maintenancemanifests", operation_id = "createManifest", tag = "manifests",
     params(
         ClusterPath, Version, Reason,
-        ("dryRun" = Option<bool>, Query, description = "Only check, and answer what would be stored."),
+        ("dryRun" = Option<bool>, Query, description = "Only check, and response what would be stored."),
     ),
     request_body = ManifestRequest,
     responses(
@@ -32,82 +33,89 @@ const STATUS_TEXT_BYTES_MAX: usize = 2000;
         (status = 201, description = "It is stored.", body = ManifestForm),
     )
 )]
-pub(super) async fn create(State(desk): State<Desk>, ask: Ask) -> Result<Answer, Refusal> {
-    let dry_run = ask.query.switch("dryRun")?;
-    let cluster = manifests::cluster(&desk, &ask).await?;
-    let request: ManifestRequest = ask.json()?;
-    let by = ask.by(request.reason.as_deref())?;
-    let catalogue = desk.catalogue().await?;
-    let now = desk.clock.now();
-    let window = window(&request, now)?;
-    let status_text = status_text(request.status_text.as_deref().unwrap_or_default())?;
-    let task = task(&request, &catalogue).await?;
+pub(super) async fn create(
+    State(state): State<AdminState>,
+    request: ApiRequest,
+) -> Result<ApiResponse, ApiError> {
+    let dry_run = request.query.get_bool("dryRun")?;
+    let cluster = manifests::cluster(&state, &request).await?;
+    let body: ManifestRequest = request.json()?;
+    let by = request.by(body.reason.as_deref())?;
+    let catalogue = state.catalogue().await?;
+    let now = state.clock.now();
+    let window = window(&body, now)?;
+    let status_text = status_text(body.status_text.as_deref().unwrap_or_default())?;
+    let task = task(&body, &catalogue).await?;
     let manifest = Manifest {
         id: Uuid::now_v7(),
         cluster: cluster.uuid,
         cluster_path: cluster.document.id.to_lowercase(),
         task_id: task,
         created_by_schedule: None,
-        priority: request.priority.unwrap_or_default(),
+        priority: body.priority.unwrap_or_default(),
         run_after: window.0,
         run_before: window.1,
-        parameters: request.parameters,
+        parameters: body.parameters,
         created_by: by.actor.clone(),
         status_text,
     };
     if dry_run {
-        let names = desk.names(&catalogue, [manifest.task_id].into_iter());
-        return Ok(Answer::ok(&manifest_form::imagined(&manifest, now, &names)));
+        let names = state.names(&catalogue, [manifest.task_id].into_iter());
+        return Ok(ApiResponse::ok(&manifest_form::imagined(&manifest, now, &names)));
     }
     let budgets = Member::of(cluster.uuid, &cluster.document, None, None).budgets(task);
-    desk.store.manifests().create(&[(manifest.clone(), budgets)], &by).await?;
-    Ok(Answer::of(StatusCode::CREATED, &manifests::shown_now(&desk, manifest.id).await?))
+    state.store.manifests().create(&[(manifest.clone(), budgets)], &by).await?;
+    Ok(ApiResponse::with_status(StatusCode::CREATED, &manifests::shown_now(&state, manifest.id).await?))
 }
 
 /// The task that is asked for, if it takes these parameters.
-async fn task(request: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, Refusal> {
+async fn task(body: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, ApiError> {
     const TARGET: &str = "maintenanceTaskID";
-    let text = &request.maintenance_task_id;
+    let text = &body.maintenance_task_id;
     if text.is_empty() {
-        return Err(Refusal::parameter(TARGET, "The member maintenanceTaskID must name a task."));
+        return Err(ApiError::invalid_parameter(TARGET, "The member maintenanceTaskID must name a task."));
     }
-    let id = Uuid::try_parse(text).map_err(|_| Refusal::parameter(TARGET, "A task is named by its UUID."))?;
+    let id = Uuid::try_parse(text)
+        .map_err(|_| ApiError::invalid_parameter(TARGET, "A task is named by its UUID."))?;
     let Some(task) = catalogue.get(id) else {
-        return Err(Refusal::parameter(TARGET, format!("There is no task {id}.")));
+        return Err(ApiError::invalid_parameter(TARGET, format!("There is no task {id}.")));
     };
-    let (task, parameters) = (task.clone(), request.parameters.clone());
+    let (task, parameters) = (task.clone(), body.parameters.clone());
     aside(move || check_parameters(&task, &parameters))
         .await?
-        .map_err(|problem| Refusal::parameter(problem.target, sentence(&problem.message)))?;
+        .map_err(|problem| ApiError::invalid_parameter(problem.target, as_sentence(&problem.message)))?;
     Ok(id)
 }
 
 /// The status text that is stored with a manifest.
-fn status_text(text: &str) -> Result<String, Refusal> {
+fn status_text(text: &str) -> Result<String, ApiError> {
     let is_odd = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
     if text.len() > STATUS_TEXT_BYTES_MAX || text.contains(is_odd) {
         let message = format!(
             "The member statusText must be text of at most {STATUS_TEXT_BYTES_MAX} bytes without control characters."
         );
-        return Err(Refusal::parameter("statusText", message));
+        return Err(ApiError::invalid_parameter("statusText", message));
     }
     Ok(text.to_owned())
 }
 
 /// From when until when it may begin.
-fn window(request: &ManifestRequest, now: Timestamp) -> Result<(Timestamp, Timestamp), Refusal> {
+fn window(body: &ManifestRequest, now: Timestamp) -> Result<(Timestamp, Timestamp), ApiError> {
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let moment = |second: i64, target: &str| {
         Timestamp::from_second(second).ok().filter(|_| second > 0).ok_or_else(|| {
-            Refusal::parameter(target, format!("The member {target} must be a time in Unix seconds."))
+            ApiError::invalid_parameter(
+                target,
+                format!("The member {target} must be a time in Unix seconds."),
+            )
         })
     };
     let given = |value: Option<i64>| value.filter(|second| *second != 0);
-    let run_after = match given(request.run_after) {
+    let run_after = match given(body.run_after) {
         Some(second) => moment(second, "runAfter")?,
         None => now,
     };
-    let run_before = match given(request.run_before) {
+    let run_before = match given(body.run_before) {
         Some(second) => moment(second, "runBefore")?,
         None => {
             let usual = now.saturating_add(START_WITHIN).unwrap_or(Timestamp::MAX);
@@ -116,10 +124,16 @@ fn window(request: &ManifestRequest, now: Timestamp) -> Result<(Timestamp, Times
         }
     };
     if run_before <= run_after {
-        return Err(Refusal::parameter("runBefore", "The member runBefore must be later than runAfter."));
+        return Err(ApiError::invalid_parameter(
+            "runBefore",
+            "The member runBefore must be later than runAfter.",
+        ));
     }
     if run_before <= now {
-        return Err(Refusal::parameter("runBefore", "The member runBefore must not be in the past."));
+        return Err(ApiError::invalid_parameter(
+            "runBefore",
+            "The member runBefore must not be in the past.",
+        ));
     }
     Ok((run_after, run_before))
 }
@@ -156,11 +170,8 @@ mod tests {
             assert_eq!(status_text(text).unwrap(), text);
         }
         for text in ["a\u{7}b", "a\u{1b}[2J", &"x".repeat(STATUS_TEXT_BYTES_MAX + 1)] {
-            let refusal = format!("{:?}", status_text(text).unwrap_err());
-            assert!(
-                refusal.contains("\"statusText\"") && refusal.contains("at most 2000 bytes"),
-                "{refusal}"
-            );
+            let error = format!("{:?}", status_text(text).unwrap_err());
+            assert!(error.contains("\"statusText\"") && error.contains("at most 2000 bytes"), "{error}");
         }
     }
 
@@ -168,8 +179,8 @@ mod tests {
     fn a_window_that_never_opens_is_refused_by_its_member() {
         let check = |after: Option<i64>, before: Option<i64>, target: &str| {
             let now = Timestamp::from_second(NOW).unwrap();
-            let refusal = format!("{:?}", window(&given(after, before), now).unwrap_err());
-            assert!(refusal.contains(&format!("{target:?}")), "{refusal}");
+            let error = format!("{:?}", window(&given(after, before), now).unwrap_err());
+            assert!(error.contains(&format!("{target:?}")), "{error}");
         };
         check(Some(NOW + 10), Some(NOW + 10), "runBefore");
         check(Some(NOW + 10), Some(NOW + 5), "runBefore");
