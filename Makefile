@@ -33,7 +33,7 @@ kube: ## build Kubernetes for tests, once for each user and version; prints wher
 
 bench: ## measure the store against its floors, maintenance, API and portal against their goals, kubesim against the real server
 	@tools/setup
-	cargo bench --locked --bench keel -- $(ARGS)
+	cargo bench --locked --bench store -- $(ARGS)
 	cargo bench --locked --bench scheduler
 	cargo bench --locked --bench actuator
 	cargo bench --locked --bench plan

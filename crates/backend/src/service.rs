@@ -126,7 +126,7 @@ impl Trade for Backend {
     }
 
     async fn read(&self, claimed: &[ClaimedWork]) -> Result<Vec<Facts>, StoreError> {
-        let ids = claimed.iter().flat_map(|it| [it.hold.work, it.hold.lane]).collect();
+        let ids = claimed.iter().flat_map(|it| [it.lease.work, it.lease.lane]).collect();
         let documents = self.deps.store.get_many(ids).await?;
         let documents: HashMap<Uuid, StoredDocument> =
             documents.into_iter().map(|it| (it.uuid, it)).collect();
@@ -148,11 +148,11 @@ impl Trade for Backend {
 
 /// What a claimed piece of work is about.
 fn facts(documents: &HashMap<Uuid, StoredDocument>, claimed: &ClaimedWork) -> Facts {
-    let lane = documents.get(&claimed.hold.lane);
+    let lane = documents.get(&claimed.lease.lane);
     if lane.is_some_and(|it| it.kind == Subscription::KIND) {
         return Facts::Subscription;
     }
-    let operation = read::<Operation>(documents.get(&claimed.hold.work));
+    let operation = read::<Operation>(documents.get(&claimed.lease.work));
     match (operation, read::<Cluster>(lane)) {
         // What this release does not understand is there all the same, and another release may understand it.
         (Err(why), _) | (_, Err(why)) => Facts::Unreadable { why },

@@ -137,7 +137,7 @@ async fn walk(backend: &Backend, claimed: &ClaimedWork, control: &Control, facts
         store: &deps.store,
         claimed,
         plan: &plan,
-        context: std::sync::Arc::new(backend.context(claimed.hold.lane)),
+        context: std::sync::Arc::new(backend.context(claimed.lease.lane)),
         journal,
         control: control.clone(),
         clock: deps.clock.clone(),

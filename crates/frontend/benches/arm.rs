@@ -283,7 +283,7 @@ async fn puts(url: String, store: Store, file: File) -> anyhow::Result<()> {
         let secrets = Secrets::from([(CLIENT_SECRET, Secret::new(b"secret".to_vec()))]);
         let begun = Instant::now();
         let clusters = store.clusters();
-        clusters.begin_create_in(&subscription, &cluster, &operation, &secrets, &by).await?;
+        clusters.start_create_in(&subscription, &cluster, &operation, &secrets, &by).await?;
         begun_alone.push(begun.elapsed());
 
         let plain = Note { number: at, text: "x".repeat(2000) };

@@ -174,7 +174,7 @@ async fn raw(store: &Store, clock: &SharedClock) -> anyhow::Result<f64> {
     while done.load(Ordering::Relaxed) < MANY {
         let claimed = store.claim(WorkKind::Manifest, BATCH, owner).await?;
         let ends: Vec<Completion> =
-            claimed.iter().map(|it| Completion::new(it.hold, Ending::Completed, json!({}))).collect();
+            claimed.iter().map(|it| Completion::new(it.lease, Ending::Completed, json!({}))).collect();
         done.fetch_add(store.complete(&ends).await?.len(), Ordering::Relaxed);
     }
     Ok(MANY as f64 / begun.elapsed().as_secs_f64())

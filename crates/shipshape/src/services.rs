@@ -43,7 +43,7 @@ pub(crate) async fn keel(process: &mut Process) -> anyhow::Result<(String, Store
     let health = process.open_health().await?;
     answers.not_ready("opening");
     let store = opening::open_store(&process.config.store).await?;
-    tracing::info!("The store is {}", store.place());
+    tracing::info!("The store is {}", store.location());
 
     let counts = process.metrics.register("store", housekeeping::Metrics::register);
     let retention = opening::retention(&process.config.retention);

@@ -76,7 +76,7 @@ pub(crate) async fn run(command: &StoreCommand, config: &Config) -> anyhow::Resu
 async fn check(form: Form, config: &Config) -> anyhow::Result<()> {
     let reader = opening::open_reader(&config.store).await?;
     let findings = reader.check().await;
-    let place = reader.place();
+    let place = reader.location();
     reader.close().await;
     let findings = findings?;
     let broken = findings.iter().filter(|finding| !finding.faults.is_empty()).count();
@@ -113,7 +113,7 @@ async fn migrate(config: &Config) -> anyhow::Result<()> {
     let mut wanted = config.store.clone();
     wanted.migrate = Migrate::Auto;
     let store = opening::open_store(&wanted).await?;
-    let place = store.place();
+    let place = store.location();
     store.close().await;
     output::show(&match before.found {
         found if found >= before.known => format!("{place}: schema {found} is up to date\n"),
@@ -203,7 +203,7 @@ async fn import(source: &Path, config: &Config) -> anyhow::Result<()> {
             }
         }
     };
-    let place = store.place();
+    let place = store.location();
     store.close().await;
     output::show(&format!("{place}: {}\n", counted(&moved?)))
 }

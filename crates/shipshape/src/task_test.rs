@@ -198,7 +198,7 @@ impl<'a> Stage<'a> {
             };
             match ended {
                 Some(Ended::Finished(completion)) => drop(self.store.complete(&[completion]).await?),
-                Some(Ended::HandedBack { yielding, .. }) => self.store.hand_back(yielding).await?,
+                Some(Ended::HandedBack { yielding, .. }) => self.store.release(yielding).await?,
                 Some(Ended::Lost) => bail!("the work was lost though nobody took it"),
                 None => {}
             }

@@ -125,7 +125,7 @@ pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Res
     output::show(&format!(
         "Shipshape {} {name} is up\n{api}  health   {health}\n  store    {}\n",
         Version::current().version,
-        store.place()
+        store.location()
     ))?;
     end(process, store).await
 }
@@ -224,6 +224,6 @@ fn banner(process: &Process, running: &Running, demo: Option<u16>) -> String {
         url = api.url,
         name = context.name,
         data = process.config.data_dir,
-        store = store.place(),
+        store = store.location(),
     )
 }

@@ -15,15 +15,15 @@ pub struct Finding {
     pub faults: Vec<String>,
 }
 
-struct Promise {
+struct Invariant {
     says: &'static str,
     /// Gives one text for each fault. `{text:x}` is the text of the uuid `x`, `{has:list:item}` whether a list of
     /// budgets holds an item: the two engines spell these differently.
     query: &'static str,
 }
 
-const PROMISES: &[Promise] = &[
-    Promise {
+const PROMISES: &[Invariant] = &[
+    Invariant {
         // Rows leave in the order of the feed, which is that of their times but for how long a transaction may take: a
         // minute is longer than any.
         says: "each living document's newest feed row is of its present version, and is there unless it has left by age",
@@ -32,48 +32,48 @@ const PROMISES: &[Promise] = &[
                 where f.etag <> d.etag or (f.uuid is null and d.deleted_at is null
                   and d.changed > (select min(at) from feed) + 60000000)",
     },
-    Promise {
+    Invariant {
         says: "no two feed rows tell of the same version of a document",
         query: "select {text:uuid} from feed where etag > 0 group by uuid, etag having count(*) > 1",
     },
-    Promise {
+    Invariant {
         says: "unique keys belong to living documents",
         query: "select k.key from unique_keys k where not exists
                   (select 1 from documents d where d.uuid = k.uuid and d.deleted_at is null)",
     },
-    Promise {
+    Invariant {
         says: "secrets belong to living documents, or to the store itself",
         query: "select s.name from secrets s where {text:s.owner} not in ('00000000-0000-0000-0000-000000000000', '00000000000000000000000000000000')
                   and not exists (select 1 from documents d where d.uuid = s.owner and d.deleted_at is null)",
     },
-    Promise {
+    Invariant {
         says: "secrets are sealed with the store's current key",
         query: "select s.name from secrets s where s.key_id <> (select value from meta where key = 'key_id')",
     },
-    Promise {
+    Invariant {
         says: "live work is Pending or InProgress",
         query: "select {text:id} from work where state not in ('Pending', 'InProgress')",
     },
-    Promise {
+    Invariant {
         says: "ended work is in a terminal state, and nowhere else",
         query: "select {text:h.id} from history h where h.state in ('Pending', 'InProgress') or exists (select 1 from work w where w.id = h.id)",
     },
-    Promise {
+    Invariant {
         says: "work has a lane",
         query: "select {text:w.id} from work w where not exists (select 1 from lanes l where l.lane = w.lane)",
     },
-    Promise {
+    Invariant {
         says: "running work is what its lane says is running, under the lane's fence and owner",
         query: "select {text:w.id} from work w left join lanes l on l.lane = w.lane
                 where w.state = 'InProgress' and not coalesce(l.running = w.id and l.fence = w.fence and l.owner = w.owner and l.running_kind = w.kind, false)",
     },
-    Promise {
+    Invariant {
         says: "an owned lane has a lease and running work, a free one has neither",
         query: "select {text:l.lane} from lanes l where
                   (l.owner is null) <> (l.running is null) or (l.owner is null) <> (l.lease_until is null)
                   or (l.owner is not null and not exists (select 1 from work w where w.id = l.running and w.state = 'InProgress'))",
     },
-    Promise {
+    Invariant {
         says: "the head of a free lane is its first pending work that is in no closed side queue",
         query: "select {text:l.lane} from lanes l left join work f on f.id =
                   (select w.id from work w where w.lane = l.lane and w.state = 'Pending' and not exists
@@ -84,13 +84,13 @@ const PROMISES: &[Promise] = &[
                   or case when f.class = 3 then 2 else f.class end <> l.head_class
                   or f.due_at <> l.head_at or f.priority <> l.head_priority)",
     },
-    Promise {
+    Invariant {
         says: "what is set aside is pending, stands in a side queue of its lane, and waits for a budget that counts it",
         query: "select {text:w.id} from work w where (w.class = 3) <> (w.side_queue is not null)
                   or (w.class = 3 and (w.state <> 'Pending' or not {has:w.budgets:w.side_queue} or not exists
                     (select 1 from side_queues s where s.lane = w.lane and s.key = w.side_queue)))",
     },
-    Promise {
+    Invariant {
         says: "a side queue is closed only on a budget that exists, only while nobody holds its lane, and shows its first work",
         query: "select {text:s.lane} from side_queues s left join work f on f.id =
                   (select w.id from work w where w.lane = s.lane and w.side_queue = s.key order by w.due_at, w.priority, w.id limit 1)
@@ -98,26 +98,26 @@ const PROMISES: &[Promise] = &[
                   or not exists (select 1 from budgets b where b.key = s.key)
                   or not exists (select 1 from lanes l where l.lane = s.lane and l.owner is null))",
     },
-    Promise {
+    Invariant {
         says: "a budget counts exactly the running work that holds it",
         query: "select b.key from budgets b where b.used <>
                   (select count(*) from work w where w.state = 'InProgress' and {has:w.held:b.key})",
     },
-    Promise {
+    Invariant {
         says: "no budget counts less than nothing",
         query: "select b.key from budgets b where b.used < 0",
     },
-    Promise {
+    Invariant {
         says: "a lane is parked only on a budget that exists, and only while nobody holds it",
         query: "select {text:l.lane} from lanes l left join budgets b on b.key = l.parked_on
                 where l.parked_on is not null and (b.key is null or l.owner is not null)",
     },
-    Promise {
+    Invariant {
         says: "entries tell of work that is there, live or ended",
         query: "select distinct {text:e.work} from entries e where not exists (select 1 from work w where w.id = e.work)
                   and not exists (select 1 from history h where h.id = e.work)",
     },
-    Promise {
+    Invariant {
         says: "audit numbers come without gaps",
         query: "select 'record ' || a.number from audit a where a.number is not null
                   and a.number > (select min(number) from audit)

@@ -12,16 +12,16 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::audit::NewAuditRecord;
+use crate::completion::PreparedCompletion;
 use crate::document::RawBody;
-use crate::end::PreparedCompletion;
 use crate::feed::{FeedError, FeedPage, Position};
 use crate::keyring::SealedSecret;
+use crate::notify::{Notifications, Topic};
 use crate::open::OpenError;
 use crate::postgres::Postgres;
 use crate::records::{HealthSample, Retention};
 use crate::sqlite::Sqlite;
 use crate::transaction::{CommitResult, Transaction};
-use crate::wake::{Notifications, Topic};
 use crate::work::{
     Budget, ClaimedWork, CompleteAndClaimResult, CompletionOutcome, LaneView, QueueView, RenewedLease,
     SweepProgress, WorkView,
@@ -120,7 +120,7 @@ pub(crate) enum RetentionTarget {
 pub(crate) type Row = Map<String, Value>;
 
 /// What both engines answer at once.
-macro_rules! both {
+macro_rules! dispatch {
     ($self:ident, $engine:ident => $call:expr) => {
         match $self {
             Engine::Sqlite($engine) => $call,
@@ -131,7 +131,7 @@ macro_rules! both {
 
 /// What both engines have to be waited for. What waits for a server has much to remember meanwhile: it is put aside, so that
 /// whoever works with a file does not carry the room for it about.
-macro_rules! waited {
+macro_rules! dispatch_async {
     ($self:ident, $engine:ident => $call:expr) => {
         match $self {
             Engine::Sqlite($engine) => $call.await,
@@ -142,18 +142,18 @@ macro_rules! waited {
 
 impl Engine {
     /// The database in words, without password.
-    pub(crate) fn place(&self) -> String {
-        both!(self, it => it.place())
+    pub(crate) fn location(&self) -> String {
+        dispatch!(self, it => it.location())
     }
 
     /// Waits for what others, here or elsewhere, have written.
-    pub(crate) fn wakeups(&self, topic: Topic) -> Notifications {
-        both!(self, it => it.wakeups(topic))
+    pub(crate) fn notifications(&self, topic: Topic) -> Notifications {
+        dispatch!(self, it => it.notifications(topic))
     }
 
     /// Ends background work and connections; what was answered stays written.
     pub(crate) async fn close(&self) {
-        waited!(self, it => it.close());
+        dispatch_async!(self, it => it.close());
     }
 
     /// Answers when the database does.
@@ -167,7 +167,7 @@ impl Engine {
     // Writes.
 
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<CommitResult, StoreError> {
-        waited!(self, it => it.commit(transaction))
+        dispatch_async!(self, it => it.commit(transaction))
     }
 
     pub(crate) async fn claim(
@@ -177,18 +177,18 @@ impl Engine {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Vec<ClaimedWork>, StoreError> {
-        waited!(self, it => it.claim(kind, max, owner, lease))
+        dispatch_async!(self, it => it.claim(kind, max, owner, lease))
     }
 
     pub(crate) async fn complete(
         &self,
         ends: &[PreparedCompletion],
     ) -> Result<Vec<CompletionOutcome>, StoreError> {
-        waited!(self, it => it.complete(ends))
+        dispatch_async!(self, it => it.complete(ends))
     }
 
     /// Ends work and claims what may take its place.
-    pub(crate) async fn turn(
+    pub(crate) async fn complete_and_claim(
         &self,
         ends: &[PreparedCompletion],
         kind: WorkKind,
@@ -197,12 +197,12 @@ impl Engine {
         lease: Duration,
     ) -> CompleteAndClaimResult {
         match self {
-            Engine::Sqlite(it) => it.turn(ends, kind, max, owner, lease).await,
+            Engine::Sqlite(it) => it.complete_and_claim(ends, kind, max, owner, lease).await,
             // Side by side, each with a connection and locks of its own: both at once would lock budgets in two rounds.
             Engine::Postgres(it) => {
                 let both = async { tokio::join!(it.complete(ends), it.claim(kind, max, owner, lease)) };
                 let (ended, claimed) = Box::pin(both).await;
-                CompleteAndClaimResult { ended, claimed }
+                CompleteAndClaimResult { completed: ended, claimed }
             }
         }
     }
@@ -213,7 +213,7 @@ impl Engine {
         lanes: Vec<Uuid>,
         lease: Duration,
     ) -> Result<Vec<RenewedLease>, StoreError> {
-        waited!(self, it => it.renew(owner, lanes, lease))
+        dispatch_async!(self, it => it.renew(owner, lanes, lease))
     }
 
     pub(crate) async fn take_over(
@@ -223,17 +223,17 @@ impl Engine {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Vec<ClaimedWork>, StoreError> {
-        waited!(self, it => it.take_over(kind, max, owner, lease))
+        dispatch_async!(self, it => it.take_over(kind, max, owner, lease))
     }
 
     /// Closes fresh work past its `run_before`, looking at `max` rows of work behind `after`.
     pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
-        waited!(self, it => it.expire(after, max))
+        dispatch_async!(self, it => it.expire(after, max))
     }
 
     /// Corrects heads that do not agree with the work, looking at `max` lanes behind `after`.
     pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
-        waited!(self, it => it.repair(after, max))
+        dispatch_async!(self, it => it.repair(after, max))
     }
 
     /// Sets, changes or removes (`None`) a limit.
@@ -243,11 +243,11 @@ impl Engine {
         limit: Option<u32>,
         audit: Option<NewAuditRecord>,
     ) -> Result<(), StoreError> {
-        waited!(self, it => it.set_budget(key, limit, audit))
+        dispatch_async!(self, it => it.set_budget(key, limit, audit))
     }
 
     pub(crate) async fn put_health(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
-        waited!(self, it => it.put_health(samples))
+        dispatch_async!(self, it => it.put_health(samples))
     }
 
     /// Takes or renews a named lease; its fence, or none when somebody else has it.
@@ -257,11 +257,11 @@ impl Engine {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Option<i64>, StoreError> {
-        waited!(self, it => it.take_lease(name, owner, lease))
+        dispatch_async!(self, it => it.take_lease(name, owner, lease))
     }
 
     pub(crate) async fn release_lease(&self, name: &str, owner: Uuid) -> Result<(), StoreError> {
-        waited!(self, it => it.release_lease(name, owner))
+        dispatch_async!(self, it => it.release_lease(name, owner))
     }
 
     /// Writes what the sealer found, if `fence` is still that of the lease `name`; and sets meta values with it.
@@ -272,7 +272,7 @@ impl Engine {
         sealings: Vec<AuditSeal>,
         meta: Vec<(String, String)>,
     ) -> Result<(), StoreError> {
-        waited!(self, it => it.seal_audit(name, fence, sealings, meta))
+        dispatch_async!(self, it => it.seal_audit(name, fence, sealings, meta))
     }
 
     /// Removes up to `max` rows that are older than `age`, and sets meta values in the same transaction when it did.
@@ -283,7 +283,7 @@ impl Engine {
         max: usize,
         meta: Vec<(String, String)>,
     ) -> Result<usize, StoreError> {
-        waited!(self, it => it.trim(stale, age, max, meta))
+        dispatch_async!(self, it => it.trim(stale, age, max, meta))
     }
 
     /// Removes up to `max` pieces of finished work that are older than their kind is kept, each with what was told of it
@@ -308,12 +308,12 @@ impl Engine {
         after: Option<Uuid>,
         max: usize,
     ) -> Result<SweepProgress, StoreError> {
-        waited!(self, it => it.trim_health(after, max))
+        dispatch_async!(self, it => it.trim_health(after, max))
     }
 
     /// Sets those values of which there are none yet, all in one transaction.
     pub(crate) async fn ensure_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
-        waited!(self, it => it.ensure_meta(values))
+        dispatch_async!(self, it => it.ensure_meta(values))
     }
 
     /// Replaces a value, unless it is another by now.
@@ -323,23 +323,23 @@ impl Engine {
         old: String,
         new: String,
     ) -> Result<bool, StoreError> {
-        waited!(self, it => it.replace_meta(key, old, new))
+        dispatch_async!(self, it => it.replace_meta(key, old, new))
     }
 
     /// Replaces a sealed secret by itself under another key, unless it changed meanwhile.
     pub(crate) async fn reseal(&self, old: SealedSecret, new: SealedSecret) -> Result<bool, StoreError> {
-        waited!(self, it => it.reseal(old, new))
+        dispatch_async!(self, it => it.reseal(old, new))
     }
 
     // Reads.
 
     pub(crate) async fn get(&self, uuid: Uuid) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
-        waited!(self, it => it.get(uuid))
+        dispatch_async!(self, it => it.get(uuid))
     }
 
     /// The paths of those that were deleted.
-    pub(crate) async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
-        waited!(self, it => it.gone(uuids))
+    pub(crate) async fn deleted_paths(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
+        dispatch_async!(self, it => it.deleted_paths(uuids))
     }
 
     /// Many at once, in no particular order; those that do not live are absent.
@@ -349,33 +349,33 @@ impl Engine {
         uuids: Vec<Uuid>,
         clusters: Vec<Uuid>,
     ) -> Result<(Vec<StoredDocument<RawBody>>, Vec<HealthSample>), StoreError> {
-        waited!(self, it => it.get_with_health(uuids, clusters))
+        dispatch_async!(self, it => it.get_with_health(uuids, clusters))
     }
 
     pub(crate) async fn get_many(
         &self,
         uuids: Vec<Uuid>,
     ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
-        waited!(self, it => it.get_many(uuids))
+        dispatch_async!(self, it => it.get_many(uuids))
     }
 
     pub(crate) async fn find(&self, id: &str) -> Result<Option<StoredDocument<RawBody>>, StoreError> {
-        waited!(self, it => it.find(id))
+        dispatch_async!(self, it => it.find(id))
     }
 
     pub(crate) async fn version(&self, id: &str) -> Result<Option<(Uuid, crate::Etag)>, StoreError> {
-        waited!(self, it => it.version(id))
+        dispatch_async!(self, it => it.version(id))
     }
 
     pub(crate) async fn list(
         &self,
         listing: DocumentQuery,
     ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
-        waited!(self, it => it.list(listing))
+        dispatch_async!(self, it => it.list(listing))
     }
 
     pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<SealedSecret>, StoreError> {
-        waited!(self, it => it.secret(owner, name))
+        dispatch_async!(self, it => it.secret(owner, name))
     }
 
     /// All secrets in the order of owner and name, behind `after`; only those of other keys than `not_of` if given.
@@ -385,27 +385,27 @@ impl Engine {
         after: Option<(Uuid, String)>,
         limit: usize,
     ) -> Result<Vec<SealedSecret>, StoreError> {
-        waited!(self, it => it.secrets(not_of, after, limit))
+        dispatch_async!(self, it => it.secrets(not_of, after, limit))
     }
 
     /// Work by id, live or ended; unknown ids are absent.
     pub(crate) async fn works(&self, ids: Vec<Uuid>) -> Result<Vec<WorkView>, StoreError> {
-        waited!(self, it => it.works(ids))
+        dispatch_async!(self, it => it.works(ids))
     }
 
     /// The pending work of a lane, in the order in which it will run.
     pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
-        waited!(self, it => it.pending(lane, limit))
+        dispatch_async!(self, it => it.pending(lane, limit))
     }
 
     /// Pending work of one origin, by id.
-    pub(crate) async fn pending_of(
+    pub(crate) async fn pending_for_origin(
         &self,
         origin: &str,
         after: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<WorkView>, StoreError> {
-        waited!(self, it => it.pending_of(origin, after, limit))
+        dispatch_async!(self, it => it.pending_for_origin(origin, after, limit))
     }
 
     /// Pending and running work of a kind, by id.
@@ -415,23 +415,23 @@ impl Engine {
         after: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<WorkView>, StoreError> {
-        waited!(self, it => it.live(kind, after, limit))
+        dispatch_async!(self, it => it.live(kind, after, limit))
     }
 
     /// Work that somebody holds now.
     pub(crate) async fn running(&self, kind: WorkKind, limit: usize) -> Result<Vec<WorkView>, StoreError> {
-        waited!(self, it => it.running(kind, limit))
+        dispatch_async!(self, it => it.running(kind, limit))
     }
 
     /// Work that ended at `from` or later and began before `to`, the newest end first, without its checkpoint.
-    pub(crate) async fn ended(
+    pub(crate) async fn finished(
         &self,
         kind: WorkKind,
         from: i64,
         to: i64,
         limit: usize,
     ) -> Result<Vec<WorkView>, StoreError> {
-        waited!(self, it => it.ended(kind, from, to, limit))
+        dispatch_async!(self, it => it.finished(kind, from, to, limit))
     }
 
     /// What was told of a piece of work, behind the entry `after`.
@@ -441,91 +441,91 @@ impl Engine {
         after: i64,
         limit: usize,
     ) -> Result<Vec<(i64, Entry)>, StoreError> {
-        waited!(self, it => it.entries(work, after, limit))
+        dispatch_async!(self, it => it.entries(work, after, limit))
     }
 
     pub(crate) async fn entries_dropped(&self, work: Uuid) -> Result<u64, StoreError> {
-        waited!(self, it => it.entries_dropped(work))
+        dispatch_async!(self, it => it.entries_dropped(work))
     }
 
     pub(crate) async fn queue(&self, kind: WorkKind) -> Result<QueueView, StoreError> {
-        waited!(self, it => it.queue(kind))
+        dispatch_async!(self, it => it.queue(kind))
     }
 
     /// Named leases that are held now.
     pub(crate) async fn leases(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
-        waited!(self, it => it.leases(prefix))
+        dispatch_async!(self, it => it.leases(prefix))
     }
 
     /// Lanes by their names; unknown ones are absent.
     pub(crate) async fn lanes(&self, lanes: Vec<Uuid>) -> Result<Vec<LaneView>, StoreError> {
-        waited!(self, it => it.lanes(lanes))
+        dispatch_async!(self, it => it.lanes(lanes))
     }
 
     pub(crate) async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
-        waited!(self, it => it.lane(lane))
+        dispatch_async!(self, it => it.lane(lane))
     }
 
     /// How long until the next free lane of that kind is due; zero when one is due; none when none waits.
     pub(crate) async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
-        waited!(self, it => it.until_due(kind))
+        dispatch_async!(self, it => it.until_due(kind))
     }
 
     pub(crate) async fn budgets(&self) -> Result<Vec<Budget>, StoreError> {
-        waited!(self, it => it.budgets())
+        dispatch_async!(self, it => it.budgets())
     }
 
     pub(crate) async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
-        waited!(self, it => it.health(clusters))
+        dispatch_async!(self, it => it.health(clusters))
     }
 
     /// The place behind everything that is visible now.
-    pub(crate) async fn feed_now(&self) -> Result<Position, StoreError> {
-        waited!(self, it => it.feed_now())
+    pub(crate) async fn feed_end(&self) -> Result<Position, StoreError> {
+        dispatch_async!(self, it => it.feed_end())
     }
 
     pub(crate) async fn feed_after(&self, position: Position, limit: usize) -> Result<FeedPage, FeedError> {
-        waited!(self, it => it.feed_after(position, limit))
+        dispatch_async!(self, it => it.feed_after(position, limit))
     }
 
-    pub(crate) async fn position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
-        waited!(self, it => it.position(reader))
+    pub(crate) async fn saved_position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
+        dispatch_async!(self, it => it.saved_position(reader))
     }
 
     pub(crate) async fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
-        waited!(self, it => it.meta(key))
+        dispatch_async!(self, it => it.meta(key))
     }
 
     pub(crate) async fn audit_list(&self, listing: AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
-        waited!(self, it => it.audit_list(listing))
+        dispatch_async!(self, it => it.audit_list(listing))
     }
 
     /// Records that the sealer has not reached, in feed order; only those that nothing can come before any more.
     pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
-        waited!(self, it => it.audit_unsealed(limit))
+        dispatch_async!(self, it => it.audit_unsealed(limit))
     }
 
     /// Sealed records in the order of their numbers, from `number` on.
     pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
-        waited!(self, it => it.audit_sealed(number, limit))
+        dispatch_async!(self, it => it.audit_sealed(number, limit))
     }
 
     /// Records that are not in the chain, in the order of their places: those to be sealed, those that the sealer left out,
     /// and those that it will never come to.
     pub(crate) async fn audit_unnumbered(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
-        waited!(self, it => it.audit_unnumbered(limit))
+        dispatch_async!(self, it => it.audit_unnumbered(limit))
     }
 
     /// Whether the sealer has still to come to an entry, also to one that is committed but behind a transaction that is
     /// still open; with `unmarked`, to one that carries no mark. A place that nothing can have been written at yet is
     /// somebody's invention, and nobody waits for it.
     pub(crate) async fn audit_waits(&self, unmarked: bool) -> Result<bool, StoreError> {
-        waited!(self, it => it.audit_waits(unmarked))
+        dispatch_async!(self, it => it.audit_waits(unmarked))
     }
 
     /// Which of these ids are in the chain.
     pub(crate) async fn audit_known(&self, ids: Vec<Uuid>) -> Result<HashSet<Uuid>, StoreError> {
-        waited!(self, it => it.audit_known(ids))
+        dispatch_async!(self, it => it.audit_known(ids))
     }
 
     /// Leaves records out of the chain; those that it left out, which are neither in it nor were left out before.
@@ -533,12 +533,12 @@ impl Engine {
         &self,
         places: Vec<AuditPosition>,
     ) -> Result<HashSet<AuditPosition>, StoreError> {
-        waited!(self, it => it.refuse_audit(places))
+        dispatch_async!(self, it => it.refuse_audit(places))
     }
 
     /// The database's time, in microseconds.
     pub(crate) async fn now_micros(&self) -> Result<i64, StoreError> {
-        waited!(self, it => it.now_micros())
+        dispatch_async!(self, it => it.now_micros())
     }
 
     /// Runs the checks' queries in one snapshot: each gives the sentences' subjects, at most `limit` of them.
@@ -547,17 +547,17 @@ impl Engine {
         queries: Vec<String>,
         limit: usize,
     ) -> Result<Vec<Vec<String>>, StoreError> {
-        waited!(self, it => it.violations(queries, limit))
+        dispatch_async!(self, it => it.violations(queries, limit))
     }
 
     /// What the engine itself says of the soundness of its files or indexes; empty when all is well.
     pub(crate) async fn soundness(&self) -> Result<Vec<String>, StoreError> {
-        waited!(self, it => it.soundness())
+        dispatch_async!(self, it => it.soundness())
     }
 
     /// For how long the oldest open transaction that writes has held the feed back.
     pub(crate) async fn held_back(&self) -> Result<Duration, StoreError> {
-        waited!(self, it => it.held_back())
+        dispatch_async!(self, it => it.held_back())
     }
 
     /// Rows of a table in the order of its key, behind the row `after`.
@@ -567,7 +567,7 @@ impl Engine {
         after: Option<Row>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        waited!(self, it => it.dump(table, after, limit))
+        dispatch_async!(self, it => it.dump(table, after, limit))
     }
 }
 

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::engine::RetentionTarget;
+use crate::notify::Topic;
 use crate::records::Retention;
 use crate::store::Store;
-use crate::wake::Topic;
 use crate::{StoreError, SweepProgress};
 
 /// The lease of the one who keeps house.
@@ -96,7 +96,7 @@ pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown:
         history_at: Some(Uuid::new_v4()),
         health_at: None,
     };
-    let mut news = keeper.store.wakeups(Topic::Feed);
+    let mut news = keeper.store.notifications(Topic::Feed);
     let mut next_round = tokio::time::Instant::now();
     loop {
         tokio::select! {

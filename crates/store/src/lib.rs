@@ -6,8 +6,8 @@
 
 mod audit;
 mod check;
+mod completion;
 mod document;
-mod end;
 mod engine;
 mod entries;
 mod error;
@@ -17,6 +17,7 @@ mod instant;
 mod keyring;
 mod merge;
 mod migrate;
+mod notify;
 mod open;
 mod postgres;
 mod records;
@@ -26,18 +27,18 @@ mod store;
 mod transaction;
 mod transfer;
 mod typed;
-mod wake;
 mod work;
 
 pub use audit::{AuditVerification, ChainHead};
 pub use check::Finding;
+pub use completion::PreparedCompletion;
 pub use document::{BODY_BYTES_MAX, DocumentQuery, Etag, KEY_BYTES_MAX, PAGE_MAX, StoredDocument};
-pub use end::PreparedCompletion;
 pub use engine::{AuditPosition, AuditQuery, AuditRow};
 pub use entries::{ENTRIES_MAX, ENTRY_BYTES_MAX};
 pub use error::StoreError;
 pub use feed::{Change, FEED_PAGE_MAX, FeedBatch, FeedError, FeedFollower, FeedPage, Position, Subject};
 pub use keyring::{KeyFileError, Keyring, SealedSecret};
+pub use notify::{Notifications, Topic};
 pub use open::{FaultInjector, FaultPoint, Location, Migrate, OpenError, Options, Schema, WriteMode};
 pub use records::{HealthSample, Retention};
 pub use rotate::KeyRotation;
@@ -49,7 +50,6 @@ pub use typed::{
     Documents, EnsureOutcome, KUBECONFIG, ListOptions, ManifestView, Manifests, OperationView, Operations,
     Page, PageToken, Secrets, Subscriptions, VersionedDocument, WorkSummary,
 };
-pub use wake::{Notifications, Topic};
 pub use work::{
     Budget, CLAIM_MAX, ClaimedWork, CompleteAndClaimResult, Completion, CompletionOutcome, ENQUEUE_MAX,
     LEASE, LaneView, NewWork, QueueView, RENEWAL, Release, RenewedLease, SAFETY_POLL, SELF_STOP, Signals,

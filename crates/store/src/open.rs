@@ -96,7 +96,7 @@ impl FaultInjector {
 
 impl fmt::Debug for FaultInjector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Disturbance")
+        f.write_str("FaultInjector")
     }
 }
 
@@ -112,9 +112,9 @@ pub struct Options {
     /// What to do with an older schema.
     pub migrate: Migrate,
     /// How SQLite writes.
-    pub writing: WriteMode,
+    pub write_mode: WriteMode,
     /// What goes wrong with inline writes.
-    pub disturbance: Option<FaultInjector>,
+    pub fault_injector: Option<FaultInjector>,
     /// PostgreSQL: the password, when it is not in the URL.
     pub password: Option<Secret<String>>,
     /// PostgreSQL: the certificates by which its server is known; the system's when absent.
@@ -131,8 +131,8 @@ impl Options {
             keyring,
             clock,
             migrate: Migrate::default(),
-            writing: WriteMode::default(),
-            disturbance: None,
+            write_mode: WriteMode::default(),
+            fault_injector: None,
             password: None,
             ca_file: None,
             connections: 8,

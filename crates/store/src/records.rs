@@ -20,7 +20,7 @@ pub struct Retention {
 
 impl Retention {
     /// How long finished work of a kind is kept.
-    pub(crate) fn of(self, kind: WorkKind) -> Duration {
+    pub(crate) fn for_kind(self, kind: WorkKind) -> Duration {
         match kind {
             WorkKind::Operation => self.operations,
             WorkKind::Manifest => self.manifests,

@@ -47,7 +47,7 @@ pub(crate) async fn fit_keys(store: &Store) -> Result<(), OpenError> {
 
 /// Makes sure that the keys open this store, and seals with the one that it wants.
 pub(crate) async fn check_keys(reader: &Reader) -> Result<(), OpenError> {
-    let place = reader.place();
+    let place = reader.location();
     let Some(wanted) = reader.engine.meta(KEY_ID).await? else { return Ok(()) };
     let wrong = || OpenError::WrongKey { place: place.clone(), wanted: wanted.clone() };
     prefer_key(&reader.keyring, &wanted).map_err(|_| wrong())?;
@@ -106,7 +106,11 @@ impl Store {
     /// Seals every secret with another key: `to`, which the key file must hold, or a fresh one, which is added to it.
     /// May be interrupted anywhere and run again; others may read and write secrets meanwhile. The audit log tells of it in
     /// the transaction that makes the key current.
-    pub async fn rotate_key(&self, to: Option<&str>, by: &AuditContext) -> Result<KeyRotation, StoreError> {
+    pub async fn rotate_key(
+        &self,
+        to: Option<&str>,
+        context: &AuditContext,
+    ) -> Result<KeyRotation, StoreError> {
         let key_id = match to {
             Some(id) => id.to_owned(),
             None => self.keyring.add_key().map_err(|error| StoreError::invalid(error.to_string()))?,
@@ -116,7 +120,7 @@ impl Store {
         let word = check_word(&self.keyring, &key_id, word)?;
         // From here on no secret can be stored under the old key.
         let current = Write::SetMeta(vec![(KEY_ID.to_owned(), key_id.clone()), word]);
-        let told = by.entry("store.rotate-key", &format!("/keys/{key_id}"), None, None);
+        let told = context.entry("store.rotate-key", &format!("/keys/{key_id}"), None, None);
         self.commit(Transaction::new().with(current).audit(told)).await?;
         // Whoever was told meanwhile that the old key is still current has turned the ring back to it.
         prefer_key(&self.keyring, &key_id)?;

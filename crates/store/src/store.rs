@@ -14,17 +14,17 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::audit::{EntryKey, NewAuditRecord};
+use crate::completion::PreparedCompletion;
 use crate::document::RawBody;
-use crate::end::PreparedCompletion;
 use crate::engine::{AuditQuery, AuditRow, Engine};
 use crate::feed::{FEED_PAGE_MAX, FeedError, FeedPage, Position};
 use crate::keyring::{Keyring, SealedSecret};
+use crate::notify::{Notifications, Topic};
 use crate::open::{Location, OpenError, Options, Schema};
 use crate::postgres::Postgres;
 use crate::records::HealthSample;
 use crate::sqlite::Sqlite;
 use crate::transaction::{CommitResult, Transaction, Write, validate, validate_ends};
-use crate::wake::{Notifications, Topic};
 use crate::work::{
     Budget, CLAIM_MAX, ClaimedWork, CompleteAndClaimResult, Completion, CompletionOutcome, LEASE, LaneView,
     NewWork, QueueView, Release, RenewedLease, Signals, SweepProgress, TAKE_OVER_MAX, WorkLease, WorkView,
@@ -197,12 +197,12 @@ impl Store {
     /// Remembers that a step is done, and learns what the holder is asked to do.
     pub async fn checkpoint(
         &self,
-        hold: WorkLease,
+        lease: WorkLease,
         step: &str,
         data: serde_json::Value,
     ) -> Result<Signals, StoreError> {
-        let committed = self.commit(Transaction::new().checkpoint(hold, step, data)).await?;
-        Ok(committed.signals(hold.work))
+        let committed = self.commit(Transaction::new().checkpoint(lease, step, data)).await?;
+        Ok(committed.signals(lease.work))
     }
 
     /// Ends many pieces of work; each stands alone.
@@ -222,7 +222,7 @@ impl Store {
 
     /// Ends work and claims what may take its place, with as few commits as will do: one on SQLite, where a lane that an end
     /// frees can be claimed in the same turn; two side by side on PostgreSQL, and the slower one is waited for.
-    pub async fn turn(
+    pub async fn complete_and_claim(
         &self,
         ends: &[PreparedCompletion],
         kind: WorkKind,
@@ -232,14 +232,17 @@ impl Store {
     ) -> CompleteAndClaimResult {
         if max == 0 || ends.is_empty() || validate_ends(ends).is_err() {
             let ended = self.end(ends).await;
-            return CompleteAndClaimResult { ended, claimed: self.claim_for(kind, max, owner, lease).await };
+            return CompleteAndClaimResult {
+                completed: ended,
+                claimed: self.claim_for(kind, max, owner, lease).await,
+            };
         }
-        self.engine.turn(ends, kind, max.min(CLAIM_MAX), owner, lease).await
+        self.engine.complete_and_claim(ends, kind, max.min(CLAIM_MAX), owner, lease).await
     }
 
     /// Gives work back to be continued later.
-    pub async fn hand_back(&self, yielding: Release) -> Result<(), StoreError> {
-        self.commit(Transaction::new().hand_back(yielding)).await.map(drop)
+    pub async fn release(&self, release: Release) -> Result<(), StoreError> {
+        self.commit(Transaction::new().release(release)).await.map(drop)
     }
 
     /// Prolongs the leases on lanes that this process holds. What is not among the answers is lost.
@@ -348,13 +351,13 @@ impl Reader {
     }
 
     /// The database in words, without password.
-    pub fn place(&self) -> String {
-        self.engine.place()
+    pub fn location(&self) -> String {
+        self.engine.location()
     }
 
     /// Waits for what others, here or on other hosts, have written.
-    pub fn wakeups(&self, topic: Topic) -> Notifications {
-        self.engine.wakeups(topic)
+    pub fn notifications(&self, topic: Topic) -> Notifications {
+        self.engine.notifications(topic)
     }
 
     /// Answers when the database does, and when nothing is known that would keep us from writing to it.
@@ -384,8 +387,8 @@ impl Reader {
     }
 
     /// The paths that deleted documents had, for those who hear of the deletion; forgotten with the feed.
-    pub async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
-        self.engine.gone(uuids).await
+    pub async fn deleted_paths(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
+        self.engine.deleted_paths(uuids).await
     }
 
     /// The living document of that path, in any spelling.
@@ -461,7 +464,7 @@ impl Reader {
     }
 
     /// Pending work of one origin, by id, behind `after`.
-    pub async fn pending_of(
+    pub async fn pending_for_origin(
         &self,
         origin: &str,
         after: Option<Uuid>,
@@ -470,7 +473,7 @@ impl Reader {
         if origin.contains('\0') {
             return Ok(Vec::new());
         }
-        self.engine.pending_of(origin, after, limit.clamp(1, PAGE_MAX)).await
+        self.engine.pending_for_origin(origin, after, limit.clamp(1, PAGE_MAX)).await
     }
 
     /// Pending and running work of a kind, by id, behind `after`.
@@ -490,7 +493,7 @@ impl Reader {
 
     /// Work of a kind that ended at `from` or later and began before `to`, or never did, the newest end first; at most so
     /// many, without their checkpoints. All history is looked through for it.
-    pub async fn ended(
+    pub async fn finished(
         &self,
         kind: WorkKind,
         from: Timestamp,
@@ -498,7 +501,7 @@ impl Reader {
         limit: usize,
     ) -> Result<Vec<WorkView>, StoreError> {
         let limit = limit.clamp(1, ENDED_MAX);
-        self.engine.ended(kind, from.as_microsecond(), to.as_microsecond(), limit).await
+        self.engine.finished(kind, from.as_microsecond(), to.as_microsecond(), limit).await
     }
 
     /// What was told of a piece of work, oldest first, behind the entry `after`; each with its number.
@@ -555,8 +558,8 @@ impl Reader {
     }
 
     /// The place in the feed behind everything that is visible now.
-    pub async fn feed_now(&self) -> Result<Position, StoreError> {
-        self.engine.feed_now().await
+    pub async fn feed_end(&self) -> Result<Position, StoreError> {
+        self.engine.feed_end().await
     }
 
     /// What came behind a position.
@@ -565,11 +568,11 @@ impl Reader {
     }
 
     /// How far a feed reader had come when it last said so.
-    pub async fn position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
+    pub async fn saved_position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
         if reader.contains('\0') {
             return Ok(None);
         }
-        self.engine.position(reader).await
+        self.engine.saved_position(reader).await
     }
 
     /// A page of the audit log, newest first.

@@ -12,8 +12,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::audit::NewAuditRecord;
+use crate::completion::PreparedCompletion;
 use crate::document::Body;
-use crate::end::PreparedCompletion;
 use crate::entries::StoredEntry;
 use crate::keyring::SealedSecret;
 use crate::work::{Completion, ENQUEUE_MAX, NewWork, WorkLease};
@@ -59,12 +59,12 @@ pub(crate) enum Write {
     /// Only if the caller still holds this work.
     Guard(WorkLease),
     Checkpoint {
-        hold: WorkLease,
+        lease: WorkLease,
         step: String,
         data: Value,
     },
     Complete(Completion),
-    Yield(Release),
+    Release(Release),
     /// Pending work of that id is cancelled.
     Withdraw {
         work: Uuid,
@@ -152,25 +152,25 @@ impl Transaction {
     }
 
     /// Only if the caller still holds this work.
-    pub fn guard(self, hold: WorkLease) -> Transaction {
-        self.with(Write::Guard(hold))
+    pub fn guard(self, lease: WorkLease) -> Transaction {
+        self.with(Write::Guard(lease))
     }
 
     /// Remembers that a step of this work is done.
-    pub fn checkpoint(self, hold: WorkLease, step: impl Into<String>, data: Value) -> Transaction {
-        self.with(Write::Checkpoint { hold, step: step.into(), data })
+    pub fn checkpoint(self, lease: WorkLease, step: impl Into<String>, data: Value) -> Transaction {
+        self.with(Write::Checkpoint { lease, step: step.into(), data })
     }
 
     /// Ends this work and frees its lane.
     pub fn complete(self, mut completion: Completion) -> Transaction {
-        let (work, entries) = (completion.hold.work, std::mem::take(&mut completion.entries));
+        let (work, entries) = (completion.lease.work, std::mem::take(&mut completion.entries));
         self.with(Write::Complete(completion)).record_all(work, entries)
     }
 
     /// Gives this work back and frees its lane.
-    pub fn hand_back(self, mut yielding: Release) -> Transaction {
-        let (work, entries) = (yielding.hold.work, std::mem::take(&mut yielding.entries));
-        self.with(Write::Yield(yielding)).record_all(work, entries)
+    pub fn release(self, mut release: Release) -> Transaction {
+        let (work, entries) = (release.lease.work, std::mem::take(&mut release.entries));
+        self.with(Write::Release(release)).record_all(work, entries)
     }
 
     /// Tells what happened to a piece of work, live or ended. The entry comes behind those that were told before; one
@@ -349,7 +349,7 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
             key("step's name", step)?;
             json("checkpoint", data)
         }
-        Write::Yield(yielding) => match &yielding.checkpoint {
+        Write::Release(release) => match &release.checkpoint {
             Some((step, data)) => {
                 key("step's name", step)?;
                 json("checkpoint", data)

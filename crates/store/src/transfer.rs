@@ -22,8 +22,11 @@ pub(crate) struct Table {
 
 impl Table {
     /// What one of its columns holds.
-    pub(crate) fn holds(&self, name: &str) -> Holds {
-        self.columns.iter().find(|column| column.name == name).map_or(Holds::Text, |column| column.holds)
+    pub(crate) fn column_type(&self, name: &str) -> ColumnType {
+        self.columns
+            .iter()
+            .find(|column| column.name == name)
+            .map_or(ColumnType::Text, |column| column.column_type)
     }
 
     /// What is wrong with a row on its way in, if anything is.
@@ -32,9 +35,9 @@ impl Table {
         {
             return Some(format!("{} has no column {unknown:?} in this release", self.name));
         }
-        let fits = |column: &&Column| column.holds.takes(row.get(column.name).unwrap_or(&Value::Null));
+        let fits = |column: &&Column| column.column_type.takes(row.get(column.name).unwrap_or(&Value::Null));
         let column = self.columns.iter().find(|column| !fits(column))?;
-        Some(format!("column {} of {} is no {:?}", column.name, self.name, column.holds))
+        Some(format!("column {} of {} is no {:?}", column.name, self.name, column.column_type))
     }
 
     /// The condition that its key is there: rows without one do not move.
@@ -47,12 +50,12 @@ impl Table {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
-    pub(crate) holds: Holds,
+    pub(crate) column_type: ColumnType,
 }
 
 /// What a column holds, whichever way its engine stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum ColumnType {
     Uuid,
     Text,
     Integer,
@@ -61,26 +64,26 @@ pub(crate) enum Holds {
     Json,
 }
 
-impl Holds {
+impl ColumnType {
     /// Whether a value is of this kind; whether it may be absent, the database knows.
     fn takes(self, value: &Value) -> bool {
         match (self, value) {
-            (Holds::Json, _) | (_, Value::Null) => true,
-            (Holds::Uuid, Value::String(text)) => text.parse::<::uuid::Uuid>().is_ok(),
-            (Holds::Text, Value::String(text)) => !text.contains('\0'),
-            (Holds::Integer, Value::Number(number)) => number.is_i64(),
-            (Holds::Flag, Value::Bool(_)) => true,
-            (Holds::Bytes, Value::String(text)) => BASE64.decode(text).is_ok(),
+            (ColumnType::Json, _) | (_, Value::Null) => true,
+            (ColumnType::Uuid, Value::String(text)) => text.parse::<::uuid::Uuid>().is_ok(),
+            (ColumnType::Text, Value::String(text)) => !text.contains('\0'),
+            (ColumnType::Integer, Value::Number(number)) => number.is_i64(),
+            (ColumnType::Flag, Value::Bool(_)) => true,
+            (ColumnType::Bytes, Value::String(text)) => BASE64.decode(text).is_ok(),
             _ => false,
         }
     }
 }
 
-const fn column(name: &'static str, holds: Holds) -> Column {
-    Column { name, holds }
+const fn column(name: &'static str, column_type: ColumnType) -> Column {
+    Column { name, column_type }
 }
 
-use Holds::{Bytes, Flag, Integer, Json, Text, Uuid};
+use ColumnType::{Bytes, Flag, Integer, Json, Text, Uuid};
 
 /// What moves. Lanes are made anew from the work; the feed, positions, leases and owners stay behind: the new store
 /// is a new generation, and its readers list everything once.
@@ -230,7 +233,7 @@ impl Store {
         }
         line(
             out,
-            &json!({ "format": FORMAT, "version": FORMAT_VERSION, "from": self.place(), "meta": meta }),
+            &json!({ "format": FORMAT, "version": FORMAT_VERSION, "from": self.location(), "meta": meta }),
         )?;
         let mut counts = TransferCounts::new();
         for table in &TABLES {

@@ -40,10 +40,10 @@ pub const TAKE_OVER_MAX: usize = 100;
 pub const ENQUEUE_MAX: usize = 1000;
 
 /// Closed at one touch of a lane; the rest at the next.
-pub(crate) const EXPIRE_PER_TOUCH: usize = 100;
+pub(crate) const EXPIRE_BATCH: usize = 100;
 
 /// Set aside at one touch of a lane; the rest at the next.
-pub(crate) const ASIDE_PER_TOUCH: usize = 100;
+pub(crate) const PARK_BATCH: usize = 100;
 
 /// Operations go before all maintenance.
 pub(crate) const CLASS_OPERATION: i64 = 0;
@@ -117,7 +117,7 @@ pub struct WorkLease {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedWork {
     /// The right to it.
-    pub hold: WorkLease,
+    pub lease: WorkLease,
     /// What kind it is.
     pub kind: WorkKind,
     /// Which attempt this is, from 1.
@@ -162,7 +162,7 @@ pub struct RenewedLease {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
     /// The right to it.
-    pub hold: WorkLease,
+    pub lease: WorkLease,
     /// How it ended.
     pub ending: Ending,
     /// What is stored of it.
@@ -173,8 +173,8 @@ pub struct Completion {
 
 impl Completion {
     /// An end of which nothing is told but its result.
-    pub fn new(hold: WorkLease, ending: Ending, result: impl Into<WorkResult>) -> Completion {
-        Completion { hold, ending, result: result.into(), entries: Vec::new() }
+    pub fn new(lease: WorkLease, ending: Ending, result: impl Into<WorkResult>) -> Completion {
+        Completion { lease, ending, result: result.into(), entries: Vec::new() }
     }
 }
 
@@ -182,7 +182,7 @@ impl Completion {
 #[derive(Debug)]
 pub struct CompleteAndClaimResult {
     /// What became of each end, in order.
-    pub ended: Result<Vec<CompletionOutcome>, StoreError>,
+    pub completed: Result<Vec<CompletionOutcome>, StoreError>,
     /// What was claimed.
     pub claimed: Result<Vec<ClaimedWork>, StoreError>,
 }
@@ -191,9 +191,9 @@ pub struct CompleteAndClaimResult {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
     /// The right to it.
-    pub hold: WorkLease,
+    pub lease: WorkLease,
     /// How long it shall rest, by the store's clock.
-    pub rest: Duration,
+    pub delay: Duration,
     /// Whether the attempt counts: a failed one does; a pre-emption, an orderly shutdown or a parked one does not.
     pub attempt_spent: bool,
     /// The step and what it leaves for the next holder; what was checkpointed before stays when absent. Unlike
@@ -203,7 +203,7 @@ pub struct Release {
     pub checkpoint: Option<(String, Value)>,
     /// Whether the work has taken some effect: it is then begun, as by a checkpoint. Nobody withdraws it any more; it is asked
     /// to end, and undoes what it did.
-    pub begun: bool,
+    pub started: bool,
     /// Refused when somebody has asked for the work's end meanwhile: a wish that was accepted must not be lost with the
     /// hand-back. Not set by who knows of the wish and leaves the work on its way to that end: begun work that is given back
     /// without this is held up by no budget any more.
@@ -214,13 +214,13 @@ pub struct Release {
 
 impl Release {
     /// A hand-back that leaves the checkpoint as it is and of which nothing is told.
-    pub fn new(hold: WorkLease, rest: Duration, attempt_spent: bool) -> Release {
+    pub fn new(lease: WorkLease, rest: Duration, attempt_spent: bool) -> Release {
         Release {
-            hold,
-            rest,
+            lease,
+            delay: rest,
             attempt_spent,
             checkpoint: None,
-            begun: false,
+            started: false,
             unless_cancelled: false,
             entries: Vec::new(),
         }

@@ -145,7 +145,7 @@ pub(crate) async fn certificates(cx: Arc<Context>, _: StepContext) -> Result<Loo
 /// It is billed from now on.
 pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
     let record = billing_record(&cx).await?;
-    let records = cx.life.store.billing().under(step.hold);
+    let records = cx.life.store.billing().with_lease(step.hold);
     records.ensure_open(&record, &cx.life.by()).await.map_err(store_failed)?;
     done()
 }

@@ -91,7 +91,7 @@ async fn remove(cx: &Context, read: &VersionedDocument<Cluster>) -> Result<(), S
     let done = match next(&read.document) {
         Next::Wait => Ok(()),
         Next::Forget => store.clusters().forget(read, &by).await,
-        Next::AskEnd(operation) => store.operations().ask_end(operation, now, &by).await,
+        Next::AskEnd(operation) => store.operations().request_cancel(operation, now, &by).await,
         Next::Delete => {
             let operation = Operation {
                 id: Uuid::now_v7(),
@@ -113,7 +113,7 @@ async fn remove(cx: &Context, read: &VersionedDocument<Cluster>) -> Result<(), S
                 operation: Some(operation.id),
                 ..read.document.clone()
             };
-            store.clusters().begin(read, &wanted, &operation, &Secrets::new(), &by).await.map(drop)
+            store.clusters().start_update(read, &wanted, &operation, &Secrets::new(), &by).await.map(drop)
         }
     };
     match done {

@@ -238,7 +238,7 @@ pub(crate) async fn registry_token(cx: Arc<Context>, _: StepContext) -> Result<O
 /// It is billed no longer.
 pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
     let record = prepare::billing_record(&cx).await?;
-    let records = cx.life.store.billing().under(step.hold);
+    let records = cx.life.store.billing().with_lease(step.hold);
     records.ensure_closed(&record, cx.life.clock.now(), &cx.life.by()).await.map_err(store_failed)?;
     done()
 }

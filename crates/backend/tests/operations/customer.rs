@@ -200,7 +200,7 @@ pub(crate) async fn create(
     let uuid = Uuid::now_v7();
     let operation = operation(uuid, cluster.path(), Verb::Create, clock);
     let cluster = Cluster { operation: Some(operation.id), ..cluster.clone() };
-    store.clusters().begin_create(&cluster, &operation, secrets, &AuditContext::service("trial")).await?;
+    store.clusters().start_create(&cluster, &operation, secrets, &AuditContext::service("trial")).await?;
     Ok((uuid, operation.id))
 }
 
@@ -220,7 +220,7 @@ pub(crate) async fn change(
     wanted.operation = Some(operation.id);
     store
         .clusters()
-        .begin(read, &wanted, &operation, &Secrets::new(), &AuditContext::service("trial"))
+        .start_update(read, &wanted, &operation, &Secrets::new(), &AuditContext::service("trial"))
         .await?;
     Ok(operation.id)
 }

@@ -66,7 +66,7 @@ pub(super) async fn events(
 ) -> Result<Response, ApiError> {
     let topics = topics(request.query.get("topics")?)?;
     let position = match request.headers().get("last-event-id") {
-        None => state.store.feed_now().await?,
+        None => state.store.feed_end().await?,
         Some(value) => value.to_str().ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
             ApiError::invalid_parameter("Last-Event-ID", "The id is none that an event of this server had.")
         })?,
@@ -178,7 +178,7 @@ impl EventStream {
                 forms::of_many(&self.state, changes.iter().map(|change| change.uuid).collect()).await?;
             let gone = changes.iter().map(|change| change.uuid).filter(|uuid| !forms.contains_key(uuid));
             let gone: HashMap<Uuid, String> =
-                self.state.store.gone(gone.collect()).await?.into_iter().collect();
+                self.state.store.deleted_paths(gone.collect()).await?.into_iter().collect();
             for change in changes {
                 if let Some(event) = self.event(&change, forms.get(&change.uuid), gone.get(&change.uuid)) {
                     self.ready.push_back(event);

@@ -32,7 +32,7 @@ pub(super) async fn list(
 ) -> Result<ApiResponse, ApiError> {
     let PageRequest { limit, from } = request.page::<PageToken>(LIMIT_DEFAULT)?;
     let cluster = cluster(&state, &request).await?;
-    let (views, next) = state.store.manifests().of_cluster(cluster.uuid, from, limit).await?;
+    let (views, next) = state.store.manifests().list_for_cluster(cluster.uuid, from, limit).await?;
     Ok(request.page_response(shown(&state, &views).await?, next))
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn list_all(
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
     let PageRequest { limit, from } = request.page::<PageToken>(LIMIT_DEFAULT)?;
-    let (views, next) = state.store.manifests().of_fleet(from, limit).await?;
+    let (views, next) = state.store.manifests().list_all(from, limit).await?;
     let mut forms = shown(&state, &views).await?;
     for (form, view) in forms.iter_mut().zip(&views) {
         form.cluster_resource_id = Some(view.manifest.document.cluster_path.clone());
@@ -104,7 +104,7 @@ pub(super) async fn show_any(
     let is_one = (BEGINNING_MIN..=36).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     // Whatever is no id is the id of nothing.
-    let found = if is_one { state.store.manifests().beginning(text, 2).await? } else { Vec::new() };
+    let found = if is_one { state.store.manifests().find_by_id_prefix(text, 2).await? } else { Vec::new() };
     let read = match found.as_slice() {
         [] => return Err(ApiError::not_found(NO_MANIFEST)),
         [read] => read,
@@ -301,7 +301,7 @@ pub(super) async fn cancel_batch(
     let result = WorkResult::cancelled(by.actor.clone(), reason);
     let (mut after, mut cancelled) = (None, 0);
     loop {
-        let block = state.store.pending_of(&schedule, after, BLOCK).await?;
+        let block = state.store.pending_for_origin(&schedule, after, BLOCK).await?;
         after = block.last().map(|work| work.id);
         let is_last = block.len() < BLOCK;
         let later: Vec<Uuid> = block.iter().filter(|work| work.run_after > now).map(|work| work.id).collect();

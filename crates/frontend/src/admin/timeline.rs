@@ -49,7 +49,7 @@ pub(super) async fn timeline(
     let mut works = state.store.running(WorkKind::Manifest, store::PAGE_MAX).await?;
     works.retain(|work| work.started.is_some_and(|at| at < to));
     let room = (limit + 1).saturating_sub(works.len()).max(1);
-    works.extend(state.store.ended(WorkKind::Manifest, from, to, room).await?);
+    works.extend(state.store.finished(WorkKind::Manifest, from, to, room).await?);
     let is_cut = works.len() > limit;
     works.truncate(limit);
     let documents = state.store.get_many(works.iter().map(|work| work.id).collect()).await?;

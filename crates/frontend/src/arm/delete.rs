@@ -40,7 +40,7 @@ pub(super) async fn delete(State(state): State<ArmState>, request: ApiRequest) -
         check_state(&read.document, ClusterAction::Delete)?;
         let mut cluster = read.document.clone();
         let operation = operations::start(&state, &request, &mut cluster, read.uuid, &id, Verb::Delete);
-        match state.store.clusters().begin(&read, &cluster, &operation, &Secrets::new(), &by).await {
+        match state.store.clusters().start_update(&read, &cluster, &operation, &Secrets::new(), &by).await {
             Ok(_) => return Ok(accepted(&state, &request, &cluster, operation.id)),
             Err(StoreError::Changed { .. } | StoreError::Gone { .. }) if request.has_precondition() => {
                 return Err(ApiError::precondition_failed());

@@ -187,7 +187,7 @@ async fn create(
     let operation = operations::start(state, request, &mut cluster, Uuid::now_v7(), id, Verb::Create);
     let by = request.by(Some(""))?;
     let clusters = state.store.clusters();
-    let etag = clusters.begin_create_in(subscription, &cluster, &operation, &secrets, &by).await?;
+    let etag = clusters.start_create_in(subscription, &cluster, &operation, &secrets, &by).await?;
     Ok(response(state, request, version, StatusCode::CREATED, &cluster, operation.id, etag))
 }
 
@@ -274,7 +274,7 @@ async fn update(
     let secrets = secrets(&draft);
     let operation = operations::start(state, request, &mut cluster, read.uuid, id, Verb::Update);
     let by = request.by(Some(""))?;
-    let etag = state.store.clusters().begin(read, &cluster, &operation, &secrets, &by).await?;
+    let etag = state.store.clusters().start_update(read, &cluster, &operation, &secrets, &by).await?;
     Ok(response(state, request, version, StatusCode::OK, &cluster, operation.id, etag))
 }
 

@@ -355,7 +355,7 @@ fn cases() -> Vec<Case> {
 async fn bad_input_is_refused_with_status_code_and_target_and_nothing_is_stored() {
     let house = House::open().await;
     house.furnish("one").await;
-    let place = house.store.feed_now().await.unwrap();
+    let place = house.store.feed_end().await.unwrap();
     let mut wrong = Vec::new();
     for case in cases() {
         let reply = house.ask(case.method, &case.path, &[], Some(case.body)).await;
@@ -369,7 +369,7 @@ async fn bad_input_is_refused_with_status_code_and_target_and_nothing_is_stored(
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(house.store.feed_now().await.unwrap(), place, "something was stored");
+    assert_eq!(house.store.feed_end().await.unwrap(), place, "something was stored");
     house.close().await;
 }
 
@@ -377,7 +377,7 @@ async fn bad_input_is_refused_with_status_code_and_target_and_nothing_is_stored(
 async fn yaml_that_grows_without_end_is_refused() {
     let house = House::open().await;
     let path = format!("/admin/maintenancetasks/{TASK}?api-version=admin");
-    let place = house.store.feed_now().await.unwrap();
+    let place = house.store.feed_end().await.unwrap();
     let mut bomb = "name: a\ntitle: a\nx0: &x0 [a,a,a,a,a,a,a,a,a,a]\n".to_owned();
     for level in 1..10 {
         let below = format!("*x{},", level - 1).repeat(10);
@@ -388,7 +388,7 @@ async fn yaml_that_grows_without_end_is_refused() {
         let reply = house.ask(Method::PUT, &path, &headers, Some(body.to_owned().into())).await;
         assert_eq!(reply.refusal().0, 400, "{body:.60}");
     }
-    assert_eq!(house.store.feed_now().await.unwrap(), place);
+    assert_eq!(house.store.feed_end().await.unwrap(), place);
     house.close().await;
 }
 

@@ -76,14 +76,14 @@ async fn what_is_no_http_ends_that_connection_and_nothing_else() {
 async fn a_body_that_ends_early_changes_nothing() {
     let house = House::open().await;
     house.furnish("one").await;
-    let place = house.store.feed_now().await.unwrap();
+    let place = house.store.feed_end().await.unwrap();
     let head = format!(
         "PUT {}/labels HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"a\":\"b\"}}",
         admin("one")
     );
     let answer = raw(&house, head.as_bytes()).await;
     assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
-    assert_eq!(house.store.feed_now().await.unwrap(), place);
+    assert_eq!(house.store.feed_end().await.unwrap(), place);
     house.close().await;
 }
 

@@ -66,7 +66,7 @@ async fn the_fleet_is_filtered_sorted_and_cut_and_told_with_its_work() {
         assert_eq!(names("work=waiting").await.0, "harbour");
         let owner = uuid::Uuid::from_u128(5);
         let claimed = house.store.claim(api::work::WorkKind::Manifest, 1, owner).await.unwrap();
-        assert_eq!(claimed[0].hold.work, id);
+        assert_eq!(claimed[0].lease.work, id);
         let (running, fleet) = names("work=running").await;
         assert_eq!(running, "harbour");
         assert_eq!(fleet["value"][0]["running"]["id"], json!(id));
@@ -76,8 +76,11 @@ async fn the_fleet_is_filtered_sorted_and_cut_and_told_with_its_work() {
             (&timeline["value"][0]["manifest"], &timeline["value"][0]["state"]),
             (&json!(id), &json!("InProgress"))
         );
-        let done =
-            store::Completion::new(claimed[0].hold, api::work::Ending::Completed, json!({"message": "well"}));
+        let done = store::Completion::new(
+            claimed[0].lease,
+            api::work::Ending::Completed,
+            json!({"message": "well"}),
+        );
         house.store.complete(&[done]).await.unwrap();
         let timeline = house.get("/admin/maintenancetimeline?api-version=admin").await.expect(200).json();
         let run = &timeline["value"][0];

@@ -71,13 +71,13 @@ async fn a_manifest_has_the_shape_that_clients_of_mimo_know() {
 async fn a_dry_run_shows_what_would_be_and_stores_nothing() {
     let house = House::open().await;
     house.furnish("one").await;
-    let place = house.store.feed_now().await.unwrap();
+    let place = house.store.feed_end().await.unwrap();
     let path = format!("{}&dryRun=true", manifests("one"));
     let shown = house.put(&path, &json!({"maintenanceTaskID": TASK})).await.expect(200).json();
     assert_eq!((shown["state"].as_str(), shown["phase"].as_str()), (Some("Pending"), Some("queued")));
     let refused = house.put(&path, &json!({"maintenanceTaskID": TASK, "parameters": {"long": "x"}})).await;
     assert_eq!(refused.refusal().2, "parameters.long");
-    assert_eq!(house.store.feed_now().await.unwrap(), place);
+    assert_eq!(house.store.feed_end().await.unwrap(), place);
     house.close().await;
 }
 
@@ -193,7 +193,7 @@ async fn a_manifest_is_cancelled_in_each_state_as_mimo_and_a_running_one_is_aske
         let id = house.order("one", json!({})).await;
         let owner = Uuid::now_v7();
         let claimed = house.store.claim(WorkKind::Manifest, 1, owner).await.unwrap().pop().unwrap();
-        assert_eq!(claimed.hold.work, id);
+        assert_eq!(claimed.lease.work, id);
         assert_eq!(house.get(&manifest("one", &id.to_string())).await.json()["phase"], "running");
         assert_eq!(house.delete(&manifest("one", &id.to_string())).await.refusal().0, 409);
         let forget = house.delete(&format!("{}/import", admin("one"))).await;
@@ -204,7 +204,7 @@ async fn a_manifest_is_cancelled_in_each_state_as_mimo_and_a_running_one_is_aske
             (Some("InProgress"), Some("cancelling"))
         );
         let result = json!({"code": "Done", "message": format!("it ended as {state}")});
-        house.store.complete(&[Completion::new(claimed.hold, ending, result)]).await.unwrap();
+        house.store.complete(&[Completion::new(claimed.lease, ending, result)]).await.unwrap();
         refused(id, state).await;
         let shown = house.get(&manifest("one", &id.to_string())).await.expect(200).json();
         assert_eq!(shown["statusText"], format!("it ended as {state}"));
@@ -219,10 +219,10 @@ async fn a_manifest_that_has_begun_and_rests_is_not_deleted_nor_its_cluster_forg
     let house = House::open().await;
     house.furnish("one").await;
     let id = house.order("one", json!({})).await;
-    let held = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].hold;
+    let held = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].lease;
     let rest = Release::new(held, Duration::from_secs(3600), true);
-    let rest = Release { begun: true, checkpoint: Some(("half".to_owned(), json!({}))), ..rest };
-    house.store.hand_back(rest).await.unwrap();
+    let rest = Release { started: true, checkpoint: Some(("half".to_owned(), json!({}))), ..rest };
+    house.store.release(rest).await.unwrap();
     let deleted = house.delete(&manifest("one", &id.to_string())).await;
     assert_eq!((deleted.refusal().0, deleted.refusal().1), (409, "Conflict".to_owned()));
     let expect = "The manifest has begun; cancel it and wait for its end before it is deleted.";
@@ -235,7 +235,7 @@ async fn a_manifest_that_has_begun_and_rests_is_not_deleted_nor_its_cluster_forg
 
     // It is called to be undone; once that is done both go.
     house.post(&manifest("one", &format!("{id}/cancel"))).await.expect(202);
-    let held = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].hold;
+    let held = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].lease;
     let undone = Completion::new(held, Ending::Cancelled, json!({"code": "Cancelled", "message": "undone"}));
     house.store.complete(&[undone]).await.unwrap();
     house.delete(&manifest("one", &id.to_string())).await.expect(200);
@@ -379,7 +379,7 @@ async fn lists_come_in_pages_without_gap_or_repetition() {
         // One that runs is queued no longer.
         let claimed = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap();
         let left: Vec<String> =
-            ids.iter().filter(|id| **id != claimed[0].hold.work.to_string()).cloned().collect();
+            ids.iter().filter(|id| **id != claimed[0].lease.work.to_string()).cloned().collect();
         assert_eq!(pages(&house, &format!("{queued}&limit=1")).await.concat(), left);
         // It is among all of them, each with its cluster.
         let all = "/admin/maintenancemanifests?api-version=admin";

@@ -175,7 +175,7 @@ async fn a_preview_shows_what_would_be_made_and_stores_nothing() {
     let house = House::open().await;
     house.furnish("one").await;
     house.furnish("two").await;
-    let place = house.store.feed_now().await.unwrap();
+    let place = house.store.feed_end().await.unwrap();
     let path =
         "/admin/maintenanceschedules/preview?api-version=admin&count=3&clusters=1&now=2030-01-01T00:00:00Z";
     let body = Some(schedule(json!({"state": null, "id": null, "scheduleAcross": "0s"})).to_string().into());
@@ -195,7 +195,7 @@ async fn a_preview_shows_what_would_be_made_and_stores_nothing() {
         let found = house.ask(Method::POST, &path, &[], body).await.refusal();
         assert_eq!(found, (400, "InvalidParameter".to_owned(), target.to_owned()));
     }
-    assert_eq!(house.store.feed_now().await.unwrap(), place);
+    assert_eq!(house.store.feed_end().await.unwrap(), place);
     house.close().await;
 }
 
@@ -203,7 +203,7 @@ async fn a_preview_shows_what_would_be_made_and_stores_nothing() {
 async fn a_schedule_that_nobody_can_have_meant_is_refused_by_its_member() {
     let house = House::open().await;
     house.furnish("one").await;
-    let place = house.store.feed_now().await.unwrap();
+    let place = house.store.feed_end().await.unwrap();
     let mut wrong = Vec::new();
     let cases = [
         (json!({"maintenanceTaskID": "9b741734-6505-447f-8510-85eb0ae561ff"}), "maintenanceTaskID"),
@@ -242,7 +242,7 @@ async fn a_schedule_that_nobody_can_have_meant_is_refused_by_its_member() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(house.store.feed_now().await.unwrap(), place, "something was stored");
+    assert_eq!(house.store.feed_end().await.unwrap(), place, "something was stored");
 
     house.put(SCHEDULES, &schedule(json!({}))).await.expect(201);
     let other = planner::task::Catalogue::builtin().list()[0].id();

@@ -57,8 +57,8 @@ impl<T: Tasks> Trade for Crew<T> {
     }
 
     async fn read(&self, claimed: &[ClaimedWork]) -> Result<Vec<WorkSummary>, StoreError> {
-        let holds: Vec<WorkLease> = claimed.iter().map(|it| it.hold).collect();
-        self.store.manifests().briefs(&holds).await
+        let holds: Vec<WorkLease> = claimed.iter().map(|it| it.lease).collect();
+        self.store.manifests().summaries(&holds).await
     }
 
     fn work(

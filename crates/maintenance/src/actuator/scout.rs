@@ -190,7 +190,7 @@ pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) 
 
 /// A manifest met a cluster that does not answer, and was given back for that.
 pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &WorkSummary, yielding: &Release) {
-    crew.away.reported(yielding.hold.lane);
+    crew.away.reported(yielding.lease.lane);
     if facts.health.as_ref().is_some_and(|it| !it.reachable) {
         return;
     }
@@ -198,7 +198,7 @@ pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &WorkSummary, yielding
     let seen = facts.health.as_ref().map(|it| it.details.clone()).unwrap_or_default();
     let details = seen.unreachable(journal.waiting.map(|it| it.message));
     let name = facts.cluster.as_ref().map_or("", |cluster| cluster.name.as_str());
-    write(crew, yielding.hold.lane, name, false, details).await;
+    write(crew, yielding.lease.lane, name, false, details).await;
 }
 
 async fn write<T>(crew: &Crew<T>, cluster: Uuid, name: &str, reachable: bool, details: HealthDetails) {

@@ -27,7 +27,7 @@ const CHANGES_MAX: usize = 10 * FEED_PAGE_MAX;
 /// Counts again and again, while nobody else does.
 pub(super) async fn count<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken) {
     // Where it begins in a store in which nobody has counted before.
-    let first = crew.store.feed_now().await.ok();
+    let first = crew.store.feed_end().await.ok();
     let mut feed = None;
     loop {
         if over.run_until_cancelled(sleep(EVERY)).await.is_none() {
@@ -80,7 +80,7 @@ async fn round<T: Tasks>(
 /// Goes on where the actuator was that counted last.
 async fn open<T>(crew: &Crew<T>, first: Option<Position>) -> Result<FeedFollower, StoreError> {
     let feed = crew.store.follow_feed([WorkKind::Manifest.as_str()]).batch_max(CHANGES_MAX);
-    Ok(match crew.store.position(NAME).await?.or(first) {
+    Ok(match crew.store.saved_position(NAME).await?.or(first) {
         Some(place) => feed.from_position(place),
         None => feed,
     })

@@ -99,7 +99,7 @@ async fn walk<T: Tasks>(
     }
     let version = facts.health.as_ref().and_then(|it| it.details.version.as_deref());
     let errand =
-        Errand { manifest, cluster: claimed.hold.lane, document: cluster, version, journal: &journal };
+        Errand { manifest, cluster: claimed.lease.lane, document: cluster, version, journal: &journal };
     let ready = AssertUnwindSafe(crew.tasks.ready(errand)).catch_unwind();
     let ready = tokio::select! {
         biased;

@@ -54,7 +54,7 @@ impl Bed {
                 false => Ok(()),
             }
         });
-        let options = Options { writing: WriteMode::Inline, disturbance: Some(disturbance), ..options };
+        let options = Options { write_mode: WriteMode::Inline, fault_injector: Some(disturbance), ..options };
         let store = Store::open(options).await.unwrap();
         let cluster = Uuid::now_v7();
         let by = AuditContext::service("test");
@@ -334,7 +334,7 @@ async fn a_cancel_and_an_operation_reach_a_running_plan_at_once() {
     let waiting = Journal::read(work.checkpoint.as_ref()).waiting.unwrap();
     assert_eq!((waiting.code, work.attempt), (WaitingCode::Preempted, 0));
     let operation = bed.store.claim(WorkKind::Operation, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
-    let done = store::Completion::new(operation.hold, api::work::Ending::Completed, json!({}));
+    let done = store::Completion::new(operation.lease, api::work::Ending::Completed, json!({}));
     bed.store.complete(&[done]).await.unwrap();
     bed.until(id, |work| work.state == WorkState::InProgress).await;
     let asked = Instant::now();
@@ -386,7 +386,7 @@ async fn an_actuator_that_has_more_to_do_than_slots_takes_over_from_a_dead_one_a
     let mut bed = Bed::new().await;
     let lost = bed.ask().await;
     let dead = bed.store.claim_for(WorkKind::Manifest, 1, Uuid::now_v7(), Duration::ZERO).await.unwrap();
-    assert_eq!(dead[0].hold.work, lost);
+    assert_eq!(dead[0].lease.work, lost);
     bed.ask_on_as_many(30 * Config::default().slots).await;
     bed.start(|_| {
         Ok(Plan::new().step(Step::action("ten-seconds", |_, _| async {
@@ -586,7 +586,7 @@ async fn begun_work_that_is_cancelled_while_its_plan_cannot_be_made_is_undone_wh
     // The kill switch does not keep it from its end.
     bed.store.set_budget(&format!("task/{TASK}"), Some(0), None).await.unwrap();
     let operation = bed.store.claim(WorkKind::Operation, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
-    let done = store::Completion::new(operation.hold, api::work::Ending::Completed, json!({}));
+    let done = store::Completion::new(operation.lease, api::work::Ending::Completed, json!({}));
     bed.store.complete(&[done]).await.unwrap();
     sleep(Duration::from_secs(600)).await;
     assert_eq!((bed.work(id).await.state, marks.load(Ordering::SeqCst)), (WorkState::Pending, 1));

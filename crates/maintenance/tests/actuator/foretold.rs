@@ -121,7 +121,7 @@ fn task(number: usize) -> Uuid {
 async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
     let location = Location::Sqlite(":memory:".into());
     let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
-    let store = Store::open(Options { writing: WriteMode::Inline, ..options }).await.unwrap();
+    let store = Store::open(Options { write_mode: WriteMode::Inline, ..options }).await.unwrap();
     let (by, now) = (AuditContext::service("test"), clock.now());
     let mut write = Transaction::new();
     let mut clusters = Vec::new();
@@ -172,11 +172,11 @@ async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
             let checkpoint = Some(("begun".to_owned(), checkpoint));
             let back = Release {
                 checkpoint,
-                begun,
+                started: begun,
                 unless_cancelled: true,
-                ..Release::new(claimed.hold, rest, false)
+                ..Release::new(claimed.lease, rest, false)
             };
-            store.hand_back(back).await.unwrap();
+            store.release(back).await.unwrap();
         }
     }
     for (number, (cluster, due)) in fleet.operations.iter().enumerate() {
@@ -237,10 +237,10 @@ type Key = (String, String, i64);
 /// Works an operation as a backend would, which takes as long as the plan takes every operation to last.
 async fn backend_of(store: Store) {
     let mut running = JoinSet::new();
-    let mut bell = store.wakeups(Topic::Work(WorkKind::Operation));
+    let mut bell = store.notifications(Topic::Work(WorkKind::Operation));
     loop {
         for claimed in store.claim_for(WorkKind::Operation, 10, Uuid::new_v4(), 2 * HORIZON).await.unwrap() {
-            running.spawn(end_after(store.clone(), claimed.hold, OPERATION_TIME));
+            running.spawn(end_after(store.clone(), claimed.lease, OPERATION_TIME));
         }
         let due = store.until_due(WorkKind::Operation).await.unwrap().unwrap_or(HORIZON);
         tokio::select! {

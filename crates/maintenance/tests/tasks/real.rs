@@ -205,7 +205,7 @@ impl Errand {
         };
         match run(order).await {
             Ended::Finished(completion) => drop(self.store.complete(&[completion]).await.unwrap()),
-            Ended::HandedBack { yielding, .. } => self.store.hand_back(yielding).await.unwrap(),
+            Ended::HandedBack { yielding, .. } => self.store.release(yielding).await.unwrap(),
             Ended::Lost => panic!("the work was lost"),
         }
         let work = self.store.work(self.work).await.unwrap().unwrap();

@@ -66,7 +66,7 @@ pub async fn delete(
 async fn withdraw_all(store: &Store, schedule: &str, by: &AuditContext) -> Result<(), StoreError> {
     let mut after = None;
     loop {
-        let page = store.pending_of(schedule, after, PAGE_MAX).await?;
+        let page = store.pending_for_origin(schedule, after, PAGE_MAX).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.id);
         let fresh: Vec<Uuid> = page.iter().filter(|work| is_fresh(work)).map(|work| work.id).collect();

@@ -143,7 +143,7 @@ async fn furnish(site: &Site) -> (uuid::Uuid, uuid::Uuid) {
     site.admin.set_budget("region/west", &BudgetRequest { limit: Some(0), reason: None }).await.unwrap();
     let done = site.order(&harbour, None).await;
     let claimed = site.claim().await;
-    assert_eq!(claimed.hold.work, done);
+    assert_eq!(claimed.lease.work, done);
     site.step(&claimed, 1, "the node rests").await;
     site.complete(&claimed).await;
     let running = site.order(&harbour, None).await;

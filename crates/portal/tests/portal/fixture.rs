@@ -202,13 +202,13 @@ impl Site {
         let name = ["set-aside", "let-go"][index as usize - 1];
         let step =
             json!({"name": name, "index": index, "of": 2, "since": SystemClock.now(), "message": message});
-        self.store.checkpoint(claimed.hold, name, json!({"step": step})).await.unwrap();
+        self.store.checkpoint(claimed.lease, name, json!({"step": step})).await.unwrap();
     }
 
     /// Brings it to its end.
     pub(crate) async fn complete(&self, claimed: &ClaimedWork) {
         let done =
-            Completion::new(claimed.hold, Ending::Completed, json!({"message": "the node had its rest"}));
+            Completion::new(claimed.lease, Ending::Completed, json!({"message": "the node had its rest"}));
         self.store.complete(&[done]).await.unwrap();
     }
 }

@@ -166,7 +166,7 @@ async fn every_operation_of_a_cluster_shows_its_steps_the_newest_unasked() {
         };
         let wanted = read.document.clone();
         let none = store::Secrets::default();
-        site.store.clusters().begin(&read, &wanted, &operation, &none, &by).await.unwrap();
+        site.store.clusters().start_update(&read, &wanted, &operation, &none, &by).await.unwrap();
         let entry = api::admin::Entry {
             step: Some(format!("the-step-of-{verb:?}")),
             ..api::admin::Entry::new(
@@ -203,7 +203,7 @@ async fn a_manifest_tells_its_steps_its_history_and_why_it_waits() {
     page.shows(&format!("shipshape why {}", &later.to_string()[..8]));
     let now = site.order(&id, None).await;
     let claimed = site.claim().await;
-    assert_eq!(claimed.hold.work, now);
+    assert_eq!(claimed.lease.work, now);
     site.step(&claimed, 1, "the node <i>rests</i>").await;
     let page = guest.get(&format!("/manifest/{now}")).await.expect(200);
     page.shows("InProgress")
@@ -219,7 +219,7 @@ async fn a_manifest_tells_its_steps_its_history_and_why_it_waits() {
             "owner": "customer", "since": "2026-01-01T00:10:00Z",
         }],
     }});
-    site.store.checkpoint(claimed.hold, "let-go", held).await.unwrap();
+    site.store.checkpoint(claimed.lease, "let-go", held).await.unwrap();
     let page = guest.get(&format!("/manifest/{now}")).await.expect(200);
     page.shows("Waiting for 2 pods on node a; PodDisruptionBudget shop/web allows no disruption")
         .shows("PodDisruptionBudget shop/web allows no disruption of shop/web-1")

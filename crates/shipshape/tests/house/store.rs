@@ -73,9 +73,9 @@ async fn fill(store: &Store) -> (Uuid, Uuid) {
         correlation_id: None,
         client_request_id: None,
     };
-    store.clusters().begin_create(&created, &operation, &Default::default(), &by).await.unwrap();
+    store.clusters().start_create(&created, &operation, &Default::default(), &by).await.unwrap();
     let claimed = store.claim(WorkKind::Operation, 1, Uuid::new_v4()).await.unwrap();
-    store.checkpoint(claimed[0].hold, "network", json!({ "subnet": 7 })).await.unwrap();
+    store.checkpoint(claimed[0].lease, "network", json!({ "subnet": 7 })).await.unwrap();
     let imported = Cluster { imported: true, ..cluster("Two") };
     let kubeconfig = Secret::new(b"apiVersion: v1, token: hunter2".to_vec());
     let (imported, _, _) = store.clusters().import(&imported, &kubeconfig, &by).await.unwrap();
@@ -188,7 +188,7 @@ fn a_fleet_that_outgrows_one_machine_moves_to_postgresql() {
         let store = Store::open(options).await.unwrap();
         // What a lost process had begun goes on after its last checkpoint.
         let claimed = store.claim(WorkKind::Operation, 5, Uuid::new_v4()).await.unwrap();
-        assert_eq!((claimed.len(), claimed[0].hold.work), (1, operation));
+        assert_eq!((claimed.len(), claimed[0].lease.work), (1, operation));
         assert_eq!(claimed[0].checkpoint, Some(json!({ "subnet": 7 })));
         let kubeconfig = store.clusters().kubeconfig(imported).await.unwrap().unwrap();
         assert!(kubeconfig.expose().ends_with(b"hunter2"));
@@ -217,7 +217,7 @@ fn what_another_process_works_on_is_left_alone() {
     let lease = std::time::Duration::from_secs(3600);
     let claimed = elsewhere.claim_for(WorkKind::Operation, 5, Uuid::new_v4(), lease);
     let claimed = runtime.block_on(claimed).unwrap();
-    assert_eq!((claimed.len(), claimed[0].hold.work), (1, operation));
+    assert_eq!((claimed.len(), claimed[0].lease.work), (1, operation));
 
     // `up` works on what is asked of it meanwhile, so it has looked for work,
     let up = home.up(&["--store", database.url(), "--set", "cloud.pace=0"]);
@@ -226,7 +226,7 @@ fn what_another_process_works_on_is_left_alone() {
     // and whoever holds the other operation still does.
     let held = runtime.block_on(elsewhere.work(operation)).unwrap().unwrap();
     assert_eq!(held.step.as_deref(), Some("network"), "nobody went on with it");
-    let went_on = elsewhere.checkpoint(claimed[0].hold, "subnets", json!({ "subnet": 8 }));
+    let went_on = elsewhere.checkpoint(claimed[0].lease, "subnets", json!({ "subnet": 8 }));
     runtime.block_on(went_on).expect("the hold is as good as before");
     up.signal("TERM");
     assert_eq!(up.end().code, Some(0));

@@ -25,7 +25,7 @@ const READS_MAX: u32 = 6;
 pub(super) async fn work<T: Trade>(trade: &Arc<T>, ends: Ends, shutdown: &CancellationToken) {
     let crew = trade.crew();
     let timing = crew.settings.timing;
-    let mut bell = crew.store.wakeups(Topic::Work(crew.settings.kind));
+    let mut bell = crew.store.notifications(Topic::Work(crew.settings.kind));
     let mut take_over_at = Instant::now() + crew.pace.between(Duration::ZERO, timing.take_over);
     let runs = JoinSet::new();
     let mut desk = Desk { trade, ends, runs, more: false, owes: false, look_at: Instant::now() };
@@ -71,16 +71,16 @@ impl<T: Trade> Desk<'_, T> {
         let Settings { kind, owner, timing, .. } = crew.settings;
         self.ends.gather();
         let ends = self.ends.due();
-        crew.holds.leave(ends.iter().map(PreparedCompletion::hold));
+        crew.holds.leave(ends.iter().map(PreparedCompletion::lease));
         let wanted = if claims && !self.owes { crew.free().min(CLAIM_MAX) } else { 0 };
         if ends.is_empty() && wanted == 0 && !self.owes {
             self.look_at = Instant::now() + SAFETY_POLL;
             return;
         }
         let asked = Instant::now();
-        let turn = crew.store.turn(ends, kind, wanted, owner, timing.lease).await;
+        let turn = crew.store.complete_and_claim(ends, kind, wanted, owner, timing.lease).await;
         if !ends.is_empty() {
-            let written = self.ends.answered(turn.ended);
+            let written = self.ends.answered(turn.completed);
             crew.holds.release(written.iter().map(|(hold, ..)| *hold));
             // Told by another: to wake so many takes time, in which the next turn can be taken.
             self.runs.spawn(async move {
@@ -192,14 +192,14 @@ fn start<T: Trade>(trade: &Arc<T>, runs: &mut JoinSet<()>, claimed: Vec<ClaimedW
     }
     // Held before anything is waited for, so that the heartbeat knows of them.
     let holds = &trade.crew().holds;
-    let controls = claimed.iter().map(|it| holds.take(it.hold, asked)).collect();
+    let controls = claimed.iter().map(|it| holds.take(it.lease, asked)).collect();
     runs.spawn(batch(trade.clone(), claimed, controls));
 }
 
 /// What was claimed together is read together; then each runs by itself.
 async fn batch<T: Trade>(trade: Arc<T>, claimed: Vec<ClaimedWork>, controls: Vec<Control>) {
     let crew = trade.crew();
-    let _held = Letting { crew, holds: claimed.iter().map(|it| it.hold).collect() };
+    let _held = Letting { crew, holds: claimed.iter().map(|it| it.lease).collect() };
     // Otherwise nothing of them was begun, and whoever takes them over has more luck.
     let Some(facts) = read(&*trade, &claimed).await else { return };
     let mut runs = JoinSet::new();
@@ -234,7 +234,7 @@ async fn read<T: Trade>(trade: &T, claimed: &[ClaimedWork]) -> Option<Vec<T::Fac
 
 /// Works one; the lane is let go whatever happens.
 async fn one<T: Trade>(trade: Arc<T>, claimed: ClaimedWork, control: Control, facts: T::Facts) {
-    let _held = Letting { crew: trade.crew(), holds: vec![claimed.hold] };
+    let _held = Letting { crew: trade.crew(), holds: vec![claimed.lease] };
     // Put aside: a task that is spawned is moved about several times, with all that it may ever have to remember.
     Box::pin(trade.work(claimed, control, facts)).await;
 }

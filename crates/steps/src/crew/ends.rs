@@ -87,7 +87,7 @@ impl Ends {
         match answer {
             Ok(fates) => {
                 let ends = self.unwritten.drain(..asked).zip(self.waiting.drain(..asked));
-                written.extend(ends.zip(fates).map(|((end, waiting), fate)| (end.hold(), waiting, fate)));
+                written.extend(ends.zip(fates).map(|((end, waiting), fate)| (end.lease(), waiting, fate)));
                 self.pause = PAUSE;
                 self.singly = self.singly.saturating_sub(1);
             }
@@ -98,7 +98,7 @@ impl Ends {
             }
             Err(error) if asked == 1 => {
                 // Dropping the answer tells the run that nothing was written; the lease runs out, and another tries.
-                refused(self.unwritten.remove(0).hold(), &error);
+                refused(self.unwritten.remove(0).lease(), &error);
                 drop(self.waiting.remove(0));
                 self.singly = self.singly.saturating_sub(1);
             }

@@ -203,8 +203,9 @@ impl Crew {
 
     /// Hands the end to those who write them, together with others; what became of it, or none when it was lost before.
     pub async fn write_end(&self, control: &Control, completion: Completion) -> Option<CompletionOutcome> {
-        let end =
-            PreparedCompletion::new(&completion).inspect_err(|error| refused(completion.hold, error)).ok()?;
+        let end = PreparedCompletion::new(&completion)
+            .inspect_err(|error| refused(completion.lease, error))
+            .ok()?;
         let (written, fate) = oneshot::channel();
         self.ends.send((end, written)).ok()?;
         tokio::select! {
@@ -221,13 +222,13 @@ impl Crew {
             let written = tokio::select! {
                 biased;
                 () = control.lost.cancelled() => return Written::Lost,
-                written = self.store.hand_back(yielding.clone()) => written,
+                written = self.store.release(yielding.clone()) => written,
             };
             match written {
                 Ok(()) => return Written::Done,
                 Err(StoreError::WrongState { .. }) => return Written::Refused,
                 Err(error) if error.class() == Class::Transient => {
-                    tracing::info!(work.id = %yielding.hold.work, error = %error, "A hand-back is said again");
+                    tracing::info!(work.id = %yielding.lease.work, error = %error, "A hand-back is said again");
                 }
                 Err(_) => return Written::Lost,
             }

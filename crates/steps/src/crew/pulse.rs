@@ -78,7 +78,7 @@ pub(super) async fn self_stop<T: Trade>(trade: Arc<T>, over: CancellationToken) 
 /// Carries what the store asks of holders to them at once; a checkpoint or a renewal would tell them later.
 pub(super) async fn listen<T: Trade>(trade: Arc<T>, over: CancellationToken) {
     let crew = trade.crew();
-    let mut bell = crew.store.wakeups(Topic::Work(crew.settings.kind));
+    let mut bell = crew.store.notifications(Topic::Work(crew.settings.kind));
     while over.run_until_cancelled(bell.next()).await.is_some() {
         let lanes: Vec<_> = crew.holds.all().into_iter().map(|(lane, _)| lane).collect();
         if !lanes.is_empty() {

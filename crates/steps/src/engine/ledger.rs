@@ -67,7 +67,7 @@ impl<'a> Ledger<'a> {
         let theirs = rested.as_ref().map_or(0, |it| it.theirs);
         let mut ledger = Ledger {
             store,
-            hold: claimed.hold,
+            hold: claimed.lease,
             attempt: claimed.attempt,
             control,
             clock,
@@ -258,7 +258,7 @@ impl<'a> Ledger<'a> {
         let unless_cancelled = !self.journal.is_undoing();
         Release {
             checkpoint,
-            begun,
+            started: begun,
             unless_cancelled,
             entries: self.unsaid,
             ..Release::new(self.hold, rest, spent)

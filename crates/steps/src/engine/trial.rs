@@ -261,7 +261,7 @@ impl<C: Send + Sync + 'static> Trial<C> {
                     self.store.complete(&[completion]).await.expect("the end is written");
                 }
                 Some(Ended::HandedBack { yielding, .. }) => {
-                    self.store.hand_back(yielding).await.expect("the hand-back is written");
+                    self.store.release(yielding).await.expect("the hand-back is written");
                 }
                 Some(Ended::Lost) => panic!("{fate:?}: the work was lost though nobody took it"),
                 None => stale.push(claimed),
@@ -269,7 +269,7 @@ impl<C: Send + Sync + 'static> Trial<C> {
             let work = self.store.work(id).await.expect("the store answers").expect("the work is known");
             if work.state.is_terminal() {
                 for old in &stale {
-                    let written = self.store.checkpoint(old.hold, "late", Value::Null).await;
+                    let written = self.store.checkpoint(old.lease, "late", Value::Null).await;
                     let refused = matches!(written, Err(StoreError::LostLease { .. }));
                     assert!(refused, "{fate:?}: a stale fence wrote: {written:?}");
                 }
@@ -291,7 +291,7 @@ impl<C: Send + Sync + 'static> Trial<C> {
                     self.store.take_over(WorkKind::Manifest, 1, owner).await.expect("the store answers");
             }
             if let Some(claimed) = claimed.pop() {
-                assert_eq!(claimed.hold.work, id, "the trial has its store for itself");
+                assert_eq!(claimed.lease.work, id, "the trial has its store for itself");
                 return claimed;
             }
             let due = self.store.until_due(WorkKind::Manifest).await.expect("the store answers");

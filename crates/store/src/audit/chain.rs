@@ -73,7 +73,7 @@ pub(super) struct ChainEnd {
 
 /// Where the chain begins: behind the last record that left by age.
 #[derive(Debug, Clone)]
-pub(super) struct Floor {
+pub(super) struct ChainStart {
     pub(super) head: ChainHead,
     /// The newest time in the ids of the records that left, none later than its sealing, in milliseconds; none when only
     /// earlier builds removed any.
@@ -166,7 +166,7 @@ impl Chain {
         self.signed(if end.marked { MARKED_HEAD } else { HEAD }, &end.head.to_string())
     }
 
-    pub(super) fn signed_floor(&self, floor: &Floor) -> String {
+    pub(super) fn signed_floor(&self, floor: &ChainStart) -> String {
         let text = match floor.newest {
             Some(newest) => format!("{} {newest}", floor.head),
             None => floor.head.to_string(),
@@ -181,11 +181,11 @@ impl Chain {
         faults: &mut Vec<String>,
     ) -> Result<ChainEnd, StoreError> {
         let Some(text) = reader.engine.meta(HEAD).await? else {
-            let begun = rotate::has_chain(reader).await?;
-            if begun {
+            let started = rotate::has_chain(reader).await?;
+            if started {
                 faults.push("the chain's head is gone".to_owned());
             }
-            return Ok(ChainEnd { head: ChainHead::start(), marked: begun });
+            return Ok(ChainEnd { head: ChainHead::start(), marked: started });
         };
         let head = text.split_once(' ').and_then(|(head, _)| head.parse().ok());
         let ends = head
@@ -198,15 +198,19 @@ impl Chain {
     }
 
     /// Where the chain begins.
-    pub(super) async fn floor(&self, reader: &Reader, faults: &mut Vec<String>) -> Result<Floor, StoreError> {
-        let start = Floor { head: ChainHead::start(), newest: None };
+    pub(super) async fn floor(
+        &self,
+        reader: &Reader,
+        faults: &mut Vec<String>,
+    ) -> Result<ChainStart, StoreError> {
+        let start = ChainStart { head: ChainHead::start(), newest: None };
         let Some(text) = reader.engine.meta(FLOOR).await? else { return Ok(start) };
         let parts: Vec<&str> = text.split(' ').collect();
         let floor = match parts.as_slice() {
-            [head, _] => head.parse().ok().map(|head| Floor { head, newest: None }),
+            [head, _] => head.parse().ok().map(|head| ChainStart { head, newest: None }),
             [head, newest, _] => {
                 let newest = newest.parse().ok();
-                head.parse().ok().map(|head| Floor { head, newest })
+                head.parse().ok().map(|head| ChainStart { head, newest })
             }
             _ => None,
         };

@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 pub use chain::ChainHead;
 pub(crate) use chain::EntryKey;
-use chain::{Chain, ChainEnd, FLOOR, Floor, HEAD};
+use chain::{Chain, ChainEnd, ChainStart, FLOOR, HEAD};
 pub use verify::AuditVerification;
 
 use crate::StoreError;
@@ -136,7 +136,7 @@ async fn require_marks(store: &Store, chain: &Chain) -> Result<(), StoreError> {
 }
 
 /// By what the sealer knows which entries belong into the chain.
-struct Gate {
+struct ChainAdmission {
     key: EntryKey,
     marked: bool,
     /// Ids that are in the chain already.
@@ -149,7 +149,7 @@ struct Gate {
     now: i64,
 }
 
-impl Gate {
+impl ChainAdmission {
     /// Why an entry is left out, if it is.
     fn refusal(&mut self, row: &AuditRow) -> Option<&'static str> {
         if !row.is_marked_by(&self.key, self.marked) {
@@ -199,7 +199,7 @@ impl Store {
             let is_last = rows.len() < BLOCK;
             let sealed_at = self.latest_now().await?;
             let last = self.engine.audit_sealed(head.number, 1).await?;
-            let mut gate = Gate {
+            let mut gate = ChainAdmission {
                 key: chain.entry_key(),
                 marked,
                 known: self.engine.audit_known(rows.iter().map(|row| row.record.id).collect()).await?,
@@ -284,7 +284,8 @@ impl Store {
             }
             // A writer's clock that is ahead must not make what others write look old.
             let newest = row.id_ms().map(|ms| ms.min(row.since() / 1000)).max(left.newest);
-            left = Floor { head: ChainHead { number, seal: row.record.seal.unwrap_or_default() }, newest };
+            left =
+                ChainStart { head: ChainHead { number, seal: row.record.seal.unwrap_or_default() }, newest };
         }
         if left.head == floor.head {
             return Ok(0);

@@ -32,7 +32,7 @@ async fn forget_chain(store: &Store) {
 async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_sqlite() {
     let location = Location::Sqlite(":memory:".into());
     let options = Options {
-        writing: crate::WriteMode::Inline,
+        write_mode: crate::WriteMode::Inline,
         ..Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock))
     };
     the_first_key_is_kept(&Store::open(options).await.unwrap()).await;
@@ -278,7 +278,7 @@ fn a_copy_of_a_record_that_left_long_ago_is_refused() {
         }
     };
     let newest = 1_800_000_000_000;
-    let mut gate = Gate {
+    let mut gate = ChainAdmission {
         key: chain.entry_key(),
         marked: true,
         known: HashSet::new(),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
-use super::chain::{Chain, ChainHead, EntryKey, Floor};
+use super::chain::{Chain, ChainHead, ChainStart, EntryKey};
 use crate::engine::{AuditPosition, AuditRow};
 use crate::rotate;
 use crate::store::Reader;
@@ -185,7 +185,7 @@ impl ChainVerifier<'_> {
     }
 
     /// A head that was noted earlier is part of the chain, or it is said that this cannot be told any more.
-    fn compare_noted(&mut self, head: &ChainHead, floor: &Floor) {
+    fn compare_noted(&mut self, head: &ChainHead, floor: &ChainStart) {
         let floor = &floor.head;
         match &self.expected {
             Some(noted) if noted.number > head.number => {

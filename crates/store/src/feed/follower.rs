@@ -29,14 +29,14 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::{Change, FEED_PAGE_MAX, FeedError, Position};
-use crate::wake::{Notifications, Topic};
+use crate::notify::{Notifications, Topic};
 use crate::{Reader, StoreError};
 
 /// Reads the change feed batch by batch; made by [`Reader::follow_feed`].
 #[derive(Debug)]
 pub struct FeedFollower {
     reader: Reader,
-    wakeups: Notifications,
+    notifications: Notifications,
     /// Kinds of document and work to report; empty for all.
     kinds: Vec<&'static str>,
     /// Where the next batch begins; none when everything has to be listed first.
@@ -67,7 +67,7 @@ impl Reader {
     pub fn follow_feed(&self, kinds: impl IntoIterator<Item = &'static str>) -> FeedFollower {
         FeedFollower {
             reader: self.clone(),
-            wakeups: self.wakeups(Topic::Feed),
+            notifications: self.notifications(Topic::Feed),
             kinds: kinds.into_iter().collect(),
             position: None,
             read_to: None,
@@ -145,7 +145,7 @@ impl FeedFollower {
     async fn start_over_from_now(&mut self) -> Result<FeedBatch, StoreError> {
         self.position = None;
         // Taken before the caller lists, so that a change during the listing is read afterwards.
-        self.read_to = Some(self.reader.feed_now().await?);
+        self.read_to = Some(self.reader.feed_end().await?);
         Ok(FeedBatch::StartOver)
     }
 
@@ -170,7 +170,7 @@ impl FeedFollower {
         if self.is_ready {
             return;
         }
-        if timeout(poll, self.wakeups.next()).await.is_ok() && !self.debounce.is_zero() {
+        if timeout(poll, self.notifications.next()).await.is_ok() && !self.debounce.is_zero() {
             sleep(self.debounce).await;
         }
     }

@@ -11,12 +11,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use super::error::{self, Remedy};
-use super::steps::{Answers, Bound, Sorted, Step, audit_step};
+use super::error::{self, FailureAction};
+use super::statements::{Bound, ResultKind, Statement, WritesBySubject, audit_step};
 use super::{DEADLINE, Postgres, TRIES, discard, get, pause};
 use crate::audit::NewAuditRecord;
+use crate::notify::{Topic, Topics};
 use crate::transaction::{CommitResult, DocumentUpdate, NewDocument, Transaction, Write};
-use crate::wake::{Topic, Topics};
 use crate::work::Signals;
 use crate::{Etag, StoreError};
 
@@ -58,10 +58,10 @@ impl Postgres {
         if writes.len() == 1 {
             match (writes.remove(0), entry) {
                 (Write::Update(update), entry) if update.unique_keys.is_none() => {
-                    return self.update_one(update, entry.map(|entry| Noted::of(Some(entry)))).await;
+                    return self.update_one(update, entry.map(|entry| AuditColumns::new(Some(entry)))).await;
                 }
                 (Write::Create(document), entry) if document.unique_keys.is_empty() => {
-                    return self.create_one(document, Noted::of(entry)).await;
+                    return self.create_one(document, AuditColumns::new(entry)).await;
                 }
                 (other, entry) => writes.extend([other].into_iter().chain(entry)),
             }
@@ -69,7 +69,7 @@ impl Postgres {
         if writes.is_empty() {
             return Ok(CommitResult::default());
         }
-        let sorted = Sorted::of(writes);
+        let sorted = WritesBySubject::new(writes);
         let mut topics = sorted.topics();
         let (names, etags) = (sorted.names(), sorted.etags());
         let steps = sorted.steps();
@@ -78,7 +78,7 @@ impl Postgres {
         let mut signals = Vec::new();
         for (step, rows) in steps.iter().zip(&answers) {
             topics.merge(woken_by(step, rows)?);
-            if step.answers == Answers::Signals {
+            if step.answers == ResultKind::Signals {
                 for row in rows {
                     signals.push((get(row, 0)?, Signals { preempt: get(row, 1)?, cancel: get(row, 2)? }));
                 }
@@ -91,12 +91,12 @@ impl Postgres {
     async fn update_one(
         &self,
         update: DocumentUpdate,
-        noted: Option<Noted>,
+        noted: Option<AuditColumns>,
     ) -> Result<CommitResult, StoreError> {
         let DocumentUpdate { uuid, etag, body, desired, .. } = update;
         let generations = i64::from(desired);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&uuid, &etag.0, &body, &generations];
-        values.extend(noted.iter().flat_map(Noted::values));
+        values.extend(noted.iter().flat_map(AuditColumns::values));
         let sql = if noted.is_some() { UPDATE_ONE } else { OBSERVE_ONE };
         let rows = self.rows("update a document", sql, &values).await?;
         if rows.is_empty() {
@@ -110,7 +110,11 @@ impl Postgres {
         Ok(CommitResult { etags: vec![(uuid, etag.next())], signals: Vec::new() })
     }
 
-    async fn create_one(&self, document: NewDocument, noted: Noted) -> Result<CommitResult, StoreError> {
+    async fn create_one(
+        &self,
+        document: NewDocument,
+        noted: AuditColumns,
+    ) -> Result<CommitResult, StoreError> {
         let NewDocument { uuid, id, kind, parent, body, .. } = document;
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&uuid, &id, &kind, &parent];
         values.extend(noted.values());
@@ -130,10 +134,10 @@ impl Postgres {
         audit: Option<NewAuditRecord>,
     ) -> Result<(), StoreError> {
         let cap = limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX));
-        let mut steps = vec![Step {
+        let mut steps = vec![Statement {
             sql: "select set_budget_v1($1, $2)",
             values: vec![Box::new(key.to_owned()) as Bound, Box::new(cap)],
-            answers: Answers::Woken(0),
+            answers: ResultKind::Woken(0),
         }];
         steps.extend(audit.map(|record| audit_step(vec![record])));
         let mut news = topics(i32::from(steps.len() > 1));
@@ -146,7 +150,7 @@ impl Postgres {
     }
 
     /// Carries out all steps, or none; says them again when they lost against others.
-    async fn transact(&self, what: &'static str, steps: &[Step]) -> Result<Vec<Vec<Row>>, StoreError> {
+    async fn transact(&self, what: &'static str, steps: &[Statement]) -> Result<Vec<Vec<Row>>, StoreError> {
         let mut tried = 1;
         loop {
             let client = self.shared.pool.get().await.map_err(|error| error::pool_error(what, error))?;
@@ -158,11 +162,11 @@ impl Postgres {
                     return Err(error::late(what));
                 }
             };
-            match error::remedy(&failure) {
-                Remedy::Again if tried < TRIES => pause(tried).await,
-                Remedy::AgainElsewhere if tried < TRIES => discard(client),
-                Remedy::Again | Remedy::None => return Err(error::store_error(what, failure)),
-                Remedy::Discard | Remedy::AgainElsewhere => {
+            match error::failure_action(&failure) {
+                FailureAction::Retry if tried < TRIES => pause(tried).await,
+                FailureAction::RetryElsewhere if tried < TRIES => discard(client),
+                FailureAction::Retry | FailureAction::Fail => return Err(error::store_error(what, failure)),
+                FailureAction::Discard | FailureAction::RetryElsewhere => {
                     discard(client);
                     return Err(error::store_error(what, failure));
                 }
@@ -174,7 +178,7 @@ impl Postgres {
 
 /// The audit record of a single document's change, as the statement takes it; all null when there is none.
 #[derive(Default)]
-struct Noted {
+struct AuditColumns {
     id: Option<Uuid>,
     actor: Option<String>,
     action: Option<String>,
@@ -186,10 +190,12 @@ struct Noted {
     mac: Option<String>,
 }
 
-impl Noted {
-    fn of(write: Option<Write>) -> Noted {
-        let Some(Write::Audit(NewAuditRecord { id, entry, mac })) = write else { return Noted::default() };
-        Noted {
+impl AuditColumns {
+    fn new(write: Option<Write>) -> AuditColumns {
+        let Some(Write::Audit(NewAuditRecord { id, entry, mac })) = write else {
+            return AuditColumns::default();
+        };
+        AuditColumns {
             id: Some(id),
             actor: Some(entry.actor),
             action: Some(entry.action),
@@ -203,14 +209,14 @@ impl Noted {
     }
 
     fn values(&self) -> [&(dyn ToSql + Sync); 9] {
-        let Noted { id, actor, action, target, reason, correlation, before, after, mac } = self;
+        let AuditColumns { id, actor, action, target, reason, correlation, before, after, mac } = self;
         [id, actor, action, target, reason, correlation, before, after, mac]
     }
 }
 
 /// Sends everything at once. All of it is on its way when this future is first polled to the end of preparing, so
 /// dropping it later does not leave a transaction open.
-async fn send(client: &Object, steps: &[Step]) -> Result<Vec<Vec<Row>>, Error> {
+async fn send(client: &Object, steps: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
     let mut statements = Vec::with_capacity(steps.len());
     for step in steps {
         statements.push(client.prepare_cached(step.sql).await?);
@@ -223,9 +229,9 @@ async fn send(client: &Object, steps: &[Step]) -> Result<Vec<Vec<Row>>, Error> {
     if steps.len() == 1 {
         return join_all(queries).await.into_iter().collect();
     }
-    let (begun, answers, committed) =
+    let (started, answers, committed) =
         join3(client.batch_execute("begin"), join_all(queries), client.batch_execute("commit")).await;
-    begun?;
+    started?;
     // The first failure is the reason of the others.
     let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
     committed?;
@@ -242,9 +248,9 @@ pub(super) fn topics(bits: i32) -> Topics {
     topics
 }
 
-fn woken_by(step: &Step, rows: &[Row]) -> Result<Topics, StoreError> {
+fn woken_by(step: &Statement, rows: &[Row]) -> Result<Topics, StoreError> {
     match (step.answers, rows.first()) {
-        (Answers::Woken(column), Some(row)) => Ok(topics(get(row, column)?)),
+        (ResultKind::Woken(column), Some(row)) => Ok(topics(get(row, column)?)),
         _ => Ok(Topics::default()),
     }
 }

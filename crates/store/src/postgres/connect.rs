@@ -36,34 +36,34 @@ const SESSION: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enabl
 
 /// How the server is reached.
 #[derive(Clone)]
-pub(super) struct Route {
+pub(super) struct ServerConfig {
     pub(super) config: Config,
     tls: Option<MakeRustlsConnect>,
     /// In words, without password.
     pub(super) place: String,
 }
 
-impl std::fmt::Debug for Route {
+impl std::fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Route").field("place", &self.place).field("tls", &self.tls.is_some()).finish()
+        f.debug_struct("ServerConfig").field("place", &self.place).field("tls", &self.tls.is_some()).finish()
     }
 }
 
 /// The two halves of a connection of our own, whichever way it is encrypted.
-pub(super) enum Link {
+pub(super) enum ServerConnection {
     Plain(Box<Connection<Socket, NoTlsStream>>),
     Encrypted(Box<Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>>),
 }
 
 /// A connection that ends with this value.
 #[derive(Debug)]
-pub(super) struct Direct {
+pub(super) struct DirectConnection {
     pub(super) client: Client,
     _task: JoinSet<()>,
 }
 
-impl Route {
-    pub(super) fn find(options: &Options) -> Result<Route, OpenError> {
+impl ServerConfig {
+    pub(super) fn find(options: &Options) -> Result<ServerConfig, OpenError> {
         let Location::Postgres(url) = &options.location else {
             return Err(OpenError::Url { why: "is not of PostgreSQL".to_owned() });
         };
@@ -110,7 +110,7 @@ impl Route {
                 Some(MakeRustlsConnect::new(tls(options.ca_file.as_deref(), &place)?))
             }
         };
-        Ok(Route { config, tls, place })
+        Ok(ServerConfig { config, tls, place })
     }
 
     /// Connections to be lent, at most so many at a time.
@@ -137,28 +137,28 @@ impl Route {
     }
 
     /// A connection of our own.
-    pub(super) async fn connect(&self) -> Result<(Client, Link), tokio_postgres::Error> {
+    pub(super) async fn connect(&self) -> Result<(Client, ServerConnection), tokio_postgres::Error> {
         Ok(match &self.tls {
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await?;
-                (client, Link::Encrypted(Box::new(connection)))
+                (client, ServerConnection::Encrypted(Box::new(connection)))
             }
             None => {
                 let (client, connection) = self.config.connect(NoTls).await?;
-                (client, Link::Plain(Box::new(connection)))
+                (client, ServerConnection::Plain(Box::new(connection)))
             }
         })
     }
 
     /// A connection of our own that is driven by a task of its own, for a longer conversation.
-    pub(super) async fn direct(&self) -> Result<Direct, OpenError> {
+    pub(super) async fn direct(&self) -> Result<DirectConnection, OpenError> {
         let (client, link) = self.connect().await.map_err(|error| self.refused(&error))?;
         let mut task = JoinSet::new();
         match link {
-            Link::Plain(connection) => task.spawn(async move { drop(connection.await) }),
-            Link::Encrypted(connection) => task.spawn(async move { drop(connection.await) }),
+            ServerConnection::Plain(connection) => task.spawn(async move { drop(connection.await) }),
+            ServerConnection::Encrypted(connection) => task.spawn(async move { drop(connection.await) }),
         };
-        Ok(Direct { client, _task: task })
+        Ok(DirectConnection { client, _task: task })
     }
 
     /// Why opening failed, in one sentence.

@@ -57,7 +57,7 @@ impl Postgres {
         tokio::try_join!(self.get_many(uuids), self.health(clusters))
     }
 
-    pub(crate) async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
+    pub(crate) async fn deleted_paths(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
         let sql = "select uuid, id from documents where deleted_at is not null and uuid = any ($1)";
         let rows = self.rows("read deleted documents", sql, &[&uuids]).await?;
         rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()

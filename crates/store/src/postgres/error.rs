@@ -9,28 +9,30 @@ use crate::{Etag, StoreError};
 
 /// What to do about a failed statement, besides telling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub(super) enum FailureAction {
     /// Nothing of it was kept, and saying it again may well succeed.
-    Again,
+    Retry,
     /// The same, but not on this connection.
-    AgainElsewhere,
+    RetryElsewhere,
     /// This connection is of no use any more.
     Discard,
     /// The answer is the answer.
-    None,
+    Fail,
 }
 
 /// Chooses what to do about a failure.
-pub(super) fn remedy(error: &Error) -> Remedy {
+pub(super) fn failure_action(error: &Error) -> FailureAction {
     let Some(code) = error.code() else {
-        return if is_connection(error) { Remedy::Discard } else { Remedy::None };
+        return if is_connection(error) { FailureAction::Discard } else { FailureAction::Fail };
     };
     match code {
-        &SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE => Remedy::Again,
+        &SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE => FailureAction::Retry,
         // A statement that was prepared before a migration changed what it names.
-        &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => Remedy::AgainElsewhere,
-        _ if is_unavailable(code) => Remedy::Discard,
-        _ => Remedy::None,
+        &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => {
+            FailureAction::RetryElsewhere
+        }
+        _ if is_unavailable(code) => FailureAction::Discard,
+        _ => FailureAction::Fail,
     }
 }
 
@@ -41,7 +43,7 @@ pub(super) fn store_error(what: &'static str, error: Error) -> StoreError {
     }
     let unavailable = match error.code() {
         Some(&SqlState::DISK_FULL) => return StoreError::DiskFull,
-        Some(code) => is_unavailable(code) || matches!(remedy(&error), Remedy::Again),
+        Some(code) => is_unavailable(code) || matches!(failure_action(&error), FailureAction::Retry),
         None => is_connection(&error),
     };
     let source = Some(Box::new(error) as Box<dyn std::error::Error + Send + Sync>);

@@ -29,7 +29,7 @@ pub(super) struct VerifiedPosition(Mutex<Option<(Instant, i64)>>);
 impl Postgres {
     /// Every transaction below the oldest that still runs has ended: what is visible now is before this place, and
     /// what is not yet comes behind it.
-    pub(crate) async fn feed_now(&self) -> Result<Position, StoreError> {
+    pub(crate) async fn feed_end(&self) -> Result<Position, StoreError> {
         let sql = "select (select value from meta where key = 'generation'), pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1";
         let row = self.row("read the feed's end", sql, &[]).await?;
         Ok(Position { generation: number(get(&row, 0)?)?, tx: get(&row, 1)?, seq: i64::MAX })
@@ -76,7 +76,7 @@ impl Postgres {
         Ok(fits)
     }
 
-    pub(crate) async fn position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
+    pub(crate) async fn saved_position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
         let rows = self
             .rows("read a position", "select position from positions where reader = $1", &[&reader])
             .await?;

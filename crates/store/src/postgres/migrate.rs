@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::Postgres;
-use super::connect::{Direct, Route};
+use super::connect::{DirectConnection, ServerConfig};
 use crate::migrate::{self, Applied, Migration, Plan};
 use crate::open::{Migrate, OpenError, Options, Schema};
 
@@ -71,7 +71,7 @@ const PLACE_ANEW: &str = "delete from feed;
 impl Postgres {
     /// The schema that a database has, and the newest that we know.
     pub(crate) async fn schema(options: &Options) -> Result<Schema, OpenError> {
-        let route = Route::find(options)?;
+        let route = ServerConfig::find(options)?;
         let server = reach(&route).await?;
         let found = applied(&route, &server.client).await?;
         let known = MIGRATIONS.last().map_or(0, |it| it.number);
@@ -80,14 +80,14 @@ impl Postgres {
 }
 
 /// Makes sure, without writing anything, that the schema is one that this release can read.
-pub(super) async fn look(route: &Route) -> Result<(), OpenError> {
+pub(super) async fn look(route: &ServerConfig) -> Result<(), OpenError> {
     let server = reach(route).await?;
     let found = applied(route, &server.client).await?;
     migrate::plan(&route.place, &found, MIGRATIONS, Migrate::Never).map(drop)
 }
 
 /// Makes the schema what this release needs, or says why not; and makes sure that the feed's positions still hold.
-pub(super) async fn bring_up(route: &Route, allowed: Migrate) -> Result<(), OpenError> {
+pub(super) async fn bring_up(route: &ServerConfig, allowed: Migrate) -> Result<(), OpenError> {
     let server = reach(route).await?;
     let client = &server.client;
     let said = |error| route.refused(&error);
@@ -113,7 +113,7 @@ pub(super) async fn bring_up(route: &Route, allowed: Migrate) -> Result<(), Open
 }
 
 /// A connection to a server that we can use.
-async fn reach(route: &Route) -> Result<Direct, OpenError> {
+async fn reach(route: &ServerConfig) -> Result<DirectConnection, OpenError> {
     let server = route.direct().await?;
     let said = |error| route.refused(&error);
     // By the simple protocol and before anything else: an old server is to be told by its version, not by a statement
@@ -147,7 +147,7 @@ async fn reach(route: &Route) -> Result<Direct, OpenError> {
 }
 
 /// What migrations a database has seen; a database of something else is refused.
-async fn applied(route: &Route, client: &Client) -> Result<Vec<Applied>, OpenError> {
+async fn applied(route: &ServerConfig, client: &Client) -> Result<Vec<Applied>, OpenError> {
     let said = |error| route.refused(&error);
     let row = client
         .query_one(
@@ -174,7 +174,7 @@ async fn applied(route: &Route, client: &Client) -> Result<Vec<Applied>, OpenErr
 
 /// Takes the lock by asking again and again: a session that waits inside a statement would hold a snapshot, for which
 /// an index that is built concurrently in turn waits.
-async fn lock(route: &Route, client: &Client) -> Result<(), OpenError> {
+async fn lock(route: &ServerConfig, client: &Client) -> Result<(), OpenError> {
     for _ in 0..600 {
         let row = client
             .query_one("select pg_try_advisory_lock($1)", &[&LOCK])
@@ -191,7 +191,7 @@ async fn lock(route: &Route, client: &Client) -> Result<(), OpenError> {
     })
 }
 
-async fn apply(route: &Route, client: &Client, migration: &Migration) -> Result<(), OpenError> {
+async fn apply(route: &ServerConfig, client: &Client, migration: &Migration) -> Result<(), OpenError> {
     let (inside, _) = parts(migration);
     let applied = async {
         client.batch_execute("begin").await?;
@@ -223,7 +223,7 @@ async fn apply(route: &Route, client: &Client, migration: &Migration) -> Result<
     }
 }
 
-fn failed(route: &Route, migration: &Migration, error: &tokio_postgres::Error) -> OpenError {
+fn failed(route: &ServerConfig, migration: &Migration, error: &tokio_postgres::Error) -> OpenError {
     let why = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
     OpenError::Migration { place: route.place.clone(), number: migration.number, why }
 }
@@ -263,7 +263,11 @@ async fn has_unbuilt(client: &Client) -> Result<bool, tokio_postgres::Error> {
     Ok(false)
 }
 
-async fn build_indexes(route: &Route, client: &Client, migration: &Migration) -> Result<(), OpenError> {
+async fn build_indexes(
+    route: &ServerConfig,
+    client: &Client,
+    migration: &Migration,
+) -> Result<(), OpenError> {
     let said = |error: tokio_postgres::Error| failed(route, migration, &error);
     for statement in parts(migration).1 {
         let name = index_name(statement);
@@ -284,7 +288,7 @@ async fn build_indexes(route: &Route, client: &Client, migration: &Migration) ->
 }
 
 /// Raises the store's generation when the database was restored into another instance, or to an earlier time.
-async fn recognise(route: &Route, client: &Client) -> Result<(), OpenError> {
+async fn recognise(route: &ServerConfig, client: &Client) -> Result<(), OpenError> {
     let system: String =
         match client.query_one("select system_identifier::text from pg_control_system()", &[]).await {
             Ok(row) => row.get(0),

@@ -8,13 +8,13 @@ mod documents;
 mod error;
 mod feed;
 mod migrate;
+mod notify;
 mod queue;
 mod records;
-mod steps;
+mod statements;
 #[cfg(test)]
 mod tests;
 mod transfer;
-mod wake;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use tokio_postgres::types::ToSql;
 
 use crate::StoreError;
 use crate::instant::{micros, time};
+use crate::notify::{Notifications, Topic, Topics};
 use crate::open::{OpenError, Options};
-use crate::wake::{Notifications, Topic, Topics};
 
 pub(crate) use transfer::Import;
 
-use connect::Route;
-use error::Remedy;
-use wake::Post;
+use connect::ServerConfig;
+use error::FailureAction;
+use notify::NotificationChannel;
 
 /// No statement of ours takes so long (the server itself stops them earlier): the server hangs, or the way to it is
 /// cut without a sign.
@@ -48,30 +48,30 @@ pub(crate) struct Postgres {
 
 #[derive(Debug)]
 struct Shared {
-    route: Route,
+    route: ServerConfig,
     pool: Pool,
-    post: Post,
+    post: NotificationChannel,
     verified: feed::VerifiedPosition,
 }
 
 impl Postgres {
     /// Reaches the server, brings the schema up to date as the options allow, and starts listening.
     pub(crate) async fn open(options: &Options) -> Result<Postgres, OpenError> {
-        let route = Route::find(options)?;
+        let route = ServerConfig::find(options)?;
         migrate::bring_up(&route, options.migrate).await?;
         Postgres::connect(route, options)
     }
 
     /// Reaches the server and writes nothing, so that a user who may only read can.
     pub(crate) async fn open_to_read(options: &Options) -> Result<Postgres, OpenError> {
-        let route = Route::find(options)?;
+        let route = ServerConfig::find(options)?;
         migrate::look(&route).await?;
         Postgres::connect(route, options)
     }
 
-    fn connect(route: Route, options: &Options) -> Result<Postgres, OpenError> {
+    fn connect(route: ServerConfig, options: &Options) -> Result<Postgres, OpenError> {
         let pool = route.pool(options.connections)?;
-        let post = Post::open(route.clone());
+        let post = NotificationChannel::open(route.clone());
         Ok(Postgres {
             shared: Arc::new(Shared { route, pool, post, verified: feed::VerifiedPosition::default() }),
         })
@@ -85,11 +85,11 @@ impl Postgres {
         Ok(Duration::from_micros(u64::try_from(get::<i64>(&row, 0)?).unwrap_or(0)))
     }
 
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         self.shared.route.place.clone()
     }
 
-    pub(crate) fn wakeups(&self, topic: Topic) -> Notifications {
+    pub(crate) fn notifications(&self, topic: Topic) -> Notifications {
         self.shared.post.waiter(topic)
     }
 
@@ -124,11 +124,11 @@ impl Postgres {
                     return Err(error::late(what));
                 }
             };
-            match error::remedy(&failure) {
-                Remedy::Again if tried < TRIES => pause(tried).await,
-                Remedy::AgainElsewhere if tried < TRIES => discard(client),
-                Remedy::Again | Remedy::None => return Err(error::store_error(what, failure)),
-                Remedy::Discard | Remedy::AgainElsewhere => {
+            match error::failure_action(&failure) {
+                FailureAction::Retry if tried < TRIES => pause(tried).await,
+                FailureAction::RetryElsewhere if tried < TRIES => discard(client),
+                FailureAction::Retry | FailureAction::Fail => return Err(error::store_error(what, failure)),
+                FailureAction::Discard | FailureAction::RetryElsewhere => {
                     discard(client);
                     return Err(error::store_error(what, failure));
                 }

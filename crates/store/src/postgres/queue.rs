@@ -15,9 +15,9 @@ use super::commit::topics;
 use super::{Postgres, count, count32, get, micros, time};
 use crate::StoreError;
 use crate::audit::NewAuditRecord;
-use crate::end::PreparedCompletion;
+use crate::completion::PreparedCompletion;
 use crate::entries;
-use crate::wake::Topics;
+use crate::notify::Topics;
 use crate::work::{
     Budget, ClaimedWork, CompletionOutcome, LaneView, QUEUE_LOOK, QueueView, RenewedLease, Signals,
     SweepProgress, WorkLease, WorkView,
@@ -80,7 +80,7 @@ impl Postgres {
             // A row without work only says who is to be woken.
             if let Some(work) = get::<Option<Uuid>>(row, 0)? {
                 claimed.push(ClaimedWork {
-                    hold: WorkLease { work, lane: get(row, 1)?, owner, fence: get(row, 2)? },
+                    lease: WorkLease { work, lane: get(row, 1)?, owner, fence: get(row, 2)? },
                     kind,
                     attempt: get(row, 3)?,
                     step: get(row, 4)?,
@@ -104,13 +104,13 @@ impl Postgres {
         if ends.is_empty() {
             return Ok(Vec::new());
         }
-        let works: Vec<Uuid> = ends.iter().map(|it| it.hold().work).collect();
-        let lanes: Vec<Uuid> = ends.iter().map(|it| it.hold().lane).collect();
-        let owners: Vec<Uuid> = ends.iter().map(|it| it.hold().owner).collect();
-        let fences: Vec<i64> = ends.iter().map(|it| it.hold().fence).collect();
+        let works: Vec<Uuid> = ends.iter().map(|it| it.lease().work).collect();
+        let lanes: Vec<Uuid> = ends.iter().map(|it| it.lease().lane).collect();
+        let owners: Vec<Uuid> = ends.iter().map(|it| it.lease().owner).collect();
+        let fences: Vec<i64> = ends.iter().map(|it| it.lease().fence).collect();
         let states: Vec<&str> = ends.iter().map(|it| it.state().as_str()).collect();
         let results: Vec<&str> = ends.iter().map(PreparedCompletion::result).collect();
-        let lines = || ends.iter().flat_map(|it| it.told().iter().map(|line| (it.hold().work, line)));
+        let lines = || ends.iter().flat_map(|it| it.told().iter().map(|line| (it.lease().work, line)));
         let told: Vec<Uuid> = lines().map(|(work, _)| work).collect();
         let bodies: Vec<&str> = lines().map(|(_, line)| line.text.as_str()).collect();
         let of_steps: Vec<bool> = lines().map(|(_, line)| line.of_step).collect();
@@ -210,7 +210,7 @@ impl Postgres {
         self.rows("read lanes", &sql, &[&lanes]).await?.iter().map(lane_view).collect()
     }
 
-    pub(crate) async fn pending_of(
+    pub(crate) async fn pending_for_origin(
         &self,
         origin: &str,
         after: Option<Uuid>,
@@ -245,7 +245,7 @@ impl Postgres {
         rows.iter().map(work).collect()
     }
 
-    pub(crate) async fn ended(
+    pub(crate) async fn finished(
         &self,
         kind: WorkKind,
         from: i64,

@@ -165,7 +165,7 @@ impl Postgres {
         let mut changed = 0;
         for kind in WorkKind::ALL {
             let sql = "select trim_history_v1($1, $2, $3, $4, $5)";
-            let (age, max) = (micros(keep.of(kind)), count32(max));
+            let (age, max) = (micros(keep.for_kind(kind)), count32(max));
             let values: [&(dyn ToSql + Sync); 5] =
                 [&kind.as_str(), &age, &max, &none.as_slice(), &none.as_slice()];
             let row = self.row("remove old work", sql, &values).await?;

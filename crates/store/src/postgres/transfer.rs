@@ -3,13 +3,13 @@
 use serde_json::Value;
 use tokio_postgres::types::ToSql;
 
-use super::connect::Direct;
+use super::connect::DirectConnection;
 use super::error::{pool_error, store_error};
 use super::{Postgres, count, get};
 use crate::StoreError;
 use crate::engine::Row;
 use crate::open::OpenError;
-use crate::transfer::{Column, Holds, Table};
+use crate::transfer::{Column, ColumnType, Table};
 
 impl Postgres {
     pub(crate) async fn dump(
@@ -37,7 +37,7 @@ impl Postgres {
                 .key
                 .iter()
                 .enumerate()
-                .map(|(at, name)| format!("${}::text::{}", at + 2, kind(table.holds(name))))
+                .map(|(at, name)| format!("${}::text::{}", at + 2, kind(table.column_type(name))))
                 .collect();
             sql += &format!(" and ({key}) > ({})", places.join(", "));
             values.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
@@ -68,7 +68,7 @@ impl Postgres {
         if server.client.query_one(sql, &[]).await.map_err(said)?.get(0) {
             return Err(OpenError::Store(StoreError::invalid(format!(
                 "import: {} is not empty; give an empty store",
-                self.place()
+                self.location()
             ))));
         }
         // The chain of an empty store makes way for the one that comes with the records.
@@ -123,7 +123,7 @@ impl Postgres {
 /// Rows on their way in: one transaction on a connection of its own, which takes everything back when it ends early.
 #[derive(Debug)]
 pub(crate) struct Import {
-    server: Direct,
+    server: DirectConnection,
 }
 
 impl Import {
@@ -140,8 +140,11 @@ impl Import {
             names.push(name);
             values.push((*value).to_owned());
         }
-        let given: Vec<String> =
-            table.columns.iter().map(|column| format!("{} {}", column.name, carried(column.holds))).collect();
+        let given: Vec<String> = table
+            .columns
+            .iter()
+            .map(|column| format!("{} {}", column.name, carried(column.column_type)))
+            .collect();
         let sql = format!(
             "insert into {} ({}) select {} from jsonb_to_recordset($1) as r ({})",
             table.name,
@@ -185,42 +188,42 @@ impl Import {
 }
 
 /// A column as it leaves: text, numbers, flags and JSON.
-fn outward(Column { name, holds }: Column) -> String {
-    match holds {
-        Holds::Bytes => format!("translate(encode({name}, 'base64'), E'\\n', '')"),
+fn outward(Column { name, column_type }: Column) -> String {
+    match column_type {
+        ColumnType::Bytes => format!("translate(encode({name}, 'base64'), E'\\n', '')"),
         // Lists of budgets are arrays here and JSON elsewhere.
-        Holds::Json => format!("to_jsonb({name})"),
-        Holds::Uuid | Holds::Text | Holds::Integer | Holds::Flag => name.to_owned(),
+        ColumnType::Json => format!("to_jsonb({name})"),
+        ColumnType::Uuid | ColumnType::Text | ColumnType::Integer | ColumnType::Flag => name.to_owned(),
     }
 }
 
 /// A column as it comes in.
-fn inward(Column { name, holds }: Column) -> String {
-    match (name, holds) {
-        ("budgets", Holds::Json) => {
+fn inward(Column { name, column_type }: Column) -> String {
+    match (name, column_type) {
+        ("budgets", ColumnType::Json) => {
             "(select array_agg(b) from jsonb_array_elements_text(r.budgets) as b)".to_owned()
         }
-        (_, Holds::Bytes) => format!("decode(r.{name}, 'base64')"),
+        (_, ColumnType::Bytes) => format!("decode(r.{name}, 'base64')"),
         _ => format!("r.{name}"),
     }
 }
 
 /// The type of a column on its way.
-fn carried(holds: Holds) -> &'static str {
-    match holds {
-        Holds::Bytes => "text",
+fn carried(column_type: ColumnType) -> &'static str {
+    match column_type {
+        ColumnType::Bytes => "text",
         other => kind(other),
     }
 }
 
-fn kind(holds: Holds) -> &'static str {
-    match holds {
-        Holds::Uuid => "uuid",
-        Holds::Text => "text",
-        Holds::Integer => "bigint",
-        Holds::Flag => "boolean",
-        Holds::Bytes => "bytea",
-        Holds::Json => "jsonb",
+fn kind(column_type: ColumnType) -> &'static str {
+    match column_type {
+        ColumnType::Uuid => "uuid",
+        ColumnType::Text => "text",
+        ColumnType::Integer => "bigint",
+        ColumnType::Flag => "boolean",
+        ColumnType::Bytes => "bytea",
+        ColumnType::Json => "jsonb",
     }
 }
 

@@ -11,11 +11,11 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::Sqlite;
-use super::queue::First;
+use super::queue::LaneHead;
 use super::writer::Session;
 use crate::StoreError;
 use crate::audit::NewAuditRecord;
-use crate::wake::Topic;
+use crate::notify::Topic;
 use crate::work::holds_lane;
 
 impl Sqlite {
@@ -34,7 +34,7 @@ impl Sqlite {
 }
 
 /// What became of the budgets that a candidate needs.
-pub(super) enum Taken {
+pub(super) enum BudgetOutcome {
     /// None of them is configured.
     Nothing,
     /// All had room; these count it now.
@@ -46,9 +46,9 @@ pub(super) enum Taken {
 impl Session<'_> {
     pub(super) fn take_budgets(
         &mut self,
-        first: &First,
+        first: &LaneHead,
         touched: &mut BTreeSet<String>,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<BudgetOutcome, StoreError> {
         let mut held = Vec::new();
         let mut full = None;
         for key in keys(first.budgets.as_deref())? {
@@ -74,17 +74,17 @@ impl Session<'_> {
             }
         }
         if let Some(key) = full {
-            return Ok(Taken::Full(key));
+            return Ok(BudgetOutcome::Full(key));
         }
         if held.is_empty() {
-            return Ok(Taken::Nothing);
+            return Ok(BudgetOutcome::Nothing);
         }
         for key in &held {
             self.connection
                 .prepare_cached("update budgets set used = used + 1 where key = ?1")?
                 .execute([key])?;
         }
-        Ok(Taken::Held(held))
+        Ok(BudgetOutcome::Held(held))
     }
 
     pub(super) fn lower_budgets(&mut self, held: Option<&str>) -> Result<(), StoreError> {

@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use super::Sqlite;
 use super::writer::Session;
-use crate::end::PreparedCompletion;
+use crate::completion::PreparedCompletion;
+use crate::notify::Topic;
 use crate::transaction::{CommitResult, DocumentUpdate, NewDocument, Transaction, Write};
-use crate::wake::Topic;
 use crate::{Etag, StoreError};
 
 impl Sqlite {
@@ -30,21 +30,21 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<CommitRe
     }
     for write in writes {
         match write {
-            Write::Guard(hold) => {
-                let signals = session.guard(hold)?;
-                committed.signals.push((hold.work, signals));
+            Write::Guard(lease) => {
+                let signals = session.guard(lease)?;
+                committed.signals.push((lease.work, signals));
             }
-            Write::Checkpoint { hold, step, data } => {
-                let signals = session.checkpoint(hold, &step, &data)?;
-                committed.signals.push((hold.work, signals));
+            Write::Checkpoint { lease, step, data } => {
+                let signals = session.checkpoint(lease, &step, &data)?;
+                committed.signals.push((lease.work, signals));
             }
             Write::Complete(completion) => {
-                let work = completion.hold.work;
+                let work = completion.lease.work;
                 if !session.complete(&PreparedCompletion::of(&completion))? {
                     return Err(StoreError::LostLease { work });
                 }
             }
-            Write::Yield(yielding) => session.hand_back(&yielding)?,
+            Write::Release(release) => session.release(&release)?,
             Write::Withdraw { work, result } => session.withdraw(work, &result.into())?,
             Write::WithdrawLane { lane, result } => session.withdraw_lane(lane, &result.into())?,
             Write::Expedite { work } => session.expedite(work)?,
@@ -73,7 +73,7 @@ fn rank(write: &Write) -> u8 {
     match write {
         Write::Guard(_) | Write::ExpectIdle { .. } | Write::Expect { .. } => 0,
         Write::Checkpoint { .. } => 1,
-        Write::Complete(_) | Write::Yield(_) => 2,
+        Write::Complete(_) | Write::Release(_) => 2,
         Write::Withdraw { .. }
         | Write::WithdrawLane { .. }
         | Write::Expedite { .. }

@@ -3,9 +3,8 @@
 
 mod budgets;
 mod commit;
-mod ends;
+mod completion;
 mod entries;
-mod fold;
 mod log_file;
 mod open;
 mod queue;
@@ -14,6 +13,7 @@ mod records;
 mod side_queues;
 mod sweeps;
 mod transfer;
+mod wal;
 mod writer;
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 
 use crate::StoreError;
 use crate::instant::{micros, time};
-use crate::wake::{Notifications, Notifier, Topic};
+use crate::notify::{Notifications, Notifier, Topic};
 
 pub(crate) use transfer::Import;
 
@@ -45,7 +45,7 @@ struct Shared {
     path: PathBuf,
     writer: Writer,
     readers: Readers,
-    bells: Notifier,
+    notifier: Notifier,
     /// Raised only by an import; positions of another one are void.
     generation: AtomicI64,
     clock: api::clock::SharedClock,
@@ -124,12 +124,12 @@ fn closed() -> StoreError {
 }
 
 impl Sqlite {
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         format!("sqlite:{}", self.shared.path.display())
     }
 
-    pub(crate) fn wakeups(&self, topic: Topic) -> Notifications {
-        self.shared.bells.waiter(topic)
+    pub(crate) fn notifications(&self, topic: Topic) -> Notifications {
+        self.shared.notifier.waiter(topic)
     }
 
     pub(crate) async fn close(&self) {

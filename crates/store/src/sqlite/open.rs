@@ -12,13 +12,13 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use tokio::sync::Semaphore;
 
-use super::fold::Folder;
 use super::log_file;
+use super::wal::WalCheckpointer;
 use super::writer::Writer;
 use super::{Lock, Readers, Shared, Sqlite};
 use crate::migrate::{self, Migration, Plan};
+use crate::notify::Notifier;
 use crate::open::{Location, Migrate, OpenError, Options, Schema, WriteMode};
-use crate::wake::Notifier;
 
 /// Up to this size a file is looked through when it is opened; a larger one would make starting slow, and
 /// `store check` looks through it whenever asked.
@@ -60,7 +60,7 @@ impl Sqlite {
             return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
         };
         let (options, place) = (options.clone(), path.clone());
-        if options.writing == WriteMode::Inline {
+        if options.write_mode == WriteMode::Inline {
             return open(&place, &options);
         }
         tokio::task::spawn_blocking(move || open(&place, &options)).await.map_err(|error| {
@@ -84,14 +84,14 @@ impl Sqlite {
         }
         let generation = generation(path, &connection)?.into();
         let readers = readers(path, 2)?;
-        let bells = Notifier::default();
+        let notifier = Notifier::default();
         // Nothing can be written through it: SQLite itself refuses on a read-only connection.
-        let writer = Writer::inline(connection, options, bells.clone());
+        let writer = Writer::inline(connection, options, notifier.clone());
         let shared = Shared {
             path: path.clone(),
             writer,
             readers,
-            bells,
+            notifier,
             generation,
             clock: options.clock.clone(),
             lock: Mutex::new(None),
@@ -133,26 +133,25 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
         apply_all(path, &connection, from, options)?;
     }
     let generation = generation(path, &connection)?.into();
-    let bells = Notifier::default();
-    let (writer, readers) = match options.writing {
+    let notifier = Notifier::default();
+    let (writer, readers) = match options.write_mode {
         WriteMode::Inline => (
-            Writer::inline(connection, options, bells.clone()),
+            Writer::inline(connection, options, notifier.clone()),
             Readers { free: Mutex::default(), permits: Semaphore::new(0) },
         ),
         WriteMode::Grouped => {
             let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
             let readers = readers(path, cores * 2)?;
-            let folder = match &mut lock {
+            let checkpointer = match &mut lock {
                 None => None,
-                Some(lock) => Some(folder(path, &mut connection, lock)?),
+                Some(lock) => Some(checkpointer(path, &mut connection, lock)?),
             };
-            let writer = Writer::grouped(connection, folder, options.clock.clone(), bells.clone()).map_err(
-                |source| OpenError::File {
-                    path: path.to_owned(),
-                    what: "no thread could be started for it".to_owned(),
-                    source: Some(source),
-                },
-            )?;
+            let writer = Writer::grouped(connection, checkpointer, options.clock.clone(), notifier.clone())
+                .map_err(|source| OpenError::File {
+                path: path.to_owned(),
+                what: "no thread could be started for it".to_owned(),
+                source: Some(source),
+            })?;
             (writer, readers)
         }
     };
@@ -160,7 +159,7 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
         path: path.to_owned(),
         writer,
         readers,
-        bells,
+        notifier,
         generation,
         clock: options.clock.clone(),
         lock: Mutex::new(lock),
@@ -185,7 +184,7 @@ fn writable(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Folds the log of `writer` into the file, with a connection of its own.
-fn folder(path: &Path, writer: &mut Connection, lock: &mut Lock) -> Result<Folder, OpenError> {
+fn checkpointer(path: &Path, writer: &mut Connection, lock: &mut Lock) -> Result<WalCheckpointer, OpenError> {
     let other = writable(path).map_err(|error| refused(path, &error))?;
     let store = File::options().read(true).write(true).open(path).map_err(|source| OpenError::File {
         path: path.to_owned(),
@@ -194,7 +193,7 @@ fn folder(path: &Path, writer: &mut Connection, lock: &mut Lock) -> Result<Folde
     })?;
     let store = Arc::new(store);
     lock.store = Some(store.clone());
-    Folder::start(writer, other, store).map_err(|error| file(path, &error.to_string()))
+    WalCheckpointer::start(writer, other, store).map_err(|error| file(path, &error.to_string()))
 }
 
 /// Makes a new store beside its place and moves it there when it is whole: an empty or half-made file in its place
@@ -213,11 +212,11 @@ fn make(path: &Path, options: &Options) -> Result<(), OpenError> {
     let connection = writable(&draft).map_err(|error| refused(&draft, &error))?;
     apply_all(path, &connection, 0, options)?;
     connection.close().map_err(|(_, error)| refused(&draft, &error))?;
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let checkpointer = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(&draft)
         .and_then(|file| file.sync_all())
         .and_then(|()| std::fs::rename(&draft, path))
-        .and_then(|()| File::open(folder)?.sync_all())
+        .and_then(|()| File::open(checkpointer)?.sync_all())
         .map_err(failed)
 }
 
@@ -260,9 +259,9 @@ fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
 
 /// Keeps a second process out for as long as the returned file is open.
 fn lock(path: &Path) -> Result<Lock, OpenError> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        return Err(file(folder, "is no directory; make it, or name another place"));
+    let checkpointer = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !checkpointer.is_dir() {
+        return Err(file(checkpointer, "is no directory; make it, or name another place"));
     }
     let name = beside(path, ".lock");
     let mut lock =

@@ -13,15 +13,15 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::budgets::Taken;
+use super::budgets::BudgetOutcome;
 use super::commit::is_conflict;
 use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
 use crate::StoreError;
 use crate::document::text_value;
-use crate::wake::Topic;
+use crate::notify::Topic;
 use crate::work::{
-    ASIDE_PER_TOUCH, CLASS_FRESH, ClaimedWork, EXPIRE_PER_TOUCH, NewWork, RenewedLease, Signals, WorkLease,
+    CLASS_FRESH, ClaimedWork, EXPIRE_BATCH, NewWork, PARK_BATCH, RenewedLease, Signals, WorkLease,
     first_class, holds_lane,
 };
 
@@ -90,7 +90,7 @@ impl Sqlite {
 }
 
 /// The first pending row of a lane.
-pub(super) struct First {
+pub(super) struct LaneHead {
     pub(super) id: Uuid,
     kind: String,
     /// Its place in the lane's order: a row that is set aside is a fresh one here.
@@ -115,7 +115,7 @@ struct State {
     run_after: i64,
 }
 
-impl First {
+impl LaneHead {
     /// What goes before what in a lane.
     pub(super) fn place(&self) -> (i64, i64, i64, Uuid) {
         (self.class, self.due_at, self.priority, self.id)
@@ -242,9 +242,9 @@ impl Session<'_> {
                      where lane = ?1",
                 )?
                 .execute(params![lane, owner, self.now + lease, first.id, kind.as_str(), fence])?;
-            let hold = WorkLease { work: first.id, lane, owner, fence };
-            let begun = self.start(hold, kind, held, first.state, Signals::default())?;
-            claimed.push(ClaimedWork { first: first.fresh, ..begun });
+            let lease = WorkLease { work: first.id, lane, owner, fence };
+            let started = self.start(lease, kind, held, first.state, Signals::default())?;
+            claimed.push(ClaimedWork { first: first.fresh, ..started });
         }
         for key in &touched {
             self.unpark(key)?;
@@ -260,24 +260,24 @@ impl Session<'_> {
         kind: WorkKind,
         budgeted: bool,
         touched: &mut BTreeSet<String>,
-    ) -> Result<Option<(First, Option<String>)>, StoreError> {
+    ) -> Result<Option<(LaneHead, Option<String>)>, StoreError> {
         let (now, mut moved) = (self.now, 0);
-        let startable = |it: &First| it.kind == kind.as_str() && it.due_at <= now && !it.is_late(now);
+        let startable = |it: &LaneHead| it.kind == kind.as_str() && it.due_at <= now && !it.is_late(now);
         loop {
             let first = match self.first_pending(lane)? {
                 // Enough for one touch: the next claim of the lane goes on from there.
-                Some(first) if startable(&first) && moved < ASIDE_PER_TOUCH => first,
+                Some(first) if startable(&first) && moved < PARK_BATCH => first,
                 other => {
                     self.write_head(lane, other.as_ref())?;
                     return Ok(None);
                 }
             };
-            let held = if budgeted { self.take_budgets(&first, touched)? } else { Taken::Nothing };
+            let held = if budgeted { self.take_budgets(&first, touched)? } else { BudgetOutcome::Nothing };
             match held {
-                Taken::Full(key) if first.class == CLASS_FRESH && !holds_lane(&key) => {
+                BudgetOutcome::Full(key) if first.class == CLASS_FRESH && !holds_lane(&key) => {
                     moved += self.set_aside(lane, &first, &key)?;
                 }
-                Taken::Full(key) => {
+                BudgetOutcome::Full(key) => {
                     self.connection
                         .prepare_cached(
                             "update lanes set head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = ?6
@@ -286,8 +286,8 @@ impl Session<'_> {
                         .execute(params![lane, first.kind, first.class, first.due_at, first.priority, key])?;
                     return Ok(None);
                 }
-                Taken::Nothing => return Ok(Some((first, None))),
-                Taken::Held(keys) => return Ok(Some((first, Some(json!(keys).to_string())))),
+                BudgetOutcome::Nothing => return Ok(Some((first, None))),
+                BudgetOutcome::Held(keys) => return Ok(Some((first, Some(json!(keys).to_string())))),
             }
         }
     }
@@ -296,7 +296,7 @@ impl Session<'_> {
     /// at once costs SQLite twice as much as one that changes.
     fn start(
         &mut self,
-        hold: WorkLease,
+        lease: WorkLease,
         kind: WorkKind,
         held: Option<String>,
         state: State,
@@ -309,10 +309,10 @@ impl Session<'_> {
                    started = coalesce(started, ?5), changed = ?5
                  where id = ?1",
             )?
-            .execute(params![hold.work, hold.fence, hold.owner, held, self.now, attempt])?;
-        self.feed(kind.as_str(), hold.work, 0, false)?;
+            .execute(params![lease.work, lease.fence, lease.owner, held, self.now, attempt])?;
+        self.feed(kind.as_str(), lease.work, 0, false)?;
         Ok(ClaimedWork {
-            hold,
+            lease,
             kind,
             attempt,
             step: state.step,
@@ -326,23 +326,23 @@ impl Session<'_> {
     }
 
     /// The first pending row of a lane, after closing what may no longer begin.
-    fn first_pending(&mut self, lane: Uuid) -> Result<Option<First>, StoreError> {
+    fn first_pending(&mut self, lane: Uuid) -> Result<Option<LaneHead>, StoreError> {
         Ok(self.close_late(lane)?.0)
     }
 
     /// The same, and how many were closed.
-    fn close_late(&mut self, lane: Uuid) -> Result<(Option<First>, usize), StoreError> {
-        for closed in 0..=EXPIRE_PER_TOUCH {
+    fn close_late(&mut self, lane: Uuid) -> Result<(Option<LaneHead>, usize), StoreError> {
+        for closed in 0..=EXPIRE_BATCH {
             let first = self.first_of(lane)?;
             match first {
                 // Enough for one touch: the head stays a late one, and the next claim of the lane goes on from there.
-                Some(late) if late.is_late(self.now) && closed < EXPIRE_PER_TOUCH => {
+                Some(late) if late.is_late(self.now) && closed < EXPIRE_BATCH => {
                     self.time_out(late.id, &late.kind, late.budgets.as_deref())?;
                 }
                 first => return Ok((first, closed)),
             }
         }
-        Ok((None, EXPIRE_PER_TOUCH))
+        Ok((None, EXPIRE_BATCH))
     }
 
     /// Writes a free lane's head as it really is; how many late ones it closed. An owned lane's head is written when it
@@ -354,7 +354,7 @@ impl Session<'_> {
         Ok(closed)
     }
 
-    pub(super) fn write_head(&mut self, lane: Uuid, first: Option<&First>) -> Result<(), StoreError> {
+    pub(super) fn write_head(&mut self, lane: Uuid, first: Option<&LaneHead>) -> Result<(), StoreError> {
         self.connection
             .prepare_cached(
                 "update lanes set head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = null
@@ -372,7 +372,7 @@ impl Session<'_> {
     }
 
     /// Frees an owned lane and writes its head, in one change: each index of the lanes is touched once.
-    pub(super) fn release(&mut self, lane: Uuid) -> Result<(), StoreError> {
+    pub(super) fn free_lane(&mut self, lane: Uuid) -> Result<(), StoreError> {
         self.open_side_queues(lane)?;
         let first = self.first_pending(lane)?;
         let first = first.as_ref();
@@ -393,45 +393,45 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn tell_head(&mut self, first: Option<&First>) {
+    fn tell_head(&mut self, first: Option<&LaneHead>) {
         if let Some(kind) = first.and_then(|it| it.kind.parse().ok()) {
             self.topics.add(Topic::Work(kind));
         }
     }
 
     /// Whether the holder may still write; what it is asked to do.
-    pub(super) fn guard(&mut self, hold: WorkLease) -> Result<Signals, StoreError> {
-        Ok(self.guarded(hold)?.0)
+    pub(super) fn guard(&mut self, lease: WorkLease) -> Result<Signals, StoreError> {
+        Ok(self.guarded(lease)?.0)
     }
 
     /// The same, and the kind of the work.
-    fn guarded(&mut self, hold: WorkLease) -> Result<(Signals, String), StoreError> {
+    fn guarded(&mut self, lease: WorkLease) -> Result<(Signals, String), StoreError> {
         self.connection
             .prepare_cached(
                 "select l.preempt, l.cancel, w.kind from work w join lanes l on l.lane = w.lane
                  where w.id = ?1 and w.fence = ?2 and w.owner = ?3 and w.state = 'InProgress'",
             )?
-            .query_row(params![hold.work, hold.fence, hold.owner], |row| {
+            .query_row(params![lease.work, lease.fence, lease.owner], |row| {
                 Ok((Signals { preempt: row.get(0)?, cancel: row.get(1)? }, row.get(2)?))
             })
             .optional()?
-            .ok_or(StoreError::LostLease { work: hold.work })
+            .ok_or(StoreError::LostLease { work: lease.work })
     }
 
     pub(super) fn checkpoint(
         &mut self,
-        hold: WorkLease,
+        lease: WorkLease,
         step: &str,
         data: &Value,
     ) -> Result<Signals, StoreError> {
-        let (signals, kind) = self.guarded(hold)?;
+        let (signals, kind) = self.guarded(lease)?;
         // A manifest that has taken effect keeps its place; an operation's place is the best already.
         self.connection
             .prepare_cached(
                 "update work set step = ?2, checkpoint = ?3, class = min(class, 1), changed = ?4 where id = ?1",
             )?
-            .execute(params![hold.work, step, json_text(data), self.now])?;
-        self.feed(&kind, hold.work, 0, false)?;
+            .execute(params![lease.work, step, json_text(data), self.now])?;
+        self.feed(&kind, lease.work, 0, false)?;
         Ok(signals)
     }
 
@@ -472,8 +472,8 @@ impl Session<'_> {
     }
 }
 
-pub(super) fn read_first(row: &Row<'_>) -> rusqlite::Result<First> {
-    Ok(First {
+pub(super) fn read_first(row: &Row<'_>) -> rusqlite::Result<LaneHead> {
+    Ok(LaneHead {
         id: row.get(0)?,
         kind: row.get(1)?,
         class: row.get::<_, i64>(2)?.min(CLASS_FRESH),

@@ -78,7 +78,7 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn gone(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
+    pub(crate) async fn deleted_paths(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
         self.read(move |connection| {
             let sql = "select uuid, id from documents where uuid = ?1 and deleted_at is not null";
             let found: Result<Vec<Option<(Uuid, String)>>, _> = uuids
@@ -254,7 +254,7 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn pending_of(
+    pub(crate) async fn pending_for_origin(
         &self,
         origin: &str,
         after: Option<Uuid>,
@@ -296,7 +296,7 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn ended(
+    pub(crate) async fn finished(
         &self,
         kind: WorkKind,
         from: i64,
@@ -346,7 +346,7 @@ impl Sqlite {
         self.read(move |connection| each(connection, HEALTH, &clusters, health)).await
     }
 
-    pub(crate) async fn feed_now(&self) -> Result<Position, StoreError> {
+    pub(crate) async fn feed_end(&self) -> Result<Position, StoreError> {
         let generation = self.shared.generation.load(Ordering::Acquire);
         self.read(move |connection| {
             let seq = connection.query_row("select coalesce(max(seq), 0) from feed", [], |row| row.get(0))?;
@@ -391,7 +391,7 @@ impl Sqlite {
         page.ok_or(FeedError::Gone { position })
     }
 
-    pub(crate) async fn position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
+    pub(crate) async fn saved_position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
         let reader = reader.to_owned();
         let text: Option<String> = self
             .read(move |connection| {

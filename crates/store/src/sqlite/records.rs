@@ -69,7 +69,7 @@ impl Session<'_> {
                 entry.after,
                 record.mac
             ])?;
-        self.topics.add(crate::wake::Topic::Feed);
+        self.topics.add(crate::notify::Topic::Feed);
         Ok(())
     }
 
@@ -328,8 +328,9 @@ impl Sqlite {
             })
             .await?;
         // A schedule's slot that was cancelled long before its time is remembered until then: it must not be made again.
-        let is_old =
-            |it: &&(Uuid, WorkKind, i64, i64)| it.2 < now.saturating_sub(micros(keep.of(it.1))) && it.3 < now;
+        let is_old = |it: &&(Uuid, WorkKind, i64, i64)| {
+            it.2 < now.saturating_sub(micros(keep.for_kind(it.1))) && it.3 < now
+        };
         let old: Vec<(Uuid, i64)> = rows.iter().filter(is_old).take(max).map(|it| (it.0, it.2)).collect();
         let next = match old.last() {
             Some(last) if old.len() == max => Some(last.0),

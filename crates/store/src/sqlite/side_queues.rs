@@ -8,14 +8,14 @@ use rusqlite::{OptionalExtension as _, params};
 use uuid::Uuid;
 
 use super::budgets::keys;
-use super::queue::{First, read_first};
+use super::queue::{LaneHead, read_first};
 use super::writer::Session;
 use crate::StoreError;
-use crate::work::{ASIDE_PER_TOUCH, CLASS_ASIDE, CLASS_FRESH};
+use crate::work::{CLASS_ASIDE, CLASS_FRESH, PARK_BATCH};
 
 impl Session<'_> {
     /// The first pending row of a lane, in its queue or in an open side queue.
-    pub(super) fn first_of(&self, lane: Uuid) -> Result<Option<First>, StoreError> {
+    pub(super) fn first_of(&self, lane: Uuid) -> Result<Option<LaneHead>, StoreError> {
         let first = self
             .connection
             .prepare_cached(
@@ -39,7 +39,7 @@ impl Session<'_> {
              where s.lane = ?1 and not s.closed",
         )?;
         let aside = statement.query_map([lane], read_first)?.collect::<Result<Vec<_>, _>>()?;
-        let aside = aside.into_iter().min_by_key(First::place);
+        let aside = aside.into_iter().min_by_key(LaneHead::place);
         Ok(match (first, aside) {
             (Some(first), Some(aside)) if first.place() < aside.place() => Some(first),
             (first, aside) => aside.or(first),
@@ -71,7 +71,7 @@ impl Session<'_> {
 
     /// Sets the first of a lane aside until that budget, which is full, has room; with it what else it holds up among those
     /// that come next. How many rows were moved.
-    pub(super) fn set_aside(&mut self, lane: Uuid, first: &First, key: &str) -> Result<usize, StoreError> {
+    pub(super) fn set_aside(&mut self, lane: Uuid, first: &LaneHead, key: &str) -> Result<usize, StoreError> {
         let moved = match &first.side_queue {
             Some(before) if before == key => 0,
             Some(_) => self
@@ -100,7 +100,7 @@ impl Session<'_> {
                  where lane = ?1 and class = ?2 and due_at <= ?3 and state = 'Pending'
                  order by due_at, priority, id limit ?4",
             )?
-            .query_map(params![lane, CLASS_FRESH, self.now, ASIDE_PER_TOUCH], |row| {
+            .query_map(params![lane, CLASS_FRESH, self.now, PARK_BATCH], |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })?
             .collect::<Result<_, _>>()?;
@@ -117,7 +117,7 @@ impl Session<'_> {
     }
 
     /// Puts a row that is about to begin back into its lane's queue.
-    pub(super) fn take_from_side_queue(&mut self, first: &First) -> Result<(), StoreError> {
+    pub(super) fn take_from_side_queue(&mut self, first: &LaneHead) -> Result<(), StoreError> {
         if first.side_queue.is_some() {
             self.connection
                 .prepare_cached("update work set class = ?2, side_queue = null where id = ?1")?

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use uuid::Uuid;
 
 use super::Sqlite;
-use super::queue::First;
+use super::queue::LaneHead;
 use super::writer::Session;
 use crate::StoreError;
 use crate::work::{CLASS_FRESH, SweepProgress};
@@ -117,7 +117,7 @@ impl Session<'_> {
             let first = self.first_of(*lane)?;
             let wrong = free
                 && shown.as_ref().map(|it| (it.0.as_str(), it.1, it.2, it.3))
-                    != first.as_ref().map(First::head);
+                    != first.as_ref().map(LaneHead::head);
             if wrong {
                 self.settle(*lane)?;
                 changed += 1;

@@ -16,7 +16,7 @@ use crate::StoreError;
 use crate::document::text_value;
 use crate::engine::Row;
 use crate::open::OpenError;
-use crate::transfer::{Holds, Table};
+use crate::transfer::{ColumnType, Table};
 
 /// Copies a database, as it is at one moment, into a new file that appears whole or not at all. Writers go on meanwhile.
 pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), String> {
@@ -78,7 +78,7 @@ impl Sqlite {
                 let places: Vec<String> = (1..=table.key.len()).map(|it| format!("?{it}")).collect();
                 sql += &format!(" and ({key}) > ({})", places.join(", "));
                 for name in table.key {
-                    values.push(to_sql(table.holds(name), &after[*name])?);
+                    values.push(to_sql(table.column_type(name), &after[*name])?);
                 }
             }
             sql += &format!(" order by {key} limit {limit}");
@@ -88,7 +88,7 @@ impl Sqlite {
             while let Some(row) = rows.next()? {
                 let mut out = Row::new();
                 for (index, column) in table.columns.iter().enumerate() {
-                    out.insert(column.name.to_owned(), from_sql(column.holds, row.get_ref(index)?)?);
+                    out.insert(column.name.to_owned(), from_sql(column.column_type, row.get_ref(index)?)?);
                 }
                 found.push(out);
             }
@@ -108,7 +108,7 @@ impl Sqlite {
         if used {
             return Err(OpenError::Store(StoreError::invalid(format!(
                 "import: {} is not empty; give an empty store",
-                self.place()
+                self.location()
             ))));
         }
         Ok(Import { engine: self.clone(), rows: Vec::new() })
@@ -144,7 +144,7 @@ impl Import {
                     let mut values = table
                         .columns
                         .iter()
-                        .map(|column| to_sql(column.holds, row.get(column.name).unwrap_or(&Value::Null)))
+                        .map(|column| to_sql(column.column_type, row.get(column.name).unwrap_or(&Value::Null)))
                         .collect::<Result<Vec<_>, _>>()?;
                     match table.name {
                         "work" => {
@@ -157,7 +157,7 @@ impl Import {
                         }
                         "audit" => {
                             names.push("seq");
-                            values.push(to_sql(Holds::Integer, &row["number"])?);
+                            values.push(to_sql(ColumnType::Integer, &row["number"])?);
                         }
                         _ => {}
                     }
@@ -185,36 +185,38 @@ impl Import {
     }
 }
 
-fn to_sql(holds: Holds, value: &Value) -> Result<SqlValue, StoreError> {
-    let wrong = || StoreError::invalid(format!("import: {value} is not of the kind {holds:?}"));
-    Ok(match (holds, value) {
-        (Holds::Json, Value::Null) | (_, Value::Null) => SqlValue::Null,
-        (Holds::Json, json) => SqlValue::Text(json.to_string()),
-        (Holds::Uuid, Value::String(text)) => {
+fn to_sql(column_type: ColumnType, value: &Value) -> Result<SqlValue, StoreError> {
+    let wrong = || StoreError::invalid(format!("import: {value} is not of the kind {column_type:?}"));
+    Ok(match (column_type, value) {
+        (ColumnType::Json, Value::Null) | (_, Value::Null) => SqlValue::Null,
+        (ColumnType::Json, json) => SqlValue::Text(json.to_string()),
+        (ColumnType::Uuid, Value::String(text)) => {
             SqlValue::Blob(text.parse::<Uuid>().map_err(|_| wrong())?.as_bytes().to_vec())
         }
-        (Holds::Text, Value::String(text)) => SqlValue::Text(text.clone()),
-        (Holds::Bytes, Value::String(text)) => SqlValue::Blob(BASE64.decode(text).map_err(|_| wrong())?),
-        (Holds::Integer, Value::Number(number)) => SqlValue::Integer(number.as_i64().ok_or_else(wrong)?),
-        (Holds::Flag, Value::Bool(flag)) => SqlValue::Integer(i64::from(*flag)),
+        (ColumnType::Text, Value::String(text)) => SqlValue::Text(text.clone()),
+        (ColumnType::Bytes, Value::String(text)) => SqlValue::Blob(BASE64.decode(text).map_err(|_| wrong())?),
+        (ColumnType::Integer, Value::Number(number)) => SqlValue::Integer(number.as_i64().ok_or_else(wrong)?),
+        (ColumnType::Flag, Value::Bool(flag)) => SqlValue::Integer(i64::from(*flag)),
         _ => return Err(wrong()),
     })
 }
 
-fn from_sql(holds: Holds, value: ValueRef<'_>) -> Result<Value, StoreError> {
-    let wrong = || StoreError::broken(format!("a column should hold {holds:?}"));
-    Ok(match (holds, value) {
+fn from_sql(column_type: ColumnType, value: ValueRef<'_>) -> Result<Value, StoreError> {
+    let wrong = || StoreError::broken(format!("a column should hold {column_type:?}"));
+    Ok(match (column_type, value) {
         (_, ValueRef::Null) => Value::Null,
-        (Holds::Json, ValueRef::Text(text)) => text_value(std::str::from_utf8(text).map_err(|_| wrong())?)?,
-        (Holds::Text, ValueRef::Text(text)) => {
+        (ColumnType::Json, ValueRef::Text(text)) => {
+            text_value(std::str::from_utf8(text).map_err(|_| wrong())?)?
+        }
+        (ColumnType::Text, ValueRef::Text(text)) => {
             Value::String(std::str::from_utf8(text).map_err(|_| wrong())?.to_owned())
         }
-        (Holds::Uuid, ValueRef::Blob(bytes)) => {
+        (ColumnType::Uuid, ValueRef::Blob(bytes)) => {
             Value::String(Uuid::from_slice(bytes).map_err(|_| wrong())?.to_string())
         }
-        (Holds::Bytes, ValueRef::Blob(bytes)) => Value::String(BASE64.encode(bytes)),
-        (Holds::Integer, ValueRef::Integer(number)) => number.into(),
-        (Holds::Flag, ValueRef::Integer(flag)) => Value::Bool(flag != 0),
+        (ColumnType::Bytes, ValueRef::Blob(bytes)) => Value::String(BASE64.encode(bytes)),
+        (ColumnType::Integer, ValueRef::Integer(number)) => number.into(),
+        (ColumnType::Flag, ValueRef::Integer(flag)) => Value::Bool(flag != 0),
         _ => return Err(wrong()),
     })
 }

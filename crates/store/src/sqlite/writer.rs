@@ -17,10 +17,10 @@ use rusqlite::Connection;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
-use super::fold::Folder;
+use super::wal::WalCheckpointer;
 use crate::StoreError;
+use crate::notify::{Notifier, Topics};
 use crate::open::{FaultInjector, FaultPoint, Options};
-use crate::wake::{Notifier, Topics};
 
 /// So many jobs may wait; beyond that callers wait to hand theirs in.
 const WAITING_MAX: usize = 1024;
@@ -43,11 +43,11 @@ pub(super) struct Session<'a> {
 }
 
 /// Runs in the writer's transaction, or learns why there is none; returns what is to be done with the fate of the commit.
-type Job = Box<dyn FnOnce(Result<&mut Session<'_>, StoreError>) -> Ran + Send>;
+type Job = Box<dyn FnOnce(Result<&mut Session<'_>, StoreError>) -> JobOutcome + Send>;
 /// Answers the caller.
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-struct Ran {
+struct JobOutcome {
     succeeded: bool,
     disk_full: bool,
     answer: Answer,
@@ -67,15 +67,15 @@ pub(super) struct Grouped {
     waiting: AtomicUsize,
     /// Whether the last write that had something to write found the disk full.
     disk_full: Arc<AtomicBool>,
-    desk: Arc<Mutex<Option<Desk>>>,
+    state: Arc<Mutex<Option<WriterState>>>,
 }
 
 /// Where one writes at a time; gone when the store is closed.
-struct Desk {
+struct WriterState {
     connection: Connection,
-    folder: Option<Folder>,
+    checkpointer: Option<WalCheckpointer>,
     clock: SharedClock,
-    bells: Notifier,
+    notifier: Notifier,
     /// Whether something was written since the thread last looked.
     written: bool,
     disk_full: Arc<AtomicBool>,
@@ -86,8 +86,8 @@ struct Desk {
 pub(super) struct Inline {
     connection: Mutex<Connection>,
     clock: SharedClock,
-    bells: Notifier,
-    disturbance: Option<FaultInjector>,
+    notifier: Notifier,
+    fault_injector: Option<FaultInjector>,
 }
 
 impl std::fmt::Debug for Grouped {
@@ -106,23 +106,23 @@ impl Writer {
     /// Starts the writer thread.
     pub(super) fn grouped(
         connection: Connection,
-        folder: Option<Folder>,
+        checkpointer: Option<WalCheckpointer>,
         clock: SharedClock,
-        bells: Notifier,
+        notifier: Notifier,
     ) -> std::io::Result<Writer> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let disk_full = Arc::new(AtomicBool::new(false));
-        let desk = Desk {
+        let state = WriterState {
             connection,
-            folder,
+            checkpointer,
             clock,
-            bells,
+            notifier,
             written: false,
             disk_full: disk_full.clone(),
             changes: 0,
         };
-        let desk = Arc::new(Mutex::new(Some(desk)));
-        let thread = Thread { desk: desk.clone(), jobs: receiver };
+        let state = Arc::new(Mutex::new(Some(state)));
+        let thread = Thread { state: state.clone(), jobs: receiver };
         let thread =
             std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || thread.run())?;
         Ok(Writer::Grouped(Arc::new(Grouped {
@@ -130,14 +130,19 @@ impl Writer {
             thread: Mutex::new(Some(thread)),
             waiting: AtomicUsize::new(0),
             disk_full,
-            desk,
+            state,
         })))
     }
 
     /// Writes on the caller's thread.
-    pub(super) fn inline(connection: Connection, options: &Options, bells: Notifier) -> Writer {
-        let (clock, disturbance) = (options.clock.clone(), options.disturbance.clone());
-        Writer::Inline(Arc::new(Inline { connection: Mutex::new(connection), clock, bells, disturbance }))
+    pub(super) fn inline(connection: Connection, options: &Options, notifier: Notifier) -> Writer {
+        let (clock, fault_injector) = (options.clock.clone(), options.fault_injector.clone());
+        Writer::Inline(Arc::new(Inline {
+            connection: Mutex::new(connection),
+            clock,
+            notifier,
+            fault_injector,
+        }))
     }
 
     /// Runs `work` in a transaction and returns when it is on disk.
@@ -149,10 +154,10 @@ impl Writer {
         match self {
             Writer::Grouped(grouped) => grouped.write(work).await,
             Writer::Inline(inline) => {
-                let Some(disturbance) = &inline.disturbance else { return inline.write(work) };
-                disturbance.at(FaultPoint::BeforeWrite).await?;
+                let Some(fault_injector) = &inline.fault_injector else { return inline.write(work) };
+                fault_injector.at(FaultPoint::BeforeWrite).await?;
                 let written = inline.write(work);
-                disturbance.at(FaultPoint::AfterWrite).await?;
+                fault_injector.at(FaultPoint::AfterWrite).await?;
                 written
             }
         }
@@ -166,7 +171,7 @@ impl Writer {
         match self {
             Writer::Grouped(_) => None,
             Writer::Inline(inline) => {
-                let disturbed = inline.disturbance.as_ref().map_or(Ok(()), FaultInjector::at_read);
+                let disturbed = inline.fault_injector.as_ref().map_or(Ok(()), FaultInjector::at_read);
                 Some(disturbed.and_then(|()| work(&inline.lock())))
             }
         }
@@ -221,10 +226,10 @@ impl Grouped {
             let answer: Answer = Box::new(move |committed| {
                 let _ = sender.send(outcome.map(|outcome| committed.and(outcome)));
             });
-            Ran { succeeded, disk_full, answer }
+            JobOutcome { succeeded, disk_full, answer }
         });
         let jobs = self.jobs()?;
-        let waiting = Waiting::new(&self.waiting);
+        let waiting = WaitingCaller::new(&self.waiting);
         // The channel is seldom full; when it is, waiting must not block the runtime's thread.
         loop {
             match jobs.try_send(job) {
@@ -256,20 +261,20 @@ impl Grouped {
         if !spare || self.waiting.load(Ordering::Relaxed) > 0 {
             return Err(work);
         }
-        let mut desk = match self.desk.try_lock() {
-            Ok(desk) => desk,
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(work),
         };
-        let Some(open) = desk.as_mut() else { return Ok(Err(closed())) };
+        let Some(open) = state.as_mut() else { return Ok(Err(closed())) };
         let outcome = tokio::task::block_in_place(|| {
-            transact(&open.connection, open.clock.now().as_microsecond(), &open.bells, work)
+            transact(&open.connection, open.clock.now().as_microsecond(), &open.notifier, work)
         });
         let needs_thread = open.after_commit(matches!(outcome, Err(StoreError::DiskFull)));
-        drop(desk);
+        drop(state);
         if needs_thread && let Ok(jobs) = self.jobs() {
             // Nobody waits for this one; when the channel is full the thread is on its way anyway.
-            let nothing = |_: Result<&mut Session<'_>, StoreError>| Ran {
+            let nothing = |_: Result<&mut Session<'_>, StoreError>| JobOutcome {
                 succeeded: true,
                 disk_full: false,
                 answer: Box::new(drop),
@@ -281,16 +286,16 @@ impl Grouped {
 }
 
 /// One that waits, for as long as it does; a caller that is cancelled waits no more.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingCaller<'a>(&'a AtomicUsize);
 
-impl Waiting<'_> {
-    fn new(count: &AtomicUsize) -> Waiting<'_> {
+impl WaitingCaller<'_> {
+    fn new(count: &AtomicUsize) -> WaitingCaller<'_> {
         count.fetch_add(1, Ordering::Relaxed);
-        Waiting(count)
+        WaitingCaller(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCaller<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -305,7 +310,7 @@ impl Inline {
         &self,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        transact(&self.lock(), self.clock.now().as_microsecond(), &self.bells, work)
+        transact(&self.lock(), self.clock.now().as_microsecond(), &self.notifier, work)
     }
 }
 
@@ -313,7 +318,7 @@ impl Inline {
 fn transact<T>(
     connection: &Connection,
     now: i64,
-    bells: &Notifier,
+    notifier: &Notifier,
     work: impl FnOnce(&mut Session<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let mut session = Session { connection, now, topics: Topics::default() };
@@ -324,7 +329,7 @@ fn transact<T>(
         let _ = execute(connection, "rollback");
     }
     if let Ok(Ok(_)) = outcome {
-        bells.ring(session.topics);
+        notifier.ring(session.topics);
     }
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
@@ -339,7 +344,7 @@ fn execute(connection: &Connection, sql: &str) -> Result<(), StoreError> {
 }
 
 struct Thread {
-    desk: Arc<Mutex<Option<Desk>>>,
+    state: Arc<Mutex<Option<WriterState>>>,
     jobs: Receiver<Job>,
 }
 
@@ -349,25 +354,25 @@ impl Thread {
         loop {
             match self.next() {
                 Ok(first) => {
-                    if let Some(desk) = self.desk().as_mut() {
-                        let disk_full = desk.group(first, &self.jobs);
-                        if desk.after_commit(disk_full) {
-                            desk.finish_folding();
+                    if let Some(state) = self.state().as_mut() {
+                        let disk_full = state.group(first, &self.jobs);
+                        if state.after_commit(disk_full) {
+                            state.finish_folding();
                         }
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Some(desk) = self.desk().as_mut() {
-                        let idle = !std::mem::take(&mut desk.written);
+                    if let Some(state) = self.state().as_mut() {
+                        let idle = !std::mem::take(&mut state.written);
                         // A reader's snapshot may stand in the way; then a later idle moment does it.
-                        folded = idle && (folded || desk.fold_when_idle());
+                        folded = idle && (folded || state.fold_when_idle());
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let Some(Desk { connection, folder, .. }) = self.desk().take() else { return };
-        drop(folder);
+        let Some(WriterState { connection, checkpointer, .. }) = self.state().take() else { return };
+        drop(checkpointer);
         if let Err((_, error)) = connection.close() {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
@@ -376,14 +381,14 @@ impl Thread {
         }
     }
 
-    fn desk(&self) -> std::sync::MutexGuard<'_, Option<Desk>> {
-        self.desk.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn state(&self) -> std::sync::MutexGuard<'_, Option<WriterState>> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The next job, or that there was none for a while.
     fn next(&self) -> Result<Job, RecvTimeoutError> {
-        let begun = Instant::now();
-        while begun.elapsed() < LINGER {
+        let started = Instant::now();
+        while started.elapsed() < LINGER {
             match self.jobs.try_recv() {
                 Ok(job) => return Ok(job),
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
@@ -394,7 +399,7 @@ impl Thread {
     }
 }
 
-impl Desk {
+impl WriterState {
     /// After each transaction; whether the thread is to finish the folding of the log.
     fn after_commit(&mut self, disk_full: bool) -> bool {
         self.written = true;
@@ -404,23 +409,23 @@ impl Desk {
             self.changes = changes;
             self.disk_full.store(disk_full, Ordering::Relaxed);
         }
-        self.folder.as_mut().is_some_and(|folder| folder.after_commit(disk_full))
+        self.checkpointer.as_mut().is_some_and(|checkpointer| checkpointer.after_commit(disk_full))
     }
 
     fn finish_folding(&mut self) {
-        if let Some(folder) = &mut self.folder {
-            folder.finish(&self.connection);
+        if let Some(checkpointer) = &mut self.checkpointer {
+            checkpointer.finish(&self.connection);
         }
     }
 
     /// Whether the file has all that the log has.
     fn fold_when_idle(&mut self) -> bool {
-        self.folder.as_mut().is_none_or(|folder| folder.when_idle(&self.connection))
+        self.checkpointer.as_mut().is_none_or(|checkpointer| checkpointer.when_idle(&self.connection))
     }
 
     /// One transaction: `first`, and what waits behind it. Whether the disk was full.
     fn group(&self, first: Job, jobs: &Receiver<Job>) -> bool {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut answers: Vec<Answer> = Vec::new();
         let mut topics = Topics::default();
         let mut open = false;
@@ -483,7 +488,7 @@ impl Desk {
                 failure = Some(error);
                 break;
             }
-            if answers.len() < GROUP_MAX && begun.elapsed() < GROUP_TIME {
+            if answers.len() < GROUP_MAX && started.elapsed() < GROUP_TIME {
                 next = jobs.try_recv().ok();
             }
         }
@@ -495,7 +500,7 @@ impl Desk {
         }
         match failure {
             None => {
-                self.bells.ring(topics);
+                self.notifier.ring(topics);
                 answers.into_iter().for_each(|answer| answer(Ok(())));
                 disk_full
             }
@@ -531,8 +536,8 @@ mod tests {
     use super::*;
     use crate::{Keyring, Location, Options};
 
-    async fn opened(folder: &tempfile::TempDir) -> Sqlite {
-        let location = Location::Sqlite(folder.path().join("store.db"));
+    async fn opened(checkpointer: &tempfile::TempDir) -> Sqlite {
+        let location = Location::Sqlite(checkpointer.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
         Sqlite::open(&options).await.unwrap()
     }
@@ -573,14 +578,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_in_one_write_ends_neither_the_writers_thread_nor_its_neighbours() {
-        let folder = tempfile::tempdir().unwrap();
-        a_panic_is_the_callers_own(&opened(&folder).await).await;
+        let checkpointer = tempfile::tempdir().unwrap();
+        a_panic_is_the_callers_own(&opened(&checkpointer).await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn a_panic_in_a_write_on_the_callers_own_thread_ends_nobody_elses() {
-        let folder = tempfile::tempdir().unwrap();
-        a_panic_is_the_callers_own(&opened(&folder).await).await;
+        let checkpointer = tempfile::tempdir().unwrap();
+        a_panic_is_the_callers_own(&opened(&checkpointer).await).await;
     }
 
     /// Waits until a ping is answered like that: callers are answered before the writer has looked back.
@@ -595,8 +600,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_whose_writer_is_gone_does_not_seem_to_answer() {
-        let folder = tempfile::tempdir().unwrap();
-        let sqlite = opened(&folder).await;
+        let checkpointer = tempfile::tempdir().unwrap();
+        let sqlite = opened(&checkpointer).await;
         sqlite.ping().await.unwrap();
         let Writer::Grouped(grouped) = &sqlite.shared.writer else { panic!("it has a thread") };
         drop(grouped.jobs.lock().unwrap().take());
@@ -606,8 +611,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_whose_disk_is_full_says_so_until_something_could_be_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let sqlite = opened(&folder).await;
+        let checkpointer = tempfile::tempdir().unwrap();
+        let sqlite = opened(&checkpointer).await;
         // A file that may not grow is what SQLite meets on a full disk.
         let limit = |pages: u64| {
             sqlite.write(move |session| {

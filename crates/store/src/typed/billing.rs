@@ -15,7 +15,7 @@ use crate::work::WorkLease;
 pub struct BillingRecords<'a> {
     store: &'a Store,
     collection: Collection<'a, Billing>,
-    hold: Option<WorkLease>,
+    lease: Option<WorkLease>,
 }
 
 impl<'a> std::ops::Deref for BillingRecords<'a> {
@@ -28,22 +28,22 @@ impl<'a> std::ops::Deref for BillingRecords<'a> {
 
 impl<'a> BillingRecords<'a> {
     pub(super) fn new(store: &'a Store) -> BillingRecords<'a> {
-        BillingRecords { store, collection: store.collection(), hold: None }
+        BillingRecords { store, collection: store.collection(), lease: None }
     }
 
     /// The same for whoever works on the cluster: written only while the work is held.
     #[must_use]
-    pub fn under(self, hold: WorkLease) -> BillingRecords<'a> {
-        BillingRecords { hold: Some(hold), ..self }
+    pub fn with_lease(self, lease: WorkLease) -> BillingRecords<'a> {
+        BillingRecords { lease: Some(lease), ..self }
     }
 
     fn begin(&self) -> Transaction {
-        self.hold.map_or_else(Transaction::new, |hold| Transaction::new().guard(hold))
+        self.lease.map_or_else(Transaction::new, |lease| Transaction::new().guard(lease))
     }
 
     /// Makes sure that the cluster is billed; the time of an earlier call stands.
-    pub async fn ensure_open(&self, record: &Billing, by: &AuditContext) -> Result<(), StoreError> {
-        match self.store.commit(self.begin().create(Uuid::now_v7(), record, by)?).await {
+    pub async fn ensure_open(&self, record: &Billing, context: &AuditContext) -> Result<(), StoreError> {
+        match self.store.commit(self.begin().create(Uuid::now_v7(), record, context)?).await {
             Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
             Err(other) => Err(other),
         }
@@ -54,13 +54,16 @@ impl<'a> BillingRecords<'a> {
         &self,
         record: &Billing,
         at: Timestamp,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<(), StoreError> {
         let Some(read) = self.find(&record.path()).await? else { return Ok(()) };
         if read.document.deletion_time.is_some() {
             return Ok(());
         }
         let closed = Billing { deletion_time: Some(at), ..read.document.clone() };
-        self.store.commit(self.begin().update(&read, &closed, DesiredState::Unchanged, by)?).await.map(drop)
+        self.store
+            .commit(self.begin().update(&read, &closed, DesiredState::Unchanged, context)?)
+            .await
+            .map(drop)
     }
 }

@@ -42,26 +42,26 @@ impl<'a> Clusters<'a> {
     /// Creates a cluster together with the operation that will make it; `operation.cluster` becomes its identity. Its secrets
     /// (by the names of [`api::doc::secrets`]) are sealed in the same transaction. Refused when its subscription is no longer as it
     /// was read: one that was deleted meanwhile has perhaps been looked through for clusters, and nobody would remove this one.
-    pub async fn begin_create_in(
+    pub async fn start_create_in(
         &self,
         subscription: &VersionedDocument<Subscription>,
         cluster: &Cluster,
         operation: &Operation,
         secrets: &Secrets,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Etag, StoreError> {
-        self.make(Transaction::new().expect(subscription), cluster, operation, secrets, by).await
+        self.make(Transaction::new().expect(subscription), cluster, operation, secrets, context).await
     }
 
     /// The same for a cluster of no subscription that is known.
-    pub async fn begin_create(
+    pub async fn start_create(
         &self,
         cluster: &Cluster,
         operation: &Operation,
         secrets: &Secrets,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Etag, StoreError> {
-        self.make(Transaction::new(), cluster, operation, secrets, by).await
+        self.make(Transaction::new(), cluster, operation, secrets, context).await
     }
 
     async fn make(
@@ -70,27 +70,27 @@ impl<'a> Clusters<'a> {
         cluster: &Cluster,
         operation: &Operation,
         secrets: &Secrets,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Etag, StoreError> {
-        let transaction = transaction.create(operation.cluster, cluster, by)?;
+        let transaction = transaction.create(operation.cluster, cluster, context)?;
         let transaction = self.seal(transaction, operation.cluster, secrets)?;
-        self.store.commit(begin(transaction, operation, by)?).await?;
+        self.store.commit(begin(transaction, operation, context)?).await?;
         Ok(Etag::FIRST)
     }
 
     /// Changes a cluster together with the operation that will carry the change out. Secrets that are named are replaced, the
     /// others stay.
-    pub async fn begin(
+    pub async fn start_update(
         &self,
         read: &VersionedDocument<Cluster>,
         wanted: &Cluster,
         operation: &Operation,
         secrets: &Secrets,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Etag, StoreError> {
-        let transaction = Transaction::new().update(read, wanted, DesiredState::Changed, by)?;
+        let transaction = Transaction::new().update(read, wanted, DesiredState::Changed, context)?;
         let transaction = self.seal(transaction, read.uuid, secrets)?;
-        let committed = self.store.commit(begin(transaction, operation, by)?).await?;
+        let committed = self.store.commit(begin(transaction, operation, context)?).await?;
         Ok(committed.etag(read.uuid).unwrap_or(read.etag))
     }
 
@@ -111,13 +111,15 @@ impl<'a> Clusters<'a> {
         &self,
         cluster: &Cluster,
         kubeconfig: &Secret<Vec<u8>>,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
         match self.find(&cluster.path()).await? {
             None => {
                 let uuid = Uuid::now_v7();
                 let sealed = self.store.seal(uuid, KUBECONFIG, kubeconfig.expose())?;
-                self.store.commit(Transaction::new().create(uuid, cluster, by)?.put_secret(sealed)).await?;
+                self.store
+                    .commit(Transaction::new().create(uuid, cluster, context)?.put_secret(sealed))
+                    .await?;
                 Ok((uuid, Etag::FIRST, true))
             }
             Some(read) if !read.document.imported => {
@@ -126,9 +128,9 @@ impl<'a> Clusters<'a> {
             Some(read) => {
                 let sealed = self.store.seal(read.uuid, KUBECONFIG, kubeconfig.expose())?;
                 let wanted = Cluster { created_at: read.document.created_at, ..cluster.clone() };
-                let entry = by.entry("cluster.import", &cluster.path(), None, None);
+                let entry = context.entry("cluster.import", &cluster.path(), None, None);
                 let transaction = Transaction::new()
-                    .update(&read, &wanted, DesiredState::Changed, by)?
+                    .update(&read, &wanted, DesiredState::Changed, context)?
                     .put_secret(sealed)
                     .audit(entry);
                 let committed = self.store.commit(transaction).await?;
@@ -142,12 +144,12 @@ impl<'a> Clusters<'a> {
     pub async fn forget(
         &self,
         read: &VersionedDocument<Cluster>,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<(), StoreError> {
         let result = WorkResult::new(ResultCode::CLUSTER_GONE, "the cluster was forgotten");
         let transaction = Transaction::new()
             .with(Write::ExpectIdle { lane: read.uuid })
-            .remove(read, by)
+            .remove(read, context)
             .withdraw_lane(read.uuid, result);
         self.store.commit(transaction).await.map(drop)
     }
@@ -161,8 +163,8 @@ impl<'a> Clusters<'a> {
 fn begin(
     transaction: Transaction,
     operation: &Operation,
-    by: &AuditContext,
+    context: &AuditContext,
 ) -> Result<Transaction, StoreError> {
     let work = NewWork::new(operation.id, operation.cluster, WorkKind::Operation);
-    Ok(transaction.create(operation.id, operation, by)?.enqueue(work))
+    Ok(transaction.create(operation.id, operation, context)?.enqueue(work))
 }

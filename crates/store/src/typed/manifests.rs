@@ -84,9 +84,9 @@ impl<'a> Manifests<'a> {
     }
 
     /// What has to be known of manifests that were claimed, read together; one for each, in order.
-    pub async fn briefs(&self, holds: &[WorkLease]) -> Result<Vec<WorkSummary>, StoreError> {
-        let lanes: Vec<Uuid> = holds.iter().map(|hold| hold.lane).collect();
-        let uuids = holds.iter().map(|hold| hold.work).chain(lanes.iter().copied()).collect();
+    pub async fn summaries(&self, holds: &[WorkLease]) -> Result<Vec<WorkSummary>, StoreError> {
+        let lanes: Vec<Uuid> = holds.iter().map(|lease| lease.lane).collect();
+        let uuids = holds.iter().map(|lease| lease.work).chain(lanes.iter().copied()).collect();
         let (documents, health) = self.store.engine.get_with_health(uuids, lanes).await?;
         let mut health: HashMap<Uuid, HealthSample> = health.into_iter().map(|it| (it.cluster, it)).collect();
         let (mut manifests, mut clusters) = (HashMap::new(), HashMap::new());
@@ -97,10 +97,10 @@ impl<'a> Manifests<'a> {
                 clusters.extend(stored.body.read::<Cluster>().ok().map(|it| (stored.uuid, it)));
             }
         }
-        let brief = |hold: &WorkLease| WorkSummary {
-            manifest: manifests.remove(&hold.work),
-            cluster: clusters.remove(&hold.lane),
-            health: health.remove(&hold.lane),
+        let brief = |lease: &WorkLease| WorkSummary {
+            manifest: manifests.remove(&lease.work),
+            cluster: clusters.remove(&lease.lane),
+            health: health.remove(&lease.lane),
         };
         Ok(holds.iter().map(brief).collect())
     }
@@ -109,11 +109,11 @@ impl<'a> Manifests<'a> {
     pub async fn create(
         &self,
         manifests: &[(Manifest, Vec<String>)],
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<(), StoreError> {
         let mut transaction = Transaction::new();
         for (manifest, budgets) in manifests {
-            transaction = created(transaction, manifest, budgets, by)?;
+            transaction = created(transaction, manifest, budgets, context)?;
         }
         self.store.commit(transaction).await.map(drop)
     }
@@ -126,11 +126,11 @@ impl<'a> Manifests<'a> {
     pub async fn ensure(
         &self,
         manifests: &[(Manifest, Vec<String>)],
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Vec<EnsureOutcome>, StoreError> {
         let mut ensured = Vec::with_capacity(manifests.len());
         for block in manifests.chunks(BLOCK) {
-            ensured.extend(self.ensure_block(block, by).await?);
+            ensured.extend(self.ensure_block(block, context).await?);
         }
         Ok(ensured)
     }
@@ -138,20 +138,22 @@ impl<'a> Manifests<'a> {
     async fn ensure_block(
         &self,
         block: &[(Manifest, Vec<String>)],
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Vec<EnsureOutcome>, StoreError> {
         for _ in 0..TRIES {
-            match self.ensure_at_once(block, by).await {
+            match self.ensure_at_once(block, context).await {
                 Err(error) if is_overtaken(&error) => {}
                 outcome => return outcome,
             }
         }
         let mut ensured = Vec::with_capacity(block.len());
         for one in block.chunks(1) {
-            let mut outcome = self.ensure_at_once(one, by).await;
+            let mut outcome = self.ensure_at_once(one, context).await;
             for _ in 1..TRIES {
                 match outcome {
-                    Err(ref error) if is_overtaken(error) => outcome = self.ensure_at_once(one, by).await,
+                    Err(ref error) if is_overtaken(error) => {
+                        outcome = self.ensure_at_once(one, context).await
+                    }
                     _ => break,
                 }
             }
@@ -168,7 +170,7 @@ impl<'a> Manifests<'a> {
     async fn ensure_at_once(
         &self,
         block: &[(Manifest, Vec<String>)],
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Vec<EnsureOutcome>, StoreError> {
         let ids: Vec<Uuid> = block.iter().map(|(manifest, _)| manifest.id).collect();
         let documents = self.store.many_raw(ids.clone()).await?;
@@ -182,12 +184,17 @@ impl<'a> Manifests<'a> {
             let became = match (document, work) {
                 _ if !seen.insert(manifest.id) => EnsureOutcome::Existed,
                 (None, None) => {
-                    transaction = created(transaction, manifest, budgets, by)?;
+                    transaction = created(transaction, manifest, budgets, context)?;
                     EnsureOutcome::Created
                 }
                 (Some(document), Some(work)) if is_superseded(work) => {
-                    transaction =
-                        revived(transaction, &VersionedDocument::read(document)?, manifest, budgets, by)?;
+                    transaction = revived(
+                        transaction,
+                        &VersionedDocument::read(document)?,
+                        manifest,
+                        budgets,
+                        context,
+                    )?;
                     EnsureOutcome::Revived
                 }
                 _ => EnsureOutcome::Existed,
@@ -207,12 +214,12 @@ impl<'a> Manifests<'a> {
         &self,
         ids: &[Uuid],
         result: impl Into<WorkResult>,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Vec<Uuid>, StoreError> {
         let result = result.into();
         let mut withdrawn = Vec::new();
         for block in ids.chunks(BLOCK) {
-            withdrawn.extend(self.withdraw_block(block, &result, by).await?);
+            withdrawn.extend(self.withdraw_block(block, &result, context).await?);
         }
         Ok(withdrawn)
     }
@@ -221,11 +228,11 @@ impl<'a> Manifests<'a> {
         &self,
         block: &[Uuid],
         result: &WorkResult,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Vec<Uuid>, StoreError> {
         let mut ids = block.to_vec();
         loop {
-            match self.withdraw_at_once(&ids, result, by).await {
+            match self.withdraw_at_once(&ids, result, context).await {
                 // It began in the meantime, or had begun before: it is left, and the others are tried again.
                 Err(StoreError::WrongState { work, .. } | StoreError::NoSuchWork { work })
                     if ids.contains(&work) =>
@@ -241,23 +248,23 @@ impl<'a> Manifests<'a> {
         &self,
         block: &[Uuid],
         result: &WorkResult,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Vec<Uuid>, StoreError> {
         let mut pending = self.store.works(block.to_vec()).await?;
         pending.retain(|work| work.kind == WorkKind::Manifest && work.state == WorkState::Pending);
         let mut transaction = Transaction::new();
         for work in &pending {
-            let message = result.message.as_deref().or(reason(by));
+            let message = result.message.as_deref().or(reason(context));
             let entry = Entry {
                 from: Some(WorkState::Pending),
                 to: Some(WorkState::Cancelled),
                 message: message.map(str::to_owned),
-                ..told(EntryEvent::Finished, work.attempt, by)
+                ..told(EntryEvent::Finished, work.attempt, context)
             };
             transaction = transaction
                 .withdraw(work.id, result.clone())
                 .record(work.id, entry)
-                .audit(by.entry("manifest.withdraw", &path(work.id), None, None));
+                .audit(context.entry("manifest.withdraw", &path(work.id), None, None));
         }
         if !transaction.is_empty() {
             self.store.commit(transaction).await?;
@@ -266,7 +273,7 @@ impl<'a> Manifests<'a> {
     }
 
     /// Manifests whose ids begin so, of whatever cluster; at most `limit`.
-    pub async fn beginning(
+    pub async fn find_by_id_prefix(
         &self,
         id: &str,
         limit: usize,
@@ -282,7 +289,7 @@ impl<'a> Manifests<'a> {
     }
 
     /// A page of a cluster's manifests with their work: two queries, however long the page.
-    pub async fn of_cluster(
+    pub async fn list_for_cluster(
         &self,
         cluster: Uuid,
         from: Option<PageToken>,
@@ -293,7 +300,7 @@ impl<'a> Manifests<'a> {
     }
 
     /// A page of all manifests with their work, in the order of their ids.
-    pub async fn of_fleet(
+    pub async fn list_all(
         &self,
         from: Option<PageToken>,
         limit: usize,
@@ -321,10 +328,10 @@ impl<'a> Manifests<'a> {
     pub async fn cancel(
         &self,
         read: &VersionedDocument<Manifest>,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<CancelOutcome, StoreError> {
-        let audit = by.entry("manifest.cancel", &read.document.path(), None, None);
-        let result = WorkResult::cancelled(by.actor.clone(), reason(by));
+        let audit = context.entry("manifest.cancel", &read.document.path(), None, None);
+        let result = WorkResult::cancelled(context.actor.clone(), reason(context));
         // It may begin, or be given back, between two looks; three turns are more than any such dance.
         let mut refusal = StoreError::NoSuchWork { work: read.uuid };
         for _ in 0..3 {
@@ -332,7 +339,7 @@ impl<'a> Manifests<'a> {
             let ended = Entry {
                 from: Some(WorkState::Pending),
                 to: Some(WorkState::Cancelled),
-                ..told(EntryEvent::Finished, attempt, by)
+                ..told(EntryEvent::Finished, attempt, context)
             };
             let withdraw = Transaction::new().withdraw(read.uuid, result.clone()).record(read.uuid, ended);
             match self.store.commit(withdraw.audit(audit.clone())).await {
@@ -341,7 +348,7 @@ impl<'a> Manifests<'a> {
                     if state == "InProgress" || wanted == "fresh" => {}
                 Err(other) => return Err(other),
             }
-            let asked = told(EntryEvent::CancelRequested, attempt, by);
+            let asked = told(EntryEvent::CancelRequested, attempt, context);
             let ask = Transaction::new().request_cancel(read.uuid).record(read.uuid, asked);
             match self.store.commit(ask.audit(audit.clone())).await {
                 Ok(_) => return Ok(CancelOutcome::Requested),
@@ -356,11 +363,11 @@ impl<'a> Manifests<'a> {
     pub async fn expedite(
         &self,
         read: &VersionedDocument<Manifest>,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<(), StoreError> {
-        let audit = by.entry("manifest.expedite", &read.document.path(), None, Some(&Value::from(0)));
+        let audit = context.entry("manifest.expedite", &read.document.path(), None, Some(&Value::from(0)));
         let attempt = self.store.work(read.uuid).await?.map_or(0, |work| work.attempt);
-        let entry = told(EntryEvent::Expedited, attempt, by);
+        let entry = told(EntryEvent::Expedited, attempt, context);
         let transaction = Transaction::new().expedite(read.uuid).record(read.uuid, entry).audit(audit);
         self.store.commit(transaction).await.map(drop)
     }
@@ -370,10 +377,10 @@ impl<'a> Manifests<'a> {
     pub async fn delete(
         &self,
         read: &VersionedDocument<Manifest>,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<(), StoreError> {
         let discard = Write::Discard { work: read.uuid };
-        self.store.commit(Transaction::new().with(discard).remove(read, by)).await.map(drop)
+        self.store.commit(Transaction::new().with(discard).remove(read, context)).await.map(drop)
     }
 }
 
@@ -381,11 +388,11 @@ fn created(
     transaction: Transaction,
     manifest: &Manifest,
     budgets: &[String],
-    by: &AuditContext,
+    context: &AuditContext,
 ) -> Result<Transaction, StoreError> {
-    let entry = Entry { to: Some(WorkState::Pending), ..told(EntryEvent::Created, 0, by) };
+    let entry = Entry { to: Some(WorkState::Pending), ..told(EntryEvent::Created, 0, context) };
     Ok(transaction
-        .create(manifest.id, manifest, by)?
+        .create(manifest.id, manifest, context)?
         .enqueue(work_of(manifest, budgets))
         .record(manifest.id, entry))
 }
@@ -395,12 +402,12 @@ fn revived(
     read: &VersionedDocument<Manifest>,
     wanted: &Manifest,
     budgets: &[String],
-    by: &AuditContext,
+    context: &AuditContext,
 ) -> Result<Transaction, StoreError> {
     let entry = Entry {
         from: Some(WorkState::Cancelled),
         to: Some(WorkState::Pending),
-        ..told(EntryEvent::Revived, 0, by)
+        ..told(EntryEvent::Revived, 0, context)
     };
     let changed = change(read, wanted, DesiredState::Changed)?;
     let (before, update) = match changed {
@@ -409,7 +416,7 @@ fn revived(
     };
     let before = Body::of(&before);
     let after = update.as_ref().map_or(&before, |it| &it.body);
-    let audit = by.noted("manifest.revive", &wanted.path(), Some(&before), Some(after));
+    let audit = context.noted("manifest.revive", &wanted.path(), Some(&before), Some(after));
     let transaction =
         transaction.with(Write::Revive(work_of(wanted, budgets))).record(wanted.id, entry).audit(audit);
     Ok(match update {
@@ -430,16 +437,16 @@ fn work_of(manifest: &Manifest, budgets: &[String]) -> NewWork {
 }
 
 /// An entry of what somebody did; its time is the store's.
-fn told(event: EntryEvent, attempt: i32, by: &AuditContext) -> Entry {
+fn told(event: EntryEvent, attempt: i32, context: &AuditContext) -> Entry {
     Entry {
-        message: reason(by).map(str::to_owned),
-        correlation_id: by.correlation_id,
-        ..Entry::new(Timestamp::UNIX_EPOCH, event, by.actor.clone(), attempt)
+        message: reason(context).map(str::to_owned),
+        correlation_id: context.correlation_id,
+        ..Entry::new(Timestamp::UNIX_EPOCH, event, context.actor.clone(), attempt)
     }
 }
 
-fn reason(by: &AuditContext) -> Option<&str> {
-    Some(by.reason.as_str()).filter(|reason| !reason.is_empty())
+fn reason(context: &AuditContext) -> Option<&str> {
+    Some(context.reason.as_str()).filter(|reason| !reason.is_empty())
 }
 
 fn is_superseded(work: &WorkView) -> bool {

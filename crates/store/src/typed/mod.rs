@@ -139,10 +139,10 @@ impl Transaction {
         self,
         uuid: Uuid,
         document: &T,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Transaction, StoreError> {
         let (id, body) = (document.path(), Body::of(&as_json(document)?));
-        let entry = by.noted(&format!("{}.create", T::KIND), &id, None, Some(&body));
+        let entry = context.noted(&format!("{}.create", T::KIND), &id, None, Some(&body));
         let new = NewDocument {
             uuid,
             id,
@@ -160,12 +160,12 @@ impl Transaction {
         read: &VersionedDocument<T>,
         wanted: &T,
         wish: DesiredState,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Transaction, StoreError> {
         let Some((update, before)) = change(read, wanted, wish)? else { return Ok(self) };
         let (before, after) = (Body::of(&before), &update.body);
         let action = format!("{}.update", T::KIND);
-        let entry = by.noted(&action, &wanted.path(), Some(&before), Some(after));
+        let entry = context.noted(&action, &wanted.path(), Some(&before), Some(after));
         Ok(self.with(Write::Update(update)).audit(entry))
     }
 
@@ -188,10 +188,11 @@ impl Transaction {
     }
 
     /// Deletes a document as it was read, and says so in the audit log.
-    pub fn remove<T: Document>(self, read: &VersionedDocument<T>, by: &AuditContext) -> Transaction {
+    pub fn remove<T: Document>(self, read: &VersionedDocument<T>, context: &AuditContext) -> Transaction {
         // It was read as a document, so it is JSON.
         let before = read.raw.value().ok();
-        let entry = by.entry(&format!("{}.delete", T::KIND), &read.document.path(), before.as_deref(), None);
+        let entry =
+            context.entry(&format!("{}.delete", T::KIND), &read.document.path(), before.as_deref(), None);
         self.delete(read.uuid, read.etag).audit(entry)
     }
 }
@@ -347,9 +348,9 @@ impl<'a, T> std::ops::Deref for Collection<'a, T> {
 
 impl<T: Document> Collection<'_, T> {
     /// Creates a document under a fresh identity.
-    pub async fn create(&self, document: &T, by: &AuditContext) -> Result<(Uuid, Etag), StoreError> {
+    pub async fn create(&self, document: &T, context: &AuditContext) -> Result<(Uuid, Etag), StoreError> {
         let uuid = Uuid::now_v7();
-        self.store.commit(Transaction::new().create(uuid, document, by)?).await?;
+        self.store.commit(Transaction::new().create(uuid, document, context)?).await?;
         Ok((uuid, Etag::FIRST))
     }
 
@@ -358,10 +359,12 @@ impl<T: Document> Collection<'_, T> {
         &self,
         read: &VersionedDocument<T>,
         wanted: &T,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<Etag, StoreError> {
-        let committed =
-            self.store.commit(Transaction::new().update(read, wanted, DesiredState::Changed, by)?).await?;
+        let committed = self
+            .store
+            .commit(Transaction::new().update(read, wanted, DesiredState::Changed, context)?)
+            .await?;
         Ok(committed.etag(read.uuid).unwrap_or(read.etag))
     }
 
@@ -371,7 +374,7 @@ impl<T: Document> Collection<'_, T> {
         &self,
         wanted: &T,
         if_match: Option<Etag>,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
         // Twice at most: between our look and our write somebody may have created or deleted it.
         for last in [false, true] {
@@ -380,10 +383,10 @@ impl<T: Document> Collection<'_, T> {
                     if let Some(expected) = if_match.filter(|it| *it != read.etag) {
                         return Err(StoreError::Changed { uuid: read.uuid, expected, found: read.etag });
                     }
-                    self.update(&read, wanted, by).await.map(|etag| (read.uuid, etag, false))
+                    self.update(&read, wanted, context).await.map(|etag| (read.uuid, etag, false))
                 }
                 None if if_match.is_some() => return Err(StoreError::Gone { uuid: Uuid::nil() }),
-                None => self.create(wanted, by).await.map(|(uuid, etag)| (uuid, etag, true)),
+                None => self.create(wanted, context).await.map(|(uuid, etag)| (uuid, etag, true)),
             };
             match outcome {
                 Err(StoreError::Exists { .. } | StoreError::Gone { .. } | StoreError::Changed { .. })
@@ -395,8 +398,12 @@ impl<T: Document> Collection<'_, T> {
     }
 
     /// Deletes a document as it was read.
-    pub async fn delete(&self, read: &VersionedDocument<T>, by: &AuditContext) -> Result<(), StoreError> {
-        self.store.commit(Transaction::new().remove(read, by)).await.map(drop)
+    pub async fn delete(
+        &self,
+        read: &VersionedDocument<T>,
+        context: &AuditContext,
+    ) -> Result<(), StoreError> {
+        self.store.commit(Transaction::new().remove(read, context)).await.map(drop)
     }
 }
 

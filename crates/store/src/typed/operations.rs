@@ -58,12 +58,17 @@ impl<'a> Operations<'a> {
 
     /// Asks for an operation's end before it is done: one that runs is told, one that waits is made due, and whoever claims it
     /// next finds the wish in its log. Nothing happens to one that has ended.
-    pub async fn ask_end(&self, id: Uuid, at: Timestamp, by: &AuditContext) -> Result<(), StoreError> {
+    pub async fn request_cancel(
+        &self,
+        id: Uuid,
+        at: Timestamp,
+        context: &AuditContext,
+    ) -> Result<(), StoreError> {
         let Some(work) = self.store.work(id).await?.filter(|work| !work.state.is_terminal()) else {
             return Ok(());
         };
-        let mut entry = Entry::new(at, EntryEvent::CancelRequested, by.actor.clone(), work.attempt);
-        entry.message = Some(by.reason.clone()).filter(|it| !it.is_empty());
+        let mut entry = Entry::new(at, EntryEvent::CancelRequested, context.actor.clone(), work.attempt);
+        entry.message = Some(context.reason.clone()).filter(|it| !it.is_empty());
         let ask = match work.state {
             WorkState::InProgress => Transaction::new().request_cancel(id),
             _ => Transaction::new().expedite(id),
@@ -82,16 +87,18 @@ impl<'a> Operations<'a> {
         ended: &Operation,
         cluster: ClusterOutcome<'_>,
         completion: Completion,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<(), StoreError> {
         let result = WorkResult { message: Some("the cluster is gone".to_owned()), ..WorkResult::default() };
         let transaction =
-            Transaction::new().update(read, ended, DesiredState::Unchanged, by)?.complete(completion);
+            Transaction::new().update(read, ended, DesiredState::Unchanged, context)?.complete(completion);
         let transaction = match cluster {
             ClusterOutcome::Updated(read, wanted) => {
-                transaction.update(read, wanted, DesiredState::Unchanged, by)?
+                transaction.update(read, wanted, DesiredState::Unchanged, context)?
             }
-            ClusterOutcome::Deleted(read) => transaction.remove(read, by).withdraw_lane(read.uuid, result),
+            ClusterOutcome::Deleted(read) => {
+                transaction.remove(read, context).withdraw_lane(read.uuid, result)
+            }
         };
         self.store.commit(transaction).await.map(drop)
     }

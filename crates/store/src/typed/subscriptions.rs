@@ -38,7 +38,7 @@ impl<'a> Subscriptions<'a> {
         &self,
         wanted: &Subscription,
         if_match: Option<Etag>,
-        by: &AuditContext,
+        context: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
         // Twice at most: between our look and our write somebody may have created or changed it.
         for last in [false, true] {
@@ -48,14 +48,15 @@ impl<'a> Subscriptions<'a> {
                         return Err(StoreError::Changed { uuid: read.uuid, expected, found: read.etag });
                     }
                     let was_removed = is_removed(&read.document);
-                    let transaction = Transaction::new().update(&read, wanted, DesiredState::Changed, by)?;
+                    let transaction =
+                        Transaction::new().update(&read, wanted, DesiredState::Changed, context)?;
                     let transaction =
                         if was_removed { transaction } else { remove(transaction, wanted, read.uuid) };
                     let committed = self.store.commit(transaction).await;
                     committed.map(|it| (read.uuid, it.etag(read.uuid).unwrap_or(read.etag), false))
                 }
                 None if if_match.is_some() => return Err(StoreError::Gone { uuid: Uuid::nil() }),
-                None => self.create(wanted, by).await.map(|(uuid, etag)| (uuid, etag, true)),
+                None => self.create(wanted, context).await.map(|(uuid, etag)| (uuid, etag, true)),
             };
             match outcome {
                 Err(StoreError::Exists { .. } | StoreError::Gone { .. } | StoreError::Changed { .. })
@@ -67,9 +68,13 @@ impl<'a> Subscriptions<'a> {
     }
 
     /// The same for one that is not known yet; refused when it is.
-    pub async fn create(&self, wanted: &Subscription, by: &AuditContext) -> Result<(Uuid, Etag), StoreError> {
+    pub async fn create(
+        &self,
+        wanted: &Subscription,
+        context: &AuditContext,
+    ) -> Result<(Uuid, Etag), StoreError> {
         let uuid = Uuid::now_v7();
-        let transaction = Transaction::new().create(uuid, wanted, by)?;
+        let transaction = Transaction::new().create(uuid, wanted, context)?;
         self.store.commit(remove(transaction, wanted, uuid)).await?;
         Ok((uuid, Etag::FIRST))
     }

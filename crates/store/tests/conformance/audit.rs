@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::bed::{Bed, short_or_long};
+use crate::environment::{TestEnvironment, short_or_long};
 use crate::fixture::{Note, cases, eventually, written};
-use crate::raw::Raw;
+use crate::raw::RawDatabase;
 
 pub(crate) async fn listed(store: &Store) -> Vec<AuditRow> {
     store.audit_list(AuditQuery { limit: 1000, ..AuditQuery::default() }).await.unwrap()
@@ -122,7 +122,7 @@ fn tampering() -> impl Strategy<Value = Tampering> {
 }
 
 impl Tampering {
-    async fn carry_out(&self, raw: &Raw) {
+    async fn carry_out(&self, raw: &RawDatabase) {
         let fresh = raw.uuid(Uuid::new_v4());
         match self {
             Tampering::Change { column, number } => {
@@ -153,12 +153,12 @@ impl Tampering {
             Tampering::Repeat { number, behind } => {
                 let to = if *behind { i64::try_from(RECORDS).unwrap() + 1 } else { 0 };
                 let place = match raw {
-                    Raw::Sqlite(_) => "seq",
-                    Raw::Postgres { .. } => "tx, seq",
+                    RawDatabase::Sqlite(_) => "seq",
+                    RawDatabase::Postgres { .. } => "tx, seq",
                 };
                 let moved = match raw {
-                    Raw::Sqlite(_) => "1000 + seq",
-                    Raw::Postgres { .. } => "tx, 1000 + seq",
+                    RawDatabase::Sqlite(_) => "1000 + seq",
+                    RawDatabase::Postgres { .. } => "tx, 1000 + seq",
                 };
                 let columns = "id, at, actor, action, target, reason, correlation, before, after, seal";
                 raw.execute(&format!(
@@ -177,13 +177,13 @@ impl Tampering {
     }
 }
 
-async fn restore(raw: &Raw) {
+async fn restore(raw: &RawDatabase) {
     raw.execute("delete from audit; insert into audit select * from audit_copy").await;
 }
 
 on_both_engines! {
-    async fn any_change_cut_or_swap_is_found(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn any_change_cut_or_swap_is_found(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let head = sealed_log(store, RECORDS).await;
         raw.execute("create table audit_copy as select * from audit").await;
         // Each column once, and then at random.
@@ -201,12 +201,12 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_record_that_is_listed_elsewhere_than_it_was_sealed_is_found(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_record_that_is_listed_elsewhere_than_it_was_sealed_is_found(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, RECORDS).await;
         let place = match raw {
-            Raw::Sqlite(_) => "seq",
-            Raw::Postgres { .. } => "tx",
+            RawDatabase::Sqlite(_) => "seq",
+            RawDatabase::Postgres { .. } => "tx",
         };
         for (number, fault) in [(3, "record 3 or"), (7, "record 7 or")] {
             raw.execute(&format!("update audit set {place} = -{place} where number = {number}")).await;
@@ -219,8 +219,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_was_tampered_with_stays_found_after_the_sealer_went_on(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn what_was_tampered_with_stays_found_after_the_sealer_went_on(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, RECORDS).await;
         let head = raw.one("select value from meta where key = 'audit_head'").await;
         raw.execute("create table audit_copy as select * from audit").await;
@@ -240,8 +240,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_log_that_was_wiped_is_found_however_empty_what_is_left_looks(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_log_that_was_wiped_is_found_however_empty_what_is_left_looks(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         raw.execute("create table as_new as select * from meta; create table key_as_new as select * from secrets").await;
         sealed_log(store, RECORDS).await;
         raw.execute("create table audit_copy as select * from audit; create table meta_copy as select * from meta").await;
@@ -254,8 +254,8 @@ on_both_engines! {
         store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
         let refusal = eventually("the sealer stops", async || store.seal_audit(Uuid::new_v4()).await.err()).await;
         assert!(refusal.to_string().contains("the audit log cannot be sealed: the chain's key is gone"), "{refusal}");
-        if bed.is_shared() {
-            bed.another().await.close().await;
+        if env.is_shared() {
+            env.another().await.close().await;
         }
         assert_eq!(faults(store).await, gone("key"));
         raw.execute("insert into secrets select * from key_as_new").await;
@@ -267,9 +267,9 @@ on_both_engines! {
 
 #[tokio::test]
 async fn a_record_that_is_slipped_in_behind_the_sealers_back_is_found_on_sqlite() {
-    let bed = Bed::sqlite().await;
-    sealed_log(&bed.store, 3).await;
-    let raw = Raw::of(&bed).await;
+    let env = TestEnvironment::sqlite().await;
+    sealed_log(&env.store, 3).await;
+    let raw = RawDatabase::connect(&env).await;
     raw.execute(
         "insert into audit (seq, id, at, actor, action, target, reason)
          values (-1, randomblob(16), 0, 'somebody', 'thing.change', '/thing', '')",
@@ -279,16 +279,16 @@ async fn a_record_that_is_slipped_in_behind_the_sealers_back_is_found_on_sqlite(
         "the record thing.change of /thing was not written by this store",
         "a record without a seal stands before sealed ones",
     ];
-    assert_eq!(faults(&bed.store).await, expected);
-    bed.store.seal_audit(Uuid::new_v4()).await.unwrap();
-    assert_eq!(faults(&bed.store).await, expected);
+    assert_eq!(faults(&env.store).await, expected);
+    env.store.seal_audit(Uuid::new_v4()).await.unwrap();
+    assert_eq!(faults(&env.store).await, expected);
     raw.execute("delete from audit where seq = -1").await;
-    assert_eq!(faults(&bed.store).await, Vec::<String>::new());
+    assert_eq!(faults(&env.store).await, Vec::<String>::new());
 }
 
 on_both_engines! {
-    async fn a_forged_head_or_floor_is_found_and_stops_the_sealer(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_forged_head_or_floor_is_found_and_stops_the_sealer(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let (me, head) = (Uuid::new_v4(), sealed_log(store, RECORDS).await);
         let signed = raw.one("select value from meta where key = 'audit_head'").await;
         let set = async |key: &str, value: &str| {
@@ -320,8 +320,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_head_that_was_noted_elsewhere_tells_of_what_was_put_back_to_an_earlier_time(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_head_that_was_noted_elsewhere_tells_of_what_was_put_back_to_an_earlier_time(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         raw.execute("create table as_new as select * from meta").await;
         let noted = sealed_log(store, RECORDS).await;
         let as_text: ChainHead = noted.to_string().parse().unwrap();
@@ -347,10 +347,10 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn many_sealers_at_once_make_one_chain(bed: &Bed) {
-        let mut stores = vec![bed.store.clone()];
-        if bed.is_shared() {
-            stores.extend([bed.another().await, bed.another().await]);
+    async fn many_sealers_at_once_make_one_chain(env: &TestEnvironment) {
+        let mut stores = vec![env.store.clone()];
+        if env.is_shared() {
+            stores.extend([env.another().await, env.another().await]);
         }
         let (mut writers, mut sealers, stop) = (JoinSet::new(), JoinSet::new(), CancellationToken::new());
         for number in 0..4 {
@@ -373,18 +373,18 @@ on_both_engines! {
         writers.join_all().await;
         stop.cancel();
         sealers.join_all().await;
-        seal_all(&bed.store).await;
-        let verified = bed.store.verify_audit(None).await.unwrap();
+        seal_all(&env.store).await;
+        let verified = env.store.verify_audit(None).await.unwrap();
         assert_eq!((verified.records, verified.unsealed, verified.faults), (100, 0, vec![]));
-        let mut numbers: Vec<_> = listed(&bed.store).await.iter().map(|row| row.record.number.unwrap()).collect();
+        let mut numbers: Vec<_> = listed(&env.store).await.iter().map(|row| row.record.number.unwrap()).collect();
         numbers.reverse();
         assert_eq!(numbers, (1..=100).collect::<Vec<_>>(), "the chain is in the order of the feed");
     }
 }
 
 on_both_engines! {
-    async fn the_list_is_newest_first_paged_and_filtered(bed: &Bed) {
-        let store = &bed.store;
+    async fn the_list_is_newest_first_paged_and_filtered(env: &TestEnvironment) {
+        let store = &env.store;
         sealed_log(store, RECORDS).await;
         let (mut seen, mut before) = (Vec::new(), None);
         loop {
@@ -408,8 +408,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_log_that_was_shortened_by_age_still_verifies(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_log_that_was_shortened_by_age_still_verifies(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let early = sealed_log(store, 5).await;
         for _ in 0..5 {
             written(store, &Note::fresh()).await;

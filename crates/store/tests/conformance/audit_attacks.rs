@@ -8,16 +8,16 @@ use uuid::Uuid;
 
 use crate::audit::{faults, listed, seal_all, sealed_log};
 use crate::fixture::{Note, eventually, written};
-use crate::raw::Raw;
+use crate::raw::RawDatabase;
 use crate::retention::keep_house;
 
 const RECORDS: usize = 12;
 
-async fn count(raw: &Raw) -> String {
+async fn count(raw: &RawDatabase) -> String {
     raw.one("select count(*) from audit").await
 }
 
-async fn restore(raw: &Raw) {
+async fn restore(raw: &RawDatabase) {
     raw.execute("delete from audit; insert into audit select * from audit_copy").await;
 }
 
@@ -34,11 +34,11 @@ async fn seal_newest(store: &Store) {
 }
 
 /// An entry as somebody without the key writes it.
-fn forged(raw: &Raw, mac: &str) -> String {
+fn forged(raw: &RawDatabase, mac: &str) -> String {
     let id = raw.uuid(Uuid::now_v7());
     let place = match raw {
-        Raw::Sqlite(_) => ("seq", "(select max(seq) + 1 from audit)"),
-        Raw::Postgres { .. } => ("seq", "nextval('audit_seq')"),
+        RawDatabase::Sqlite(_) => ("seq", "(select max(seq) + 1 from audit)"),
+        RawDatabase::Postgres { .. } => ("seq", "nextval('audit_seq')"),
     };
     format!(
         "insert into audit ({}, id, at, actor, action, target, reason, mac)
@@ -48,8 +48,8 @@ fn forged(raw: &Raw, mac: &str) -> String {
 }
 
 on_both_engines! {
-    async fn records_that_were_made_to_look_old_are_not_cut_and_nothing_before_them_is(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn records_that_were_made_to_look_old_are_not_cut_and_nothing_before_them_is(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let noted = sealed_log(store, RECORDS).await;
         raw.execute("create table audit_copy as select * from audit").await;
         let attacks = [
@@ -72,8 +72,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_entry_that_is_made_to_look_old_before_it_is_sealed_is_kept_as_long_as_others(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn an_entry_that_is_made_to_look_old_before_it_is_sealed_is_kept_as_long_as_others(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         for _ in 0..4 {
             store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
         }
@@ -85,8 +85,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn only_the_verified_part_before_a_changed_record_leaves_by_age(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn only_the_verified_part_before_a_changed_record_leaves_by_age(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, RECORDS).await;
         raw.execute("create table audit_copy as select * from audit where number = 5").await;
         raw.execute("update audit set reason = 'another' where number = 5").await;
@@ -109,8 +109,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_entry_that_nobody_of_us_wrote_is_not_sealed_and_is_reported(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn an_entry_that_nobody_of_us_wrote_is_not_sealed_and_is_reported(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, 3).await;
         let mark = format!("'{}'", "0".repeat(64));
         for mac in ["null", &mark, "(select max(mac) from audit)"] {
@@ -130,8 +130,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn more_forged_entries_than_a_block_hold_up_no_other(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn more_forged_entries_than_a_block_hold_up_no_other(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, 3).await;
         let all: Vec<String> = (0..700).map(|_| forged(&raw, "null")).collect();
         raw.execute(&all.join(";")).await;
@@ -144,12 +144,12 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_copy_of_a_record_is_not_sealed_again(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_copy_of_a_record_is_not_sealed_again(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, RECORDS).await;
         let (place, behind) = match raw {
-            Raw::Sqlite(_) => ("seq", "(select max(seq) + 1 from audit)"),
-            Raw::Postgres { .. } => ("seq", "nextval('audit_seq')"),
+            RawDatabase::Sqlite(_) => ("seq", "(select max(seq) + 1 from audit)"),
+            RawDatabase::Postgres { .. } => ("seq", "nextval('audit_seq')"),
         };
         let columns = "id, at, actor, action, target, reason, correlation, before, after, mac";
         raw.execute(&format!("insert into audit ({place}, {columns}) select {behind}, {columns} from audit where number = 5")).await;
@@ -164,11 +164,11 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_entry_of_ours_that_somebody_marks_as_refused_is_reported(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn an_entry_of_ours_that_somebody_marks_as_refused_is_reported(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, 2).await;
         store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/ours", None, None)]).await.unwrap();
-        let refused = match raw { Raw::Sqlite(_) => "1", Raw::Postgres { .. } => "true" };
+        let refused = match raw { RawDatabase::Sqlite(_) => "1", RawDatabase::Postgres { .. } => "true" };
         raw.execute(&format!("update audit set refused = {refused} where target = '/ours'")).await;
         let found = faults(store).await;
         assert!(found.len() == 1 && found[0].contains("thing.change of /ours was written by this store"), "{found:?}");
@@ -179,10 +179,10 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn records_that_change_places_are_found_whatever_the_store_says_of_itself(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn records_that_change_places_are_found_whatever_the_store_says_of_itself(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, RECORDS).await;
-        let place = match raw { Raw::Sqlite(_) => "seq", Raw::Postgres { .. } => "tx" };
+        let place = match raw { RawDatabase::Sqlite(_) => "seq", RawDatabase::Postgres { .. } => "tx" };
         let before = raw.one("select value from meta where key = 'generation'").await;
         let of = async |number: i32| raw.one(&format!("select {place} from audit where number = {number}")).await;
         let (three, seven) = (of(3).await, of(7).await);

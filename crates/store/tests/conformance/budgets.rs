@@ -7,7 +7,7 @@ use serde_json::json;
 use store::{Budget, ClaimedWork, NewWork, Release, Store, StoreError, Transaction, WorkLease};
 use uuid::Uuid;
 
-use crate::hands::{
+use crate::queue_fixture::{
     Asked as _, claim, finish, future, manifest, next, operation, past, repaired, rest, work_off,
 };
 
@@ -28,24 +28,24 @@ async fn used(store: &Store, key: &str) -> u32 {
 
 async fn finish_all(store: &Store, claimed: &[ClaimedWork]) {
     for claimed in claimed {
-        finish(store, claimed.hold).await;
+        finish(store, claimed.lease).await;
     }
 }
 
 on_both_engines! {
-    async fn no_more_runs_at_once_than_a_limit_allows_and_each_end_lets_the_next_begin(bed: &Bed) {
-        let store = &bed.store;
+    async fn no_more_runs_at_once_than_a_limit_allows_and_each_end_lets_the_next_begin(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(3), None).await.unwrap();
         let work = manifests(10, &["fleet"]);
         store.enqueue(work.clone()).await.unwrap();
         let mut running = claim(store, MANIFEST, 50).await;
-        let ids: Vec<Uuid> = running.iter().map(|it| it.hold.work).collect();
+        let ids: Vec<Uuid> = running.iter().map(|it| it.lease.work).collect();
         assert_eq!(ids, [work[0].id, work[1].id, work[2].id], "the oldest come first");
         assert_eq!(budget(store, "fleet").await, Budget { key: "fleet".to_owned(), limit: 3, used: 3, parked: 7 });
         for next in &work[3..] {
-            finish(store, running.remove(0).hold).await;
+            finish(store, running.remove(0).lease).await;
             running.extend(claim(store, MANIFEST, 50).await);
-            assert_eq!((running.len(), running[2].hold.work), (3, next.id));
+            assert_eq!((running.len(), running[2].lease.work), (3, next.id));
         }
         finish_all(store, &running).await;
         assert_eq!(budget(store, "fleet").await, Budget { key: "fleet".to_owned(), limit: 3, used: 0, parked: 0 });
@@ -53,8 +53,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn work_counts_in_every_budget_that_is_configured_and_only_in_these(bed: &Bed) {
-        let store = &bed.store;
+    async fn work_counts_in_every_budget_that_is_configured_and_only_in_these(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("region/north", Some(2), None).await.unwrap();
         store.set_budget("task/upgrade", Some(3), None).await.unwrap();
         let north = manifests(3, &["fleet", "region/north", "task/upgrade"]);
@@ -71,11 +71,11 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_limit_of_none_stops_new_starts_until_it_is_raised(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_limit_of_none_stops_new_starts_until_it_is_raised(env: &TestEnvironment) {
+        let store = &env.store;
         let work = manifests(4, &["fleet"]);
         store.enqueue(work).await.unwrap();
-        let before = next(store, MANIFEST).await.unwrap().hold;
+        let before = next(store, MANIFEST).await.unwrap().lease;
         store.set_budget("fleet", Some(0), None).await.unwrap();
         assert_eq!(used(store, "fleet").await, 1, "what runs already counts");
         assert!(next(store, MANIFEST).await.is_none());
@@ -92,30 +92,30 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_limit_may_be_lowered_under_what_runs_and_then_holds(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_limit_may_be_lowered_under_what_runs_and_then_holds(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(4), None).await.unwrap();
         store.enqueue(manifests(8, &["fleet"])).await.unwrap();
         let running = claim(store, MANIFEST, 50).await;
         assert_eq!(running.len(), 4);
         store.set_budget("fleet", Some(2), None).await.unwrap();
-        bed.assert_sound().await;
+        env.assert_sound().await;
         for (ended, left) in [(0, 3), (1, 2)] {
-            finish(store, running[ended].hold).await;
+            finish(store, running[ended].lease).await;
             assert!(next(store, MANIFEST).await.is_none());
             assert_eq!(used(store, "fleet").await, left);
         }
-        finish(store, running[2].hold).await;
+        finish(store, running[2].lease).await;
         assert_eq!(claim(store, MANIFEST, 50).await.len(), 1);
     }
 }
 
 on_both_engines! {
-    async fn what_waits_for_a_budget_that_is_removed_resumes(bed: &Bed) {
-        let store = &bed.store;
+    async fn what_waits_for_a_budget_that_is_removed_resumes(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         store.enqueue(manifests(5, &["fleet"])).await.unwrap();
-        let first = next(store, MANIFEST).await.unwrap().hold;
+        let first = next(store, MANIFEST).await.unwrap().lease;
         assert!(next(store, MANIFEST).await.is_none());
         store.set_budget("fleet", None, None).await.unwrap();
         assert_eq!(store.budgets().await.unwrap(), []);
@@ -133,22 +133,22 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn room_that_one_lane_cannot_use_goes_to_another(bed: &Bed) {
-        let store = &bed.store;
+    async fn room_that_one_lane_cannot_use_goes_to_another(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("one", Some(1), None).await.unwrap();
         store.set_budget("two", Some(1), None).await.unwrap();
         let first = manifest(Uuid::new_v4()).after(past(0)).counted(&["one"]);
         store.enqueue(vec![first]).await.unwrap();
-        let one = next(store, MANIFEST).await.unwrap().hold;
+        let one = next(store, MANIFEST).await.unwrap().lease;
         // Both wait for the first budget; the older one will then find the second full.
         let needs_both = manifest(Uuid::new_v4()).after(past(1)).counted(&["one", "two"]);
         let needs_one = manifest(Uuid::new_v4()).after(past(2)).counted(&["one"]);
         store.enqueue(vec![needs_both.clone(), needs_one.clone()]).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none());
         store.enqueue(vec![manifest(Uuid::new_v4()).after(past(3)).counted(&["two"])]).await.unwrap();
-        let two = next(store, MANIFEST).await.unwrap().hold;
+        let two = next(store, MANIFEST).await.unwrap().lease;
         finish(store, one).await;
-        let one = next(store, MANIFEST).await.expect("the younger lane has the room").hold;
+        let one = next(store, MANIFEST).await.expect("the younger lane has the room").lease;
         assert_eq!(one.work, needs_one.id);
         finish(store, two).await;
         assert!(next(store, MANIFEST).await.is_none());
@@ -158,34 +158,34 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn room_that_was_meant_for_withdrawn_work_goes_to_another(bed: &Bed) {
-        let store = &bed.store;
+    async fn room_that_was_meant_for_withdrawn_work_goes_to_another(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let work = manifests(4, &["fleet"]);
         store.enqueue(work.clone()).await.unwrap();
-        let hold = next(store, MANIFEST).await.unwrap().hold;
+        let lease = next(store, MANIFEST).await.unwrap().lease;
         assert!(next(store, MANIFEST).await.is_none());
-        finish(store, hold).await;
+        finish(store, lease).await;
         // The second lane was let go for the room of the first; now it does not want it any more. Nor does the third.
         store.commit(Transaction::new().withdraw(work[1].id, json!({}))).await.unwrap();
         store.commit(Transaction::new().withdraw_lane(work[2].lane, json!({}))).await.unwrap();
-        let hold = next(store, MANIFEST).await.expect("the fourth lane has the room").hold;
-        assert_eq!(hold.work, work[3].id);
-        finish(store, hold).await;
+        let lease = next(store, MANIFEST).await.expect("the fourth lane has the room").lease;
+        assert_eq!(lease.work, work[3].id);
+        finish(store, lease).await;
     }
 }
 
 on_both_engines! {
-    async fn room_that_nobody_took_is_found_by_the_repair(bed: &Bed) {
-        let store = &bed.store;
+    async fn room_that_nobody_took_is_found_by_the_repair(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let first = manifest(Uuid::new_v4()).after(past(0)).counted(&["fleet"]);
         let second = manifest(Uuid::new_v4()).after(past(1)).counted(&["fleet"]);
         let third = manifest(Uuid::new_v4()).after(past(2)).counted(&["fleet"]);
         store.enqueue(vec![first, second.clone(), third.clone()]).await.unwrap();
-        let hold = next(store, MANIFEST).await.unwrap().hold;
+        let lease = next(store, MANIFEST).await.unwrap().lease;
         assert!(next(store, MANIFEST).await.is_none());
-        finish(store, hold).await;
+        finish(store, lease).await;
         // The room was meant for the second lane, but there an operation came before, which is not due for long.
         store.enqueue(vec![operation(second.lane).after(future(0))]).await.unwrap();
         assert_eq!(repaired(store).await, 0, "it is no error");
@@ -194,8 +194,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn room_that_was_meant_for_late_work_goes_to_another(bed: &Bed) {
-        let store = &bed.store;
+    async fn room_that_was_meant_for_late_work_goes_to_another(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let lane = Uuid::new_v4();
         let work = [
@@ -204,9 +204,9 @@ on_both_engines! {
             manifest(Uuid::new_v4()).after(past(2)).counted(&["fleet"]),
         ];
         store.enqueue(work.to_vec()).await.unwrap();
-        let hold = next(store, MANIFEST).await.unwrap().hold;
+        let lease = next(store, MANIFEST).await.unwrap().lease;
         assert!(next(store, MANIFEST).await.is_none());
-        finish(store, hold).await;
+        finish(store, lease).await;
         // In the second lane only late work is left, which the next claim closes.
         let swap = Transaction::new()
             .withdraw(work[1].id, json!({}))
@@ -219,13 +219,13 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_budget_named_twice_counts_once(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_budget_named_twice_counts_once(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(2), None).await.unwrap();
         store.enqueue(manifests(3, &["fleet", "fleet"])).await.unwrap();
         let running = claim(store, MANIFEST, 50).await;
         assert_eq!((running.len(), used(store, "fleet").await), (2, 2));
-        bed.assert_sound().await;
+        env.assert_sound().await;
         finish_all(store, &running).await;
         assert_eq!(used(store, "fleet").await, 0);
         assert_eq!(work_off(store, MANIFEST).await.len(), 1);
@@ -233,47 +233,47 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_yield_gives_the_room_back_and_a_takeover_keeps_it(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_yield_gives_the_room_back_and_a_takeover_keeps_it(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let work = manifests(2, &["fleet"]);
         store.enqueue(work.clone()).await.unwrap();
-        let lost = store.claim_for(MANIFEST, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap()[0].hold;
-        let hold = store.take_over(MANIFEST, 1, Uuid::new_v4()).await.unwrap()[0].hold;
-        assert_eq!((hold.work, used(store, "fleet").await), (lost.work, 1));
+        let lost = store.claim_for(MANIFEST, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap()[0].lease;
+        let lease = store.take_over(MANIFEST, 1, Uuid::new_v4()).await.unwrap()[0].lease;
+        assert_eq!((lease.work, used(store, "fleet").await), (lost.work, 1));
         assert!(next(store, MANIFEST).await.is_none());
-        rest(store, hold, Duration::from_secs(3600)).await;
+        rest(store, lease, Duration::from_secs(3600)).await;
         assert_eq!(used(store, "fleet").await, 0);
-        let other = next(store, MANIFEST).await.unwrap().hold;
+        let other = next(store, MANIFEST).await.unwrap().lease;
         assert_eq!((other.work, used(store, "fleet").await), (work[1].id, 1));
     }
 }
 
 /// Gives work back that has begun, to rest for long.
-fn half_done(hold: WorkLease, unless_cancelled: bool) -> Release {
+fn half_done(lease: WorkLease, unless_cancelled: bool) -> Release {
     let rest = if unless_cancelled { Duration::from_secs(3600) } else { Duration::ZERO };
-    Release { begun: true, unless_cancelled, ..Release::new(hold, rest, false) }
+    Release { started: true, unless_cancelled, ..Release::new(lease, rest, false) }
 }
 
 on_both_engines! {
-    async fn begun_work_that_is_asked_to_end_passes_a_full_budget_and_counts_in_it(bed: &Bed) {
-        let store = &bed.store;
+    async fn begun_work_that_is_asked_to_end_passes_a_full_budget_and_counts_in_it(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let work = manifests(3, &["fleet"]);
         store.enqueue(work.clone()).await.unwrap();
-        let begun = next(store, MANIFEST).await.unwrap().hold;
-        store.hand_back(half_done(begun, true)).await.unwrap();
-        let other = next(store, MANIFEST).await.unwrap().hold;
+        let started = next(store, MANIFEST).await.unwrap().lease;
+        store.release(half_done(started, true)).await.unwrap();
+        let other = next(store, MANIFEST).await.unwrap().lease;
         store.set_budget("fleet", Some(0), None).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none());
         store.commit(Transaction::new().request_cancel(work[0].id)).await.unwrap();
-        let ending = next(store, MANIFEST).await.expect("no budget holds it up").hold;
+        let ending = next(store, MANIFEST).await.expect("no budget holds it up").lease;
         assert_eq!((ending.work, used(store, "fleet").await), (work[0].id, 2));
-        bed.assert_sound().await;
+        env.assert_sound().await;
         // Whoever undoes it is shut down; the next one goes on.
-        store.hand_back(half_done(ending, false)).await.unwrap();
+        store.release(half_done(ending, false)).await.unwrap();
         assert!(store.work(work[0].id).await.unwrap().unwrap().ending);
-        let ending = next(store, MANIFEST).await.expect("no budget holds it up").hold;
+        let ending = next(store, MANIFEST).await.expect("no budget holds it up").lease;
         assert_eq!(ending.work, work[0].id);
         finish(store, ending).await;
         finish(store, other).await;
@@ -285,14 +285,14 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn begun_work_that_nobody_asked_to_end_waits_for_room_like_any_other(bed: &Bed) {
-        let store = &bed.store;
+    async fn begun_work_that_nobody_asked_to_end_waits_for_room_like_any_other(env: &TestEnvironment) {
+        let store = &env.store;
         let work = manifests(1, &["fleet"]);
         store.enqueue(work.clone()).await.unwrap();
-        let begun = next(store, MANIFEST).await.unwrap().hold;
-        let back = Release { rest: Duration::ZERO, ..half_done(begun, true) };
+        let started = next(store, MANIFEST).await.unwrap().lease;
+        let back = Release { delay: Duration::ZERO, ..half_done(started, true) };
         store.set_budget("fleet", Some(0), None).await.unwrap();
-        store.hand_back(back).await.unwrap();
+        store.release(back).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none());
         assert!(!store.work(work[0].id).await.unwrap().unwrap().ending);
         store.set_budget("fleet", Some(1), None).await.unwrap();
@@ -301,8 +301,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_operation_does_not_wait_behind_a_parked_manifest(bed: &Bed) {
-        let store = &bed.store;
+    async fn an_operation_does_not_wait_behind_a_parked_manifest(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(0), None).await.unwrap();
         let waiting = manifest(Uuid::new_v4()).counted(&["fleet"]);
         store.enqueue(vec![waiting.clone()]).await.unwrap();
@@ -316,8 +316,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn budgets_that_cannot_be_are_refused(bed: &Bed) {
-        let store = &bed.store;
+    async fn budgets_that_cannot_be_are_refused(env: &TestEnvironment) {
+        let store = &env.store;
         let long = "x".repeat(201);
         for key in ["", "a\0b", &long] {
             let outcome = store.set_budget(key, Some(1), None).await;

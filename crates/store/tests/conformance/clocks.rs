@@ -11,35 +11,35 @@ use serde_json::json;
 use store::{CompletionOutcome, LEASE, Location, Options, Store, StoreError};
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on, options};
-use crate::hands::{Asked as _, SOON, done, eventually, expired, finish, manifest, next, rest};
+use crate::environment::{TestEnvironment, block_on, options};
+use crate::queue_fixture::{Asked as _, SOON, done, eventually, expired, finish, manifest, next, rest};
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
 const TEN_MINUTES: SignedDuration = SignedDuration::from_mins(10);
 
 /// A host whose clock is wrong by that much.
-async fn host(bed: &Bed, ahead: SignedDuration) -> Store {
+async fn host(env: &TestEnvironment, ahead: SignedDuration) -> Store {
     let clock = Arc::new(SkewedClock { truth: Arc::new(SystemClock), ahead });
-    Store::open(Options { clock, ..bed.options.clone() }).await.unwrap()
+    Store::open(Options { clock, ..env.options.clone() }).await.unwrap()
 }
 
 #[test]
 fn a_wrong_host_clock_changes_no_lease_on_postgresql() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let (fast, slow) = (host(&bed, TEN_MINUTES).await, host(&bed, -TEN_MINUTES).await);
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let (fast, slow) = (host(&env, TEN_MINUTES).await, host(&env, -TEN_MINUTES).await);
         for (holder, others) in
-            [(&fast, [&slow, &bed.store]), (&slow, [&fast, &bed.store]), (&bed.store, [&fast, &slow])]
+            [(&fast, [&slow, &env.store]), (&slow, [&fast, &env.store]), (&env.store, [&fast, &slow])]
         {
             holder.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
             let owner = Uuid::new_v4();
-            let hold = holder.claim(MANIFEST, 1, owner).await.unwrap()[0].hold;
+            let lease = holder.claim(MANIFEST, 1, owner).await.unwrap()[0].lease;
             for other in others {
                 assert!(
                     other.take_over(MANIFEST, 9, Uuid::new_v4()).await.unwrap().is_empty(),
                     "the lease is fresh"
                 );
-                let until = other.lane(hold.lane).await.unwrap().unwrap().lease_until.unwrap();
+                let until = other.lane(lease.lane).await.unwrap().unwrap().lease_until.unwrap();
                 let left = until.duration_since(SystemClock.now());
                 assert!(
                     left > SignedDuration::from_secs(30) && left <= SignedDuration::try_from(LEASE).unwrap(),
@@ -48,7 +48,7 @@ fn a_wrong_host_clock_changes_no_lease_on_postgresql() {
             }
             // A short lease runs out for all of them, as soon as it does and no sooner.
             assert_eq!(
-                holder.renew_for(owner, vec![hold.lane], Duration::from_millis(300)).await.unwrap().len(),
+                holder.renew_for(owner, vec![lease.lane], Duration::from_millis(300)).await.unwrap().len(),
                 1
             );
             let other = others[0];
@@ -56,22 +56,22 @@ fn a_wrong_host_clock_changes_no_lease_on_postgresql() {
                 other.take_over(MANIFEST, 9, Uuid::new_v4()).await.unwrap().pop()
             })
             .await;
-            assert_eq!(taken.hold.work, hold.work);
+            assert_eq!(taken.lease.work, lease.work);
             assert!(matches!(
-                holder.checkpoint(hold, "late", json!(1)).await,
+                holder.checkpoint(lease, "late", json!(1)).await,
                 Err(StoreError::LostLease { .. })
             ));
-            finish(other, taken.hold).await;
+            finish(other, taken.lease).await;
         }
-        bed.assert_sound().await;
+        env.assert_sound().await;
     });
 }
 
 #[test]
 fn a_wrong_host_clock_makes_nothing_due_sooner_or_later_on_postgresql() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let (fast, slow) = (host(&bed, TEN_MINUTES).await, host(&bed, -TEN_MINUTES).await);
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let (fast, slow) = (host(&env, TEN_MINUTES).await, host(&env, -TEN_MINUTES).await);
         let five = Duration::from_mins(5);
         let soon =
             manifest(Uuid::new_v4()).after(SystemClock.now() + five).before(SystemClock.now() + 2 * five);
@@ -85,14 +85,14 @@ fn a_wrong_host_clock_makes_nothing_due_sooner_or_later_on_postgresql() {
         assert!(left > five / 2 && left <= five, "{left:?}");
         // What a fast host enqueues for now is due now, and what it lets rest for no time does not rest for minutes.
         fast.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
-        let hold = next(&slow, MANIFEST).await.unwrap().hold;
-        rest(&fast, hold, Duration::ZERO).await;
-        let hold = next(&slow, MANIFEST).await.unwrap().hold;
-        finish(&slow, hold).await;
-        let seen = bed.store.work(hold.work).await.unwrap().unwrap();
+        let lease = next(&slow, MANIFEST).await.unwrap().lease;
+        rest(&fast, lease, Duration::ZERO).await;
+        let lease = next(&slow, MANIFEST).await.unwrap().lease;
+        finish(&slow, lease).await;
+        let seen = env.store.work(lease.work).await.unwrap().unwrap();
         let off = seen.finished.unwrap().duration_since(SystemClock.now()).abs();
         assert!(off < SignedDuration::from_mins(1), "{off:?}");
-        bed.assert_sound().await;
+        env.assert_sound().await;
     });
 }
 
@@ -122,8 +122,8 @@ impl Timed {
 #[test]
 fn leases_starts_and_last_moments_follow_the_clock_that_sqlite_was_handed() {
     block_on(async {
-        let bed = Timed::new().await;
-        let (store, clock) = (&bed.store, &bed.clock);
+        let env = Timed::new().await;
+        let (store, clock) = (&env.store, &env.clock);
         let start = clock.now();
         let hour = SignedDuration::from_hours(1);
         let lane = Uuid::new_v4();
@@ -136,8 +136,8 @@ fn leases_starts_and_last_moments_follow_the_clock_that_sqlite_was_handed() {
         clock.advance(hour - SignedDuration::from_micros(1));
         assert!(next(store, MANIFEST).await.is_none());
         clock.advance(SignedDuration::from_micros(1));
-        let hold = next(store, MANIFEST).await.unwrap().hold;
-        assert_eq!(hold.work, due.id);
+        let lease = next(store, MANIFEST).await.unwrap().lease;
+        assert_eq!(lease.work, due.id);
         let lease = SignedDuration::try_from(LEASE).unwrap();
         assert_eq!(store.lane(lane).await.unwrap().unwrap().lease_until, Some(clock.now() + lease));
         clock.advance(lease);
@@ -146,31 +146,31 @@ fn leases_starts_and_last_moments_follow_the_clock_that_sqlite_was_handed() {
             "it has not passed yet"
         );
         clock.advance(SignedDuration::from_micros(1));
-        let taken = store.take_over(MANIFEST, 9, Uuid::new_v4()).await.unwrap()[0].hold;
+        let taken = store.take_over(MANIFEST, 9, Uuid::new_v4()).await.unwrap()[0].lease;
         rest(store, taken, Duration::from_hours(2)).await;
         clock.advance(hour);
         assert_eq!(expired(store).await, 1);
         assert_eq!(store.work(late.id).await.unwrap().unwrap().state, WorkState::TimedOut);
         clock.advance(hour);
         assert_eq!(next(store, MANIFEST).await.unwrap().attempt, 3);
-        bed.assert_sound().await;
+        env.assert_sound().await;
     });
 }
 
 #[test]
 fn a_clock_that_is_set_back_breaks_nothing_on_sqlite() {
     block_on(async {
-        let bed = Timed::new().await;
-        let (store, clock) = (&bed.store, &bed.clock);
+        let env = Timed::new().await;
+        let (store, clock) = (&env.store, &env.clock);
         let (lane, day) = (Uuid::new_v4(), SignedDuration::from_hours(24));
         store.enqueue(vec![manifest(lane), manifest(lane)]).await.unwrap();
         let first = next(store, MANIFEST).await.unwrap();
         clock.advance(-day);
         // Nobody else gets the lane, its holder goes on, and what rested until now rests on.
         assert!(store.take_over(MANIFEST, 9, Uuid::new_v4()).await.unwrap().is_empty());
-        assert_eq!(store.renew(first.hold.owner, vec![lane]).await.unwrap().len(), 1);
-        store.checkpoint(first.hold, "step", json!(1)).await.unwrap();
-        bed.assert_sound().await;
+        assert_eq!(store.renew(first.lease.owner, vec![lane]).await.unwrap().len(), 1);
+        store.checkpoint(first.lease, "step", json!(1)).await.unwrap();
+        env.assert_sound().await;
         clock.advance(SignedDuration::try_from(LEASE).unwrap() + SignedDuration::from_secs(1));
         let taken = store.take_over(MANIFEST, 9, Uuid::new_v4()).await.unwrap();
         assert_eq!(
@@ -178,16 +178,16 @@ fn a_clock_that_is_set_back_breaks_nothing_on_sqlite() {
             (1, Some("step")),
             "leases count from the renewal"
         );
-        assert!(taken[0].hold.fence > first.hold.fence);
-        assert_eq!(store.complete(&[done(first.hold)]).await.unwrap(), [CompletionOutcome::Lost]);
-        finish(store, taken[0].hold).await;
+        assert!(taken[0].lease.fence > first.lease.fence);
+        assert_eq!(store.complete(&[done(first.lease)]).await.unwrap(), [CompletionOutcome::Lost]);
+        finish(store, taken[0].lease).await;
         assert!(next(store, MANIFEST).await.is_none(), "the second was asked for tomorrow's now");
         store.enqueue(vec![manifest(lane)]).await.unwrap();
         let now = next(store, MANIFEST).await.unwrap();
-        assert!(now.hold.fence > taken[0].hold.fence);
-        finish(store, now.hold).await;
+        assert!(now.lease.fence > taken[0].lease.fence);
+        finish(store, now.lease).await;
         clock.advance(day);
-        finish(store, next(store, MANIFEST).await.unwrap().hold).await;
-        bed.assert_sound().await;
+        finish(store, next(store, MANIFEST).await.unwrap().lease).await;
+        env.assert_sound().await;
     });
 }

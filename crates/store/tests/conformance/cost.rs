@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on, short_or_long};
-use crate::hands::{Asked as _, future, manifest, past, repaired};
+use crate::environment::{TestEnvironment, block_on, short_or_long};
+use crate::queue_fixture::{Asked as _, future, manifest, past, repaired};
 
 /// So many rows may be looked at for each piece of work that is claimed.
 const ROWS_PER_PIECE: u64 = 20;
@@ -64,46 +64,46 @@ async fn stopped(store: &Store, backlog: i64) {
 #[test]
 fn a_claim_looks_at_few_rows_behind_a_stopped_task_on_postgresql() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        stopped(&bed.store, short_or_long(5_000, 100_000)).await;
-        assert_frugal(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        stopped(&env.store, short_or_long(5_000, 100_000)).await;
+        assert_frugal(&env).await;
     });
 }
 
 #[test]
 fn a_claim_looks_at_few_rows_behind_a_large_backlog_on_postgresql() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        uniform(&bed.store, short_or_long(50, 1000)).await;
-        assert_frugal(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        uniform(&env.store, short_or_long(50, 1000)).await;
+        assert_frugal(&env).await;
     });
 }
 
 #[test]
 fn a_claim_looks_at_few_rows_behind_a_hot_lane_on_postgresql() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        hot(&bed.store, short_or_long(20_000, 100_000)).await;
-        assert_frugal(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        hot(&env.store, short_or_long(20_000, 100_000)).await;
+        assert_frugal(&env).await;
         // The hot lane is busy; what waits behind it costs the others nothing.
-        let claimed = bed.store.claim(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap();
+        let claimed = env.store.claim(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap();
         assert_eq!(claimed[0].run_after, past(0));
-        assert_frugal(&bed).await;
+        assert_frugal(&env).await;
     });
 }
 
 #[test]
 fn a_claim_looks_at_few_rows_behind_an_all_future_backlog_on_postgresql() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        all_future(&bed.store, short_or_long(20_000, 500_000)).await;
-        assert_frugal(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        all_future(&env.store, short_or_long(20_000, 500_000)).await;
+        assert_frugal(&env).await;
     });
 }
 
 /// Claims once with and once without fresh statistics of the tables, and takes the claim back.
-async fn assert_frugal(bed: &Bed) {
-    let observer = Observer::connect(bed).await;
+async fn assert_frugal(env: &TestEnvironment) {
+    let observer = Observer::connect(env).await;
     for statistics in ["absent", "fresh"] {
         let seen = observer.claim().await;
         println!("statistics {statistics}: {} pieces, {} rows, {:?}", seen.claimed, seen.rows, seen.indexes);
@@ -147,8 +147,8 @@ struct Observer {
 }
 
 impl Observer {
-    async fn connect(bed: &Bed) -> Observer {
-        let Location::Postgres(url) = &bed.options.location else {
+    async fn connect(env: &TestEnvironment) -> Observer {
+        let Location::Postgres(url) = &env.options.location else {
             panic!("only PostgreSQL explains itself")
         };
         let (client, mut connection) = tokio_postgres::connect(url.expose(), NoTls).await.unwrap();
@@ -241,16 +241,16 @@ fn statement(words: &[&str]) -> &'static str {
     found[0]
 }
 
-fn observe(bed: &Bed) -> Connection {
-    Connection::open_with_flags(bed.path(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
+fn observe(env: &TestEnvironment) -> Connection {
+    Connection::open_with_flags(env.path(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
 }
 
 #[test]
 fn no_statement_of_the_queue_walks_a_whole_table_on_sqlite() {
     block_on(async {
-        let bed = Bed::sqlite().await;
-        uniform(&bed.store, 2).await;
-        let connection = observe(&bed);
+        let env = TestEnvironment::sqlite().await;
+        uniform(&env.store, 2).await;
+        let connection = observe(&env);
         for sql in statements() {
             let mut explained = connection.prepare(&format!("explain query plan {sql}")).unwrap();
             // Nobody asks what the values are; but each must be there.
@@ -283,15 +283,15 @@ fn a_claim_takes_as_many_steps_behind_any_backlog_on_sqlite() {
         let first = statement(&["from work indexed by work_in_order", "order by class", "limit 1"]);
         let mut most: Option<(i32, i32)> = None;
         for scenario in 0..5 {
-            let bed = Bed::sqlite().await;
+            let env = TestEnvironment::sqlite().await;
             match scenario {
-                0 => uniform(&bed.store, 1).await,
-                1 => uniform(&bed.store, short_or_long(50, 1000)).await,
-                2 => hot(&bed.store, short_or_long(20_000, 100_000)).await,
-                3 => stopped(&bed.store, short_or_long(5_000, 100_000)).await,
-                _ => all_future(&bed.store, short_or_long(20_000, 500_000)).await,
+                0 => uniform(&env.store, 1).await,
+                1 => uniform(&env.store, short_or_long(50, 1000)).await,
+                2 => hot(&env.store, short_or_long(20_000, 100_000)).await,
+                3 => stopped(&env.store, short_or_long(5_000, 100_000)).await,
+                _ => all_future(&env.store, short_or_long(20_000, 500_000)).await,
             }
-            let connection = observe(&bed);
+            let connection = observe(&env);
             let head: Uuid = connection
                 .query_row(
                     "select lane from lanes where head_kind = 'manifest' order by head_at limit 1",
@@ -320,11 +320,11 @@ fn a_repair_takes_as_many_steps_behind_any_backlog_on_sqlite() {
     block_on(async {
         let next_lane = statement(&["select lane from work indexed by work_in_order", "lane > ?1"]);
         for backlog in [1, short_or_long(20_000, 100_000)] {
-            let bed = Bed::sqlite().await;
-            hot(&bed.store, backlog).await;
-            let taken = steps(&observe(&bed), next_lane, &[&Uuid::nil()]);
+            let env = TestEnvironment::sqlite().await;
+            hot(&env.store, backlog).await;
+            let taken = steps(&observe(&env), next_lane, &[&Uuid::nil()]);
             assert!(taken < 50, "{taken} steps to the first lane, with {backlog} pending in one of them");
-            assert_eq!(repaired(&bed.store).await, 0);
+            assert_eq!(repaired(&env.store).await, 0);
         }
     });
 }

@@ -9,9 +9,9 @@ use store::{CompletionOutcome, LEASE, Release, Store, StoreError, Transaction, W
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::bed::{block_on, short_or_long};
-use crate::crew::{Held, Site};
-use crate::hands::{SOON, done, eventually, finish, manifest, next, operation};
+use crate::environment::{block_on, short_or_long};
+use crate::queue_fixture::{SOON, done, eventually, finish, manifest, next, operation};
+use crate::worker_process::{Held, Site};
 
 /// Of a worker that dies.
 const SHORT_LEASE: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ async fn is_refused(store: &Store, dead: WorkLease) {
     let late = [
         Transaction::new().guard(dead),
         Transaction::new().complete(done(dead)),
-        Transaction::new().hand_back(Release::new(dead, Duration::ZERO, true)),
+        Transaction::new().release(Release::new(dead, Duration::ZERO, true)),
         Transaction::new().checkpoint(dead, "late", json!(0)).enqueue(manifest(dead.lane)),
     ];
     for late in late {
@@ -95,18 +95,18 @@ async fn killed_anywhere(site: Site) {
             .await;
             assert!(killed.elapsed() < SHORT_LEASE + GRACE, "{:?}", killed.elapsed());
             assert_eq!(
-                (taken.hold.work, taken.hold.lane, taken.kind),
-                (dead.hold.work, dead.hold.lane, kind)
+                (taken.lease.work, taken.lease.lane, taken.kind),
+                (dead.lease.work, dead.lease.lane, kind)
             );
             assert_eq!((taken.attempt, taken.taken_over), (2, true));
             assert_eq!(taken.step.as_deref(), point.last_step);
             assert_eq!(taken.checkpoint, point.last_step.map(|step| json!({ "after": step })));
-            assert!(taken.hold.fence > dead.hold.fence);
-            is_refused(&store, dead.hold).await;
-            store.checkpoint(taken.hold, "mine", json!(1)).await.unwrap();
-            finish(&store, taken.hold).await;
-            is_refused(&store, dead.hold).await;
-            assert_eq!(store.work(dead.hold.work).await.unwrap().unwrap().step.as_deref(), Some("mine"));
+            assert!(taken.lease.fence > dead.lease.fence);
+            is_refused(&store, dead.lease).await;
+            store.checkpoint(taken.lease, "mine", json!(1)).await.unwrap();
+            finish(&store, taken.lease).await;
+            is_refused(&store, dead.lease).await;
+            assert_eq!(store.work(dead.lease.work).await.unwrap().unwrap().step.as_deref(), Some("mine"));
             assert_sound(&store).await;
             store.close().await;
         }
@@ -128,7 +128,7 @@ async fn killed_while_completing(site: Site) {
         let (dead, last_words, store) = killed_at(&site, WorkKind::Manifest, &point, later).await;
         // The server may still be about to carry out what the dead one had sent.
         let taken = eventually("it has ended or is taken over", SHORT_LEASE + GRACE, async || {
-            match store.work(dead.hold.work).await.unwrap().unwrap().state {
+            match store.work(dead.lease.work).await.unwrap().unwrap().state {
                 WorkState::Completed => Some(None),
                 WorkState::InProgress => {
                     store.take_over(WorkKind::Manifest, 9, Uuid::new_v4()).await.unwrap().pop().map(Some)
@@ -141,15 +141,15 @@ async fn killed_while_completing(site: Site) {
             None => ended += 1,
             Some(taken) => {
                 assert!(last_words.is_empty(), "round {round}: it was told {last_words:?}");
-                assert_eq!((taken.hold.work, taken.attempt), (dead.hold.work, 2));
+                assert_eq!((taken.lease.work, taken.attempt), (dead.lease.work, 2));
                 assert_eq!(taken.step.as_deref(), point.last_step);
-                finish(&store, taken.hold).await;
+                finish(&store, taken.lease).await;
             }
         }
         told += last_words.len();
-        let lane = store.lane(dead.hold.lane).await.unwrap().unwrap();
+        let lane = store.lane(dead.lease.lane).await.unwrap().unwrap();
         assert_eq!((lane.owner, lane.running), (None, None));
-        is_refused(&store, dead.hold).await;
+        is_refused(&store, dead.lease).await;
         assert_sound(&store).await;
         store.close().await;
     }
@@ -172,8 +172,8 @@ async fn killed_after_completing(site: Site) {
     let store = site.open().await;
     assert_eq!(store.work(first.id).await.unwrap().unwrap().state, WorkState::Completed);
     let next = next(&store, WorkKind::Manifest).await.unwrap();
-    assert_eq!((next.hold.work, next.attempt), (second.id, 1));
-    is_refused(&store, dead.hold).await;
+    assert_eq!((next.lease.work, next.attempt), (second.id, 1));
+    is_refused(&store, dead.lease).await;
     assert_sound(&store).await;
     store.close().await;
 }
@@ -235,29 +235,29 @@ fn a_worker_that_was_only_hung_cannot_write_when_it_comes_to_on_postgresql() {
             store.take_over(WorkKind::Manifest, 9, Uuid::new_v4()).await.unwrap().pop()
         })
         .await;
-        assert_eq!((taken.hold.work, taken.step.as_deref()), (hung.hold.work, Some("first")));
+        assert_eq!((taken.lease.work, taken.step.as_deref()), (hung.lease.work, Some("first")));
         drill.child.resume().unwrap();
         assert_eq!(drill.ask("checkpoint second"), "lost");
         assert_eq!(drill.ask("complete"), "completing");
         assert_eq!(drill.answer(), "lost");
-        assert_eq!(store.work(hung.hold.work).await.unwrap().unwrap().step.as_deref(), Some("first"));
-        finish(&store, taken.hold).await;
+        assert_eq!(store.work(hung.lease.work).await.unwrap().unwrap().step.as_deref(), Some("first"));
+        finish(&store, taken.lease).await;
         assert_sound(&store).await;
     });
 }
 
 on_both_engines! {
-    async fn of_a_thousand_writes_under_a_stale_fence_none_is_accepted(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn of_a_thousand_writes_under_a_stale_fence_none_is_accepted(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(lane)]).await.unwrap();
         let first = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap();
-        let mut holds = vec![first[0].hold];
+        let mut holds = vec![first[0].lease];
         // Each of seven writes under each of 150 fences that have passed.
         for n in 2..=151 {
             let taken = store.take_over_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap();
-            assert_eq!((taken[0].attempt, taken[0].hold.work), (n, holds[0].work));
-            assert!(taken[0].hold.fence > holds.last().unwrap().fence);
-            holds.push(taken[0].hold);
+            assert_eq!((taken[0].attempt, taken[0].lease.work), (n, holds[0].work));
+            assert!(taken[0].lease.fence > holds.last().unwrap().fence);
+            holds.push(taken[0].lease);
         }
         let present = holds.pop().unwrap();
         for stale in holds {

@@ -8,8 +8,8 @@ use testkit::process::{ChildProcess, example_path};
 use testkit::{prerequisites, tmpfs::SmallDisk};
 use uuid::Uuid;
 
-use crate::bed::{block_on, options, short_or_long};
-use crate::fixture::{Dice, Folder, Note, assert_sound, by, close, counter, seed, written};
+use crate::environment::{block_on, options, short_or_long};
+use crate::fixture::{Dice, Folder, Note, assert_sound, close, context, counter, seed, written};
 use crate::load::Load;
 use crate::outage::fill;
 
@@ -49,7 +49,7 @@ fn a_disk_that_was_full_for_a_while_costs_no_answered_write_and_no_restart() {
         let last = written(&store, &Note::fresh()).await;
         fill(&filler);
         let refused = loop {
-            match store.collection().create(&Note::fresh().saying("x".repeat(100_000)), &by()).await {
+            match store.collection().create(&Note::fresh().saying("x".repeat(100_000)), &context()).await {
                 Ok(_) => {}
                 Err(refused) => break refused,
             }
@@ -77,9 +77,9 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
         let rounds = short_or_long(12, 1000);
         for round in 1..=rounds {
             let mut told: HashSet<Uuid> = HashSet::new();
-            let mut command = std::process::Command::new(example_path("scribe").unwrap());
+            let mut command = std::process::Command::new(example_path("note_writer").unwrap());
             command.arg(folder.path()).arg(folder.file("keys"));
-            let mut scribe = ChildProcess::start(command).unwrap();
+            let mut writer = ChildProcess::start(command).unwrap();
             let mut note = |line: &str| {
                 // A line that was cut off in the middle was not answered.
                 let Some(rest) = line.strip_suffix(" .") else { return };
@@ -92,10 +92,10 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
             };
             // Once in a while it is killed while it opens the file.
             for _ in 0..dice.below(150) {
-                note(&scribe.line(Duration::from_secs(30)).unwrap());
+                note(&writer.line(Duration::from_secs(30)).unwrap());
             }
-            scribe.kill9().unwrap();
-            while let Some(line) = scribe.next_line(Duration::from_secs(30)).unwrap() {
+            writer.kill9().unwrap();
+            while let Some(line) = writer.next_line(Duration::from_secs(30)).unwrap() {
                 note(&line);
             }
             let store = folder.open().await;

@@ -15,45 +15,45 @@ use store::{
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::bed::short_or_long;
+use crate::environment::short_or_long;
 use crate::fixture::{
-    Note, by, cases, cluster, eventually, feed_from, manifest, operation, version, written,
+    Note, cases, cluster, context, eventually, feed_from, manifest, operation, version, written,
 };
-use crate::raw::Raw;
+use crate::raw::RawDatabase;
 
 on_both_engines! {
-    async fn reads_that_are_given_up_take_nothing_with_them(bed: &Bed) {
-        let read = written(&bed.store, &Note::fresh()).await;
+    async fn reads_that_are_given_up_take_nothing_with_them(env: &TestEnvironment) {
+        let read = written(&env.store, &Note::fresh()).await;
         let listing = DocumentQuery { kind: Note::KIND.to_owned(), limit: 10, ..DocumentQuery::default() };
         for _ in 0..200 {
             // Polled once, and dropped while its answer is on the way.
-            let _ = tokio::time::timeout(std::time::Duration::ZERO, bed.store.list(listing.clone())).await;
+            let _ = tokio::time::timeout(std::time::Duration::ZERO, env.store.list(listing.clone())).await;
         }
-        assert_eq!(bed.store.list(listing).await.unwrap().len(), 1);
-        assert_eq!(bed.store.get(read.uuid).await.unwrap().unwrap().etag, read.etag);
+        assert_eq!(env.store.list(listing).await.unwrap().len(), 1);
+        assert_eq!(env.store.get(read.uuid).await.unwrap().unwrap().etag, read.etag);
     }
 }
 
 on_both_engines! {
-    async fn a_unique_key_has_one_living_owner_and_changes_hands_within_a_transaction(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_unique_key_has_one_living_owner_and_changes_hands_within_a_transaction(env: &TestEnvironment) {
+        let store = &env.store;
         let read = async |uuid: Uuid| store.documents::<Note>().get(uuid).await.unwrap().unwrap();
         let first = written(store, &Note::fresh().holding("x")).await;
-        let taken = store.collection().create(&Note::fresh().holding("x"), &by()).await;
+        let taken = store.collection().create(&Note::fresh().holding("x"), &context()).await;
         assert!(matches!(taken, Err(StoreError::KeyTaken { key }) if key == "note:x"));
 
         // Whichever is said first, and whichever uuid comes first.
         let mut owner = first;
         for (heir, create_first) in [(Uuid::from_u128(1), true), (Uuid::from_u128(2), false), (Uuid::max(), true)] {
             let freed = Note { key: None, ..owner.document.clone() };
-            let create = |it: Transaction| it.create(heir, &Note::fresh().holding("x"), &by()).unwrap();
-            let free = |it: Transaction| it.update(&owner, &freed, DesiredState::Unchanged, &by()).unwrap();
+            let create = |it: Transaction| it.create(heir, &Note::fresh().holding("x"), &context()).unwrap();
+            let free = |it: Transaction| it.update(&owner, &freed, DesiredState::Unchanged, &context()).unwrap();
             let moved = match create_first {
                 true => free(create(Transaction::new())),
                 false => create(free(Transaction::new())),
             };
             store.commit(moved).await.unwrap();
-            let taken = store.collection().create(&Note::fresh().holding("x"), &by()).await;
+            let taken = store.collection().create(&Note::fresh().holding("x"), &context()).await;
             assert!(matches!(taken, Err(StoreError::KeyTaken { .. })));
             owner = read(heir).await;
         }
@@ -62,25 +62,25 @@ on_both_engines! {
         let other = written(store, &Note::fresh().holding("y")).await;
         let swap = |one: &VersionedDocument<Note>, two: &VersionedDocument<Note>| {
             let (to_one, to_two) = (one.document.holding("y"), two.document.holding("x"));
-            let begun = Transaction::new().update(one, &to_one, DesiredState::Unchanged, &by()).unwrap();
-            begun.update(two, &to_two, DesiredState::Unchanged, &by()).unwrap()
+            let started = Transaction::new().update(one, &to_one, DesiredState::Unchanged, &context()).unwrap();
+            started.update(two, &to_two, DesiredState::Unchanged, &context()).unwrap()
         };
         store.commit(swap(&owner, &other)).await.unwrap();
         assert!(matches!(store.commit(swap(&owner, &other)).await, Err(StoreError::Changed { .. })));
         let (owner, other) = (read(owner.uuid).await, read(other.uuid).await);
         assert_eq!((owner.document.key.as_deref(), other.document.key.as_deref()), (Some("y"), Some("x")));
         for key in ["x", "y"] {
-            let taken = store.collection().create(&Note::fresh().holding(key), &by()).await;
+            let taken = store.collection().create(&Note::fresh().holding(key), &context()).await;
             assert!(matches!(taken, Err(StoreError::KeyTaken { .. })), "{key}");
         }
-        store.collection().delete(&other, &by()).await.unwrap();
+        store.collection().delete(&other, &context()).await.unwrap();
         written(store, &Note::fresh().holding("x")).await;
     }
 }
 
 on_both_engines! {
-    async fn a_living_document_that_the_feed_never_told_of_is_found_by_the_check(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_living_document_that_the_feed_never_told_of_is_found_by_the_check(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let (told, untold) = (written(store, &Note::fresh()).await, written(store, &Note::fresh()).await);
         raw.execute(&format!("delete from feed where uuid = {}", raw.uuid(untold.uuid))).await;
         let broken = async || {
@@ -94,26 +94,26 @@ on_both_engines! {
         assert!(faults.len() == 1 && faults[0].replace('-', "") == untold.uuid.simple().to_string(), "{faults:?}");
         assert_ne!(told.uuid, untold.uuid);
         // Told again, all is well.
-        store.collection().update(&untold, &untold.document.saying("told"), &by()).await.unwrap();
+        store.collection().update(&untold, &untold.document.saying("told"), &context()).await.unwrap();
         assert_eq!(broken().await, Vec::<String>::new());
     }
 }
 
 on_both_engines! {
-    async fn of_a_hundred_updates_of_one_version_exactly_one_wins(bed: &Bed) {
-        let mut stores = vec![bed.store.clone()];
-        if bed.is_shared() {
-            stores.push(bed.another().await);
-            stores.push(bed.another().await);
+    async fn of_a_hundred_updates_of_one_version_exactly_one_wins(env: &TestEnvironment) {
+        let mut stores = vec![env.store.clone()];
+        if env.is_shared() {
+            stores.push(env.another().await);
+            stores.push(env.another().await);
         }
-        let start = bed.store.feed_now().await.unwrap();
-        let read = written(&bed.store, &Note::fresh()).await;
+        let start = env.store.feed_end().await.unwrap();
+        let read = written(&env.store, &Note::fresh()).await;
         let mut writers = JoinSet::new();
         for writer in 0..100 {
             let (store, read) = (stores[writer % stores.len()].clone(), read.clone());
             writers.spawn(async move {
                 let wanted = read.document.saying(format!("writer {writer}"));
-                (writer, store.collection().update(&read, &wanted, &by()).await)
+                (writer, store.collection().update(&read, &wanted, &context()).await)
             });
         }
         let mut winners = Vec::new();
@@ -126,12 +126,12 @@ on_both_engines! {
                 Err(other) => panic!("writer {writer}: {other}"),
             }
         }
-        let now = bed.store.documents::<Note>().get(read.uuid).await.unwrap().unwrap();
+        let now = env.store.documents::<Note>().get(read.uuid).await.unwrap().unwrap();
         assert_eq!(winners.len(), 1);
         assert_eq!(now.document.text, format!("writer {}", winners[0]));
         assert_eq!(now.etag.to_string(), "\"2\"");
         let versions = eventually("both versions are in the feed", async || {
-            let feed = feed_from(&bed.store, start).await.unwrap();
+            let feed = feed_from(&env.store, start).await.unwrap();
             let seen: Vec<_> = feed.iter().filter_map(version).filter(|it| it.0 == read.uuid).collect();
             (seen.len() >= 2).then_some(seen)
         }).await;
@@ -188,8 +188,8 @@ fn expected(read: &VersionedDocument<Note>, living: Option<&(Uuid, Etag)>) -> Re
 }
 
 on_both_engines! {
-    async fn any_interleaving_of_writers_goes_as_a_simple_model_says(bed: &Bed) {
-        let store = &bed.store;
+    async fn any_interleaving_of_writers_goes_as_a_simple_model_says(env: &TestEnvironment) {
+        let store = &env.store;
         for steps in cases(short_or_long(40, 2000), steps()) {
             let prefix = Uuid::new_v4();
             let notes = [Note::at(&format!("{prefix}/a")), Note::at(&format!("{prefix}/b"))];
@@ -209,7 +209,7 @@ on_both_engines! {
                         }
                     }
                     Step::Create { path } => {
-                        let outcome = store.collection().create(&notes[path].saying(turn.to_string()), &by()).await;
+                        let outcome = store.collection().create(&notes[path].saying(turn.to_string()), &context()).await;
                         match (outcome, &model[path]) {
                             (Ok(made), None) => model[path] = Some(made),
                             (Err(StoreError::Exists { .. }), Some(_)) => {}
@@ -218,7 +218,7 @@ on_both_engines! {
                     }
                     Step::Update { writer, path } => {
                         let Some(read) = reads.get(&(writer, path)) else { continue };
-                        let outcome = store.collection().update(read, &notes[path].saying(turn.to_string()), &by()).await;
+                        let outcome = store.collection().update(read, &notes[path].saying(turn.to_string()), &context()).await;
                         let expect = expected(read, model[path].as_ref());
                         if let Ok(etag) = &outcome {
                             model[path] = Some((read.uuid, *etag));
@@ -227,7 +227,7 @@ on_both_engines! {
                     }
                     Step::Delete { writer, path } => {
                         let Some(read) = reads.get(&(writer, path)) else { continue };
-                        let outcome = store.collection().delete(read, &by()).await;
+                        let outcome = store.collection().delete(read, &context()).await;
                         let expect = expected(read, model[path].as_ref());
                         if outcome.is_ok() {
                             model[path] = None;
@@ -237,8 +237,8 @@ on_both_engines! {
                     Step::Replace { writer, path } => {
                         let Some(read) = reads.get(&(writer, path)) else { continue };
                         let fresh = Uuid::now_v7();
-                        let replace = Transaction::new().remove(read, &by());
-                        let replace = replace.create(fresh, &notes[path].saying(turn.to_string()), &by()).unwrap();
+                        let replace = Transaction::new().remove(read, &context());
+                        let replace = replace.create(fresh, &notes[path].saying(turn.to_string()), &context()).unwrap();
                         let outcome = store.commit(replace).await;
                         let expect = expected(read, model[path].as_ref());
                         if let Ok(committed) = &outcome {
@@ -255,9 +255,9 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_path_that_is_deleted_and_created_at_once_has_two_histories(bed: &Bed) {
-        let store = &bed.store;
-        let start = store.feed_now().await.unwrap();
+    async fn a_path_that_is_deleted_and_created_at_once_has_two_histories(env: &TestEnvironment) {
+        let store = &env.store;
+        let start = store.feed_end().await.unwrap();
         let (note, old_work) = (Note::fresh(), NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest));
         let mut identities = Vec::new();
         let first = written(store, &note).await;
@@ -268,10 +268,10 @@ on_both_engines! {
             let read = store.documents::<Note>().find(&note.id).await.unwrap().unwrap();
             let (deleter, creator) = (store.clone(), store.clone());
             let (deleted, created) = tokio::join!(
-                async { deleter.collection().delete(&read, &by()).await },
+                async { deleter.collection().delete(&read, &context()).await },
                 async {
                     loop {
-                        match creator.collection().create(&note.saying(format!("generation {round}")), &by()).await {
+                        match creator.collection().create(&note.saying(format!("generation {round}")), &context()).await {
                             Err(StoreError::Exists { .. }) => tokio::task::yield_now().await,
                             outcome => break outcome,
                         }
@@ -310,24 +310,24 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_cluster_that_is_created_again_inherits_nothing(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_cluster_that_is_created_again_inherits_nothing(env: &TestEnvironment) {
+        let store = &env.store;
         let create = operation(Uuid::now_v7(), Verb::Create);
-        store.clusters().begin_create(&cluster("phoenix"), &create, &Default::default(), &by()).await.unwrap();
-        store.manifests().create(&[(manifest(create.cluster), vec![]), (manifest(create.cluster), vec![])], &by()).await.unwrap();
+        store.clusters().start_create(&cluster("phoenix"), &create, &Default::default(), &context()).await.unwrap();
+        store.manifests().create(&[(manifest(create.cluster), vec![]), (manifest(create.cluster), vec![])], &context()).await.unwrap();
         let read = store.clusters().get(create.cluster).await.unwrap().unwrap();
-        store.clusters().delete(&read, &by()).await.unwrap();
+        store.clusters().delete(&read, &context()).await.unwrap();
 
         let again = operation(Uuid::now_v7(), Verb::Create);
-        store.clusters().begin_create(&cluster("phoenix"), &again, &Default::default(), &by()).await.unwrap();
+        store.clusters().start_create(&cluster("phoenix"), &again, &Default::default(), &context()).await.unwrap();
         let found = store.clusters().find(&cluster("PHOENIX").id).await.unwrap().unwrap();
         assert_eq!(found.uuid, again.cluster);
-        assert!(store.manifests().of_cluster(again.cluster, None, 10).await.unwrap().0.is_empty());
-        assert_eq!(store.manifests().of_cluster(create.cluster, None, 10).await.unwrap().0.len(), 2);
+        assert!(store.manifests().list_for_cluster(again.cluster, None, 10).await.unwrap().0.is_empty());
+        assert_eq!(store.manifests().list_for_cluster(create.cluster, None, 10).await.unwrap().0.len(), 2);
         let pending = store.pending(again.cluster, 10).await.unwrap();
         assert_eq!(pending.iter().map(|it| it.id).collect::<Vec<_>>(), [again.id]);
         // Whoever still holds the old one cannot write to the new one.
-        let late = store.clusters().update(&read, &Cluster { location: "south".to_owned(), ..read.document.clone() }, &by()).await;
+        let late = store.clusters().update(&read, &Cluster { location: "south".to_owned(), ..read.document.clone() }, &context()).await;
         assert!(matches!(late, Err(StoreError::Gone { uuid }) if uuid == create.cluster));
     }
 }
@@ -378,13 +378,13 @@ fn body_of(bytes: usize) -> serde_json::Value {
 }
 
 on_both_engines! {
-    async fn what_no_engine_could_keep_is_refused_and_nothing_is_stored(bed: &Bed) {
-        let store = &bed.store;
-        let start = store.feed_now().await.unwrap();
+    async fn what_no_engine_could_keep_is_refused_and_nothing_is_stored(env: &TestEnvironment) {
+        let store = &env.store;
+        let start = store.feed_end().await.unwrap();
         let refused = async |what: &str, uuid: Uuid, document: Anything, expect: &str| {
-            let transaction = Transaction::new().create(uuid, &document, &by()).unwrap();
+            let transaction = Transaction::new().create(uuid, &document, &context()).unwrap();
             // A neighbour in the same transaction is refused with it.
-            let transaction = transaction.create(Uuid::now_v7(), &Note::fresh(), &by()).unwrap();
+            let transaction = transaction.create(Uuid::now_v7(), &Note::fresh(), &context()).unwrap();
             match store.commit(transaction).await {
                 Err(StoreError::Invalid { what: sentence }) => assert!(sentence.contains(expect), "{what}: {sentence}"),
                 outcome => panic!("{what}: {outcome:?}"),
@@ -419,13 +419,13 @@ on_both_engines! {
 
         // What just fits is kept, byte for byte.
         let big = Anything { body: body_of(BODY_BYTES_MAX), path: format!("/{}", "p".repeat(KEY_BYTES_MAX - 1)), ..it() };
-        let (uuid, _) = store.collection().create(&big, &by()).await.unwrap();
+        let (uuid, _) = store.collection().create(&big, &context()).await.unwrap();
         assert_eq!(store.get(uuid).await.unwrap().unwrap().body, big.body);
     }
 }
 
 on_both_engines! {
-    async fn a_body_that_is_no_object_is_refused(bed: &Bed) {
+    async fn a_body_that_is_no_object_is_refused(env: &TestEnvironment) {
         #[derive(Debug, Clone, Serialize, Deserialize)]
         #[serde(transparent)]
         struct Bare(serde_json::Value);
@@ -439,19 +439,19 @@ on_both_engines! {
             }
         }
         for body in [json!(null), json!(1), json!("x"), json!([{}])] {
-            let refusal = bed.store.collection().create(&Bare(body.clone()), &by()).await.unwrap_err().to_string();
+            let refusal = env.store.collection().create(&Bare(body.clone()), &context()).await.unwrap_err().to_string();
             assert_eq!(refusal, "the body of a bare must be a JSON object", "{body}");
         }
     }
 }
 
 on_both_engines! {
-    async fn any_text_may_be_asked_for_and_what_cannot_be_there_is_not_found(bed: &Bed) {
-        let store = &bed.store;
+    async fn any_text_may_be_asked_for_and_what_cannot_be_there_is_not_found(env: &TestEnvironment) {
+        let store = &env.store;
         for text in ["", "\0", "a\0b", "%", "_", "'; drop table documents; --", "\u{10FFFF}", "ÄÖ", &"x".repeat(5000)] {
             assert!(store.find(text).await.unwrap().is_none(), "{text:?}");
             assert!(store.secret(Uuid::new_v4(), text).await.unwrap().is_none(), "{text:?}");
-            assert!(store.position(text).await.unwrap().is_none(), "{text:?}");
+            assert!(store.saved_position(text).await.unwrap().is_none(), "{text:?}");
             let some = || Some(text.to_owned());
             let listing = DocumentQuery { kind: "note".to_owned(), parent: some(), prefix: some(), after: Some((text.to_owned(), text.to_owned())), limit: 5 };
             assert!(store.list(listing).await.unwrap().is_empty(), "{text:?}");
@@ -462,8 +462,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn lists_are_ordered_byte_by_byte_on_either_engine(bed: &Bed) {
-        let store = &bed.store;
+    async fn lists_are_ordered_byte_by_byte_on_either_engine(env: &TestEnvironment) {
+        let store = &env.store;
         let mut names: Vec<String> =
             ["a", "a-b", "a/b", "ab", "a_b", "a.b", "aa", "é", "z", "~", "ß", "日本", "a b", "0", "10", "9"].map(str::to_owned).into();
         for name in &names {
@@ -484,14 +484,14 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn only_a_change_of_what_is_wanted_raises_the_generation(bed: &Bed) {
-        let store = &bed.store;
+    async fn only_a_change_of_what_is_wanted_raises_the_generation(env: &TestEnvironment) {
+        let store = &env.store;
         let read = written(store, &Note::fresh()).await;
-        let seen = Transaction::new().update(&read, &read.document.saying("seen"), DesiredState::Unchanged, &by()).unwrap();
+        let seen = Transaction::new().update(&read, &read.document.saying("seen"), DesiredState::Unchanged, &context()).unwrap();
         store.commit(seen).await.unwrap();
         let read = store.documents::<Note>().get(read.uuid).await.unwrap().unwrap();
         assert_eq!((read.generation, read.etag.to_string().as_str()), (1, "\"2\""));
-        let wanted = Transaction::new().update(&read, &read.document.saying("wanted"), DesiredState::Changed, &by()).unwrap();
+        let wanted = Transaction::new().update(&read, &read.document.saying("wanted"), DesiredState::Changed, &context()).unwrap();
         store.commit(wanted).await.unwrap();
         let read = store.documents::<Note>().find(&read.document.path()).await.unwrap().unwrap();
         assert_eq!((read.generation, read.etag.to_string().as_str()), (2, "\"3\""));

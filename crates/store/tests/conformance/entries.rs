@@ -13,9 +13,9 @@ use store::{
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::bed::Bed;
-use crate::fixture::{Note, by};
-use crate::hands::{Asked as _, claim, done, future, manifest, next, operation, past, work_off};
+use crate::environment::TestEnvironment;
+use crate::fixture::{Note, context};
+use crate::queue_fixture::{Asked as _, claim, done, future, manifest, next, operation, past, work_off};
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
 
@@ -44,14 +44,14 @@ async fn events(store: &Store, work: Uuid) -> Vec<EntryEvent> {
 }
 
 /// Two ways to the same store: two processes where the engine allows it.
-async fn two(bed: &Bed) -> [Store; 2] {
-    let other = if bed.is_shared() { bed.another().await } else { bed.store.clone() };
-    [bed.store.clone(), other]
+async fn two(env: &TestEnvironment) -> [Store; 2] {
+    let other = if env.is_shared() { env.another().await } else { env.store.clone() };
+    [env.store.clone(), other]
 }
 
 on_both_engines! {
-    async fn entries_come_oldest_first_in_pages_as_they_were_told(bed: &Bed) {
-        let (store, work) = (&bed.store, manifest(Uuid::new_v4()));
+    async fn entries_come_oldest_first_in_pages_as_they_were_told(env: &TestEnvironment) {
+        let (store, work) = (&env.store, manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone()]).await.unwrap();
         let whole = Entry {
             step: Some("drain \u{1F6A2}".to_owned()),
@@ -75,15 +75,15 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_is_told_at_once_is_numbered_and_read_one_by_one(bed: &Bed) {
-        let (store, work) = (&bed.store, manifest(Uuid::new_v4()));
+    async fn what_is_told_at_once_is_numbered_and_read_one_by_one(env: &TestEnvironment) {
+        let (store, work) = (&env.store, manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone()]).await.unwrap();
         store.commit(Transaction::new().record(work.id, saying(EntryEvent::Claimed, "0"))).await.unwrap();
         let held = claim(store, MANIFEST, 1).await;
         // Short ones, and one that would be too much for a row together with the others.
         let said = ["1", "2", &"3".repeat(50_000), "4", "5"];
         let entries = said.map(|it| saying(EntryEvent::StepFinished, it)).to_vec();
-        store.complete(&[Completion { entries, ..done(held[0].hold) }]).await.unwrap();
+        store.complete(&[Completion { entries, ..done(held[0].lease) }]).await.unwrap();
         let all = store.entries(work.id, None, 100).await.unwrap();
         assert_eq!(all.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
         let messages: Vec<&str> = all.iter().filter_map(|it| it.1.message.as_deref()).collect();
@@ -104,98 +104,98 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_end_is_told_with_the_end_and_at_the_stores_time(bed: &Bed) {
-        let store = &bed.store;
+    async fn an_end_is_told_with_the_end_and_at_the_stores_time(env: &TestEnvironment) {
+        let store = &env.store;
         let works: Vec<NewWork> = (0..3).map(|_| manifest(Uuid::new_v4())).collect();
         store.enqueue(works.clone()).await.unwrap();
         let held = claim(store, MANIFEST, 3).await;
         let finish = Entry { to: Some(WorkState::Completed), ..told(EntryEvent::Finished) };
         // One end in a transaction, two in a batch of which one is not ours any more.
-        let end = Completion { entries: vec![told(EntryEvent::StepFinished), finish.clone()], ..done(held[0].hold) };
+        let end = Completion { entries: vec![told(EntryEvent::StepFinished), finish.clone()], ..done(held[0].lease) };
         store.commit(Transaction::new().complete(end)).await.unwrap();
-        let batch = [held[1].hold, WorkLease { fence: held[2].hold.fence - 1, ..held[2].hold }]
-            .map(|hold| Completion { entries: vec![told(EntryEvent::Claimed), finish.clone()], ..done(hold) });
+        let batch = [held[1].lease, WorkLease { fence: held[2].lease.fence - 1, ..held[2].lease }]
+            .map(|lease| Completion { entries: vec![told(EntryEvent::Claimed), finish.clone()], ..done(lease) });
         assert_eq!(store.complete(&batch).await.unwrap(), [CompletionOutcome::Done, CompletionOutcome::Lost]);
-        assert_eq!(events(store, held[0].hold.work).await, [EntryEvent::StepFinished, EntryEvent::Finished]);
-        assert_eq!(events(store, held[1].hold.work).await, [EntryEvent::Claimed, EntryEvent::Finished]);
-        assert_eq!(events(store, held[2].hold.work).await, []);
+        assert_eq!(events(store, held[0].lease.work).await, [EntryEvent::StepFinished, EntryEvent::Finished]);
+        assert_eq!(events(store, held[1].lease.work).await, [EntryEvent::Claimed, EntryEvent::Finished]);
+        assert_eq!(events(store, held[2].lease.work).await, []);
         // The worker's clock says 1970; when it ended the store knows.
-        let log = log(store, held[1].hold.work).await;
-        let ended = store.work(held[1].hold.work).await.unwrap().unwrap().finished.unwrap();
+        let log = log(store, held[1].lease.work).await;
+        let ended = store.work(held[1].lease.work).await.unwrap().unwrap().finished.unwrap();
         assert_eq!(log[0].time, past(5));
         assert!(log[1].time >= ended && log[1].time < ended + Duration::from_secs(60), "{} and {ended}", log[1].time);
     }
 }
 
 on_both_engines! {
-    async fn what_did_not_happen_is_not_told(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn what_did_not_happen_is_not_told(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let work = manifest(lane);
         store.enqueue(vec![work.clone()]).await.unwrap();
-        let hold = next(store, MANIFEST).await.unwrap().hold;
-        let stale = WorkLease { fence: hold.fence - 1, ..hold };
+        let lease = next(store, MANIFEST).await.unwrap().lease;
+        let stale = WorkLease { fence: lease.fence - 1, ..lease };
         let entry = || told(EntryEvent::StepFinished);
         let lost = [
             Transaction::new().checkpoint(stale, "s", json!(1)).record(work.id, entry()),
             Transaction::new().guard(stale).record(work.id, entry()),
             Transaction::new().complete(Completion { entries: vec![entry()], ..done(stale) }),
-            Transaction::new().hand_back(Release { entries: vec![entry()], ..Release::new(stale, Duration::ZERO, true) }),
+            Transaction::new().release(Release { entries: vec![entry()], ..Release::new(stale, Duration::ZERO, true) }),
         ];
         for transaction in lost {
             let outcome = store.commit(transaction).await;
             assert!(matches!(outcome, Err(StoreError::LostLease { .. })), "{outcome:?}");
         }
         // Nor what was taken back for any other reason; nor of work that nobody knows, and then nothing else happens either.
-        let taken = Transaction::new().checkpoint(hold, "s", json!(1)).record(work.id, entry()).enqueue(work.clone());
+        let taken = Transaction::new().checkpoint(lease, "s", json!(1)).record(work.id, entry()).enqueue(work.clone());
         assert!(matches!(store.commit(taken).await, Err(StoreError::Exists { .. })));
         let note = Uuid::now_v7();
-        let unknown = Transaction::new().create(note, &Note::fresh(), &by()).unwrap().record(Uuid::new_v4(), entry());
+        let unknown = Transaction::new().create(note, &Note::fresh(), &context()).unwrap().record(Uuid::new_v4(), entry());
         assert!(matches!(store.commit(unknown).await, Err(StoreError::NoSuchWork { .. })));
         assert!(store.get(note).await.unwrap().is_none());
         assert_eq!(events(store, work.id).await, []);
         assert_eq!(store.work(work.id).await.unwrap().unwrap().step, None);
         // And what did, is.
-        store.commit(Transaction::new().checkpoint(hold, "s", json!(1)).record(work.id, entry())).await.unwrap();
+        store.commit(Transaction::new().checkpoint(lease, "s", json!(1)).record(work.id, entry())).await.unwrap();
         assert_eq!(events(store, work.id).await, [EntryEvent::StepFinished]);
     }
 }
 
 on_both_engines! {
-    async fn work_is_given_back_with_what_it_leaves_for_the_next_holder(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn work_is_given_back_with_what_it_leaves_for_the_next_holder(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let (one, two) = (manifest(lane).after(past(0)), manifest(lane).after(past(1)));
         store.enqueue(vec![one.clone(), two.clone()]).await.unwrap();
         let first = next(store, MANIFEST).await.unwrap();
-        assert_eq!((first.hold.work, first.first, first.taken_over), (one.id, true, false));
+        assert_eq!((first.lease.work, first.first, first.taken_over), (one.id, true, false));
         let parked = Release {
             checkpoint: Some(("wait".to_owned(), json!({ "waiting": "Unreachable" }))),
             entries: vec![told(EntryEvent::Yielded)],
-            ..Release::new(first.hold, Duration::from_secs(3600), false)
+            ..Release::new(first.lease, Duration::from_secs(3600), false)
         };
-        store.hand_back(parked.clone()).await.unwrap();
-        assert!(matches!(store.hand_back(parked).await, Err(StoreError::LostLease { .. })), "given back twice");
+        store.release(parked.clone()).await.unwrap();
+        assert!(matches!(store.release(parked).await, Err(StoreError::LostLease { .. })), "given back twice");
         let seen = store.work(one.id).await.unwrap().unwrap();
         assert_eq!((seen.step.as_deref(), seen.checkpoint), (Some("wait"), Some(json!({ "waiting": "Unreachable" }))));
         assert_eq!(events(store, one.id).await, [EntryEvent::Yielded]);
         // No step was begun: another fresh one may go first.
         let second = next(store, MANIFEST).await.unwrap();
-        assert_eq!(second.hold.work, two.id);
+        assert_eq!(second.lease.work, two.id);
         // One that was begun keeps its place, and what it had checkpointed unless it leaves something else.
-        store.checkpoint(second.hold, "begun", json!({ "done": 1 })).await.unwrap();
-        store.hand_back(Release::new(second.hold, Duration::ZERO, true)).await.unwrap();
+        store.checkpoint(second.lease, "begun", json!({ "done": 1 })).await.unwrap();
+        store.release(Release::new(second.lease, Duration::ZERO, true)).await.unwrap();
         let again = next(store, MANIFEST).await.unwrap();
-        assert_eq!((again.hold.work, again.first, again.attempt), (two.id, false, 2));
+        assert_eq!((again.lease.work, again.first, again.attempt), (two.id, false, 2));
         assert_eq!((again.step.as_deref(), again.checkpoint), (Some("begun"), Some(json!({ "done": 1 }))));
         assert!(again.claimed_at >= second.claimed_at);
-        let back = Release { checkpoint: Some(("more".to_owned(), json!({ "done": 2 }))), ..Release::new(again.hold, Duration::ZERO, true) };
-        store.hand_back(back).await.unwrap();
+        let back = Release { checkpoint: Some(("more".to_owned(), json!({ "done": 2 }))), ..Release::new(again.lease, Duration::ZERO, true) };
+        store.release(back).await.unwrap();
         assert_eq!(next(store, MANIFEST).await.unwrap().checkpoint, Some(json!({ "done": 2 })));
     }
 }
 
 on_both_engines! {
-    async fn who_takes_over_learns_what_the_lost_holder_was_asked(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn who_takes_over_learns_what_the_lost_holder_was_asked(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let work = manifest(lane);
         store.enqueue(vec![work.clone()]).await.unwrap();
         let lost = store.claim_for(MANIFEST, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap().remove(0);
@@ -209,8 +209,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn ends_that_nobody_held_are_told_by_the_store(bed: &Bed) {
-        let store = &bed.store;
+    async fn ends_that_nobody_held_are_told_by_the_store(env: &TestEnvironment) {
+        let store = &env.store;
         let [touched, swept, withdrawn] = [(); 3].map(|()| Uuid::new_v4());
         let late = manifest(touched).after(past(0)).before(past(9));
         let asleep = manifest(swept).after(future(0)).before(past(9));
@@ -241,8 +241,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_log_that_is_full_leaves_out_steps_and_counts_them(bed: &Bed) {
-        let (store, work, other) = (&bed.store, manifest(Uuid::new_v4()), manifest(Uuid::new_v4()));
+    async fn a_log_that_is_full_leaves_out_steps_and_counts_them(env: &TestEnvironment) {
+        let (store, work, other) = (&env.store, manifest(Uuid::new_v4()), manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone(), other.clone()]).await.unwrap();
         let steps = |count: i64| (0..count).fold(Transaction::new(), |it, _| it.record(work.id, told(EntryEvent::StepStarted)));
         for _ in 0..5 {
@@ -267,8 +267,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_entry_that_is_too_long_is_cut_with_a_notice(bed: &Bed) {
-        let (store, work) = (&bed.store, manifest(Uuid::new_v4()));
+    async fn an_entry_that_is_too_long_is_cut_with_a_notice(env: &TestEnvironment) {
+        let (store, work) = (&env.store, manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone()]).await.unwrap();
         let long = "a\0\u{1}ö".repeat(ENTRY_BYTES_MAX);
         store.commit(Transaction::new().record(work.id, saying(EntryEvent::StepFinished, &long))).await.unwrap();
@@ -279,19 +279,19 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn all_who_tell_of_the_same_work_at_once_are_heard(bed: &Bed) {
+    async fn all_who_tell_of_the_same_work_at_once_are_heard(env: &TestEnvironment) {
         let work = manifest(Uuid::new_v4());
-        bed.store.enqueue(vec![work.clone()]).await.unwrap();
-        let hold = next(&bed.store, MANIFEST).await.unwrap().hold;
+        env.store.enqueue(vec![work.clone()]).await.unwrap();
+        let lease = next(&env.store, MANIFEST).await.unwrap().lease;
         let mut tellers = JoinSet::new();
-        for (teller, store) in two(bed).await.into_iter().enumerate() {
+        for (teller, store) in two(env).await.into_iter().enumerate() {
             for number in 0..40 {
                 let (store, work) = (store.clone(), work.id);
                 tellers.spawn(async move {
                     let entry = saying(EntryEvent::StepStarted, format!("{teller}-{number}"));
                     // Holders and others, in turn.
                     let transaction = match number % 3 {
-                        0 => Transaction::new().checkpoint(hold, "s", json!(number)),
+                        0 => Transaction::new().checkpoint(lease, "s", json!(number)),
                         1 => Transaction::new().request_cancel(work),
                         _ => Transaction::new(),
                     };
@@ -302,7 +302,7 @@ on_both_engines! {
         // Whoever reads meanwhile, each page from where the last one ended, misses nothing.
         let (mut read, mut after) = (Vec::new(), None);
         while read.len() < 80 {
-            let page = bed.store.entries(work.id, after, 7).await.unwrap();
+            let page = env.store.entries(work.id, after, 7).await.unwrap();
             after = page.last().map_or(after, |it| Some(it.0));
             read.extend(page.into_iter().map(|it| it.1.message.unwrap()));
             assert!(!tellers.is_empty() || after.is_some());
@@ -313,8 +313,8 @@ on_both_engines! {
         read.sort();
         read.dedup();
         assert_eq!(read.len(), 80);
-        let end = Completion::new(hold, Ending::Completed, json!({}));
-        bed.store.complete(&[Completion { entries: vec![told(EntryEvent::Finished)], ..end }]).await.unwrap();
-        assert_eq!(events(&bed.store, work.id).await.last(), Some(&EntryEvent::Finished));
+        let end = Completion::new(lease, Ending::Completed, json!({}));
+        env.store.complete(&[Completion { entries: vec![told(EntryEvent::Finished)], ..end }]).await.unwrap();
+        assert_eq!(events(&env.store, work.id).await.last(), Some(&EntryEvent::Finished));
     }
 }

@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on, short_or_long};
-use crate::crew::{Crew, Site};
-use crate::hands::{Asked as _, SOON, done, eventually, manifest, operation, repaired};
+use crate::environment::{TestEnvironment, block_on, short_or_long};
+use crate::queue_fixture::{Asked as _, SOON, done, eventually, manifest, operation, repaired};
+use crate::worker_process::{Crew, Site};
 
 /// So much may wait while more is asked for.
 const BACKLOG: usize = 150;
@@ -64,7 +64,7 @@ impl Witness {
     /// The store gave out this work to a claim that was sent at `asked`.
     fn begins(&self, claimed: &ClaimedWork, asked: u64) {
         let mut seen = self.seen();
-        let (lane, work) = (claimed.hold.lane, claimed.hold.work);
+        let (lane, work) = (claimed.lease.lane, claimed.lease.work);
         let before = seen.running.insert(lane, work);
         assert_eq!(before, None, "two pieces of work run on lane {lane}");
         if claimed.kind == WorkKind::Manifest {
@@ -78,7 +78,7 @@ impl Witness {
         if claimed.kind == WorkKind::Manifest {
             let mut seen = self.seen();
             assert!(
-                preempt || seen.waits_since(claimed.hold.lane, asked).is_none(),
+                preempt || seen.waits_since(claimed.lease.lane, asked).is_none(),
                 "it did not learn of an operation"
             );
             seen.preempted += usize::from(preempt);
@@ -87,7 +87,7 @@ impl Witness {
 
     /// It is about to be given back: from now on others may have the lane.
     fn leaves(&self, claimed: &ClaimedWork) {
-        assert_eq!(self.seen().running.remove(&claimed.hold.lane), Some(claimed.hold.work));
+        assert_eq!(self.seen().running.remove(&claimed.lease.lane), Some(claimed.lease.work));
     }
 
     /// Waits until so many pieces of work have ended.
@@ -99,9 +99,9 @@ impl Witness {
     fn ends(&self, claimed: &ClaimedWork) {
         self.leaves(claimed);
         let mut seen = self.seen();
-        *seen.ended.entry(claimed.hold.work).or_default() += 1;
-        if let Some(waiting) = seen.waiting.get_mut(&claimed.hold.lane) {
-            waiting.remove(&claimed.hold.work);
+        *seen.ended.entry(claimed.lease.work).or_default() += 1;
+        if let Some(waiting) = seen.waiting.get_mut(&claimed.lease.lane) {
+            waiting.remove(&claimed.lease.work);
         }
     }
 }
@@ -127,18 +127,19 @@ async fn claimer(store: Store, kind: WorkKind, witness: Arc<Witness>, over: Arc<
         'work: for it in claimed {
             for step in ["one", "two", "three"] {
                 let asked = witness.now();
-                let signals = store.checkpoint(it.hold, step, json!(null)).await.unwrap();
+                let signals = store.checkpoint(it.lease, step, json!(null)).await.unwrap();
                 witness.checkpointed(&it, asked, signals.preempt);
                 if signals.preempt {
                     witness.leaves(&it);
-                    store.hand_back(Release::new(it.hold, Duration::ZERO, false)).await.unwrap();
+                    store.release(Release::new(it.lease, Duration::ZERO, false)).await.unwrap();
                     continue 'work;
                 }
             }
             ending.push(it);
         }
         ending.iter().for_each(|it| witness.ends(it));
-        let fates = store.complete(&ending.iter().map(|it| done(it.hold)).collect::<Vec<_>>()).await.unwrap();
+        let fates =
+            store.complete(&ending.iter().map(|it| done(it.lease)).collect::<Vec<_>>()).await.unwrap();
         assert!(fates.iter().all(|fate| *fate == CompletionOutcome::Done));
     }
 }
@@ -155,8 +156,8 @@ async fn assert_done(store: &Store, asked: &[Uuid]) {
 }
 
 on_both_engines! {
-    async fn eight_claimers_of_both_kinds_never_meet_on_a_lane_and_operations_go_first(bed: &Bed) {
-        let stores = stores(bed).await;
+    async fn eight_claimers_of_both_kinds_never_meet_on_a_lane_and_operations_go_first(env: &TestEnvironment) {
+        let stores = stores(env).await;
         let lanes: Vec<Uuid> = (0..short_or_long(60, 500)).map(|_| Uuid::new_v4()).collect();
         let (witness, over) = (Arc::new(Witness::default()), Arc::new(AtomicBool::new(false)));
         let mut claimers = JoinSet::new();
@@ -175,7 +176,7 @@ on_both_engines! {
                 0 => lanes.iter().skip(round % 7).step_by(3).map(|lane| manifest(*lane)).collect(),
                 _ => lanes.iter().skip(round % 11).step_by(9).map(|lane| operation(*lane)).collect(),
             };
-            bed.store.enqueue(block.clone()).await.unwrap();
+            env.store.enqueue(block.clone()).await.unwrap();
             block.iter().for_each(|work| witness.enqueued(work));
             asked.extend(block.iter().map(|work| work.id));
             // The backlog stays small, so that the time is spent on lanes that are fought for.
@@ -186,7 +187,7 @@ on_both_engines! {
         while let Some(ended) = claimers.join_next().await {
             ended.unwrap();
         }
-        assert_done(&bed.store, &asked).await;
+        assert_done(&env.store, &asked).await;
         let seen = witness.seen();
         assert!(asked.iter().all(|work| seen.ended.get(work) == Some(&1)), "each is done, and once");
         assert_eq!((seen.ended.len(), seen.running.len()), (asked.len(), 0));
@@ -196,10 +197,10 @@ on_both_engines! {
 }
 
 /// What stands for three processes where the engine allows several.
-async fn stores(bed: &Bed) -> Vec<Store> {
-    match bed.is_shared() {
-        true => vec![bed.store.clone(), bed.another().await, bed.another().await],
-        false => vec![bed.store.clone()],
+async fn stores(env: &TestEnvironment) -> Vec<Store> {
+    match env.is_shared() {
+        true => vec![env.store.clone(), env.another().await, env.another().await],
+        false => vec![env.store.clone()],
     }
 }
 
@@ -207,7 +208,7 @@ async fn stores(bed: &Bed) -> Vec<Store> {
 async fn drilled(site: &Site, time: Duration, kill_every: Option<Duration>, budgets: &[&str]) -> Store {
     let store = site.open().await;
     let lanes: Vec<Uuid> = (0..short_or_long(60, 500)).map(|_| Uuid::new_v4()).collect();
-    let mut crew = Crew::start(site, Duration::from_secs(3));
+    let mut worker_process = Crew::start(site, Duration::from_secs(3));
     let start = Instant::now();
     let (mut last_kill, mut asked, mut round) = (start, Vec::new(), 0_usize);
     while start.elapsed() < time {
@@ -229,13 +230,13 @@ async fn drilled(site: &Site, time: Duration, kill_every: Option<Duration>, budg
         if kill_every.is_some_and(|every| last_kill.elapsed() > every) {
             // Which one is as random as the ids are.
             let victim = usize::from(asked[asked.len() - 1].as_bytes()[15]);
-            crew.replace(site, victim);
+            worker_process.replace(site, victim);
             last_kill = Instant::now();
         }
-        let enough = asked.len().saturating_sub(BACKLOG + UNWITNESSED * crew.kills);
+        let enough = asked.len().saturating_sub(BACKLOG + UNWITNESSED * worker_process.kills);
         eventually("work has ended", SOON, async || {
             assert_within_limits(&store).await;
-            (crew.ended().len() >= enough).then_some(())
+            (worker_process.ended().len() >= enough).then_some(())
         })
         .await;
     }
@@ -254,8 +255,8 @@ async fn drilled(site: &Site, time: Duration, kill_every: Option<Duration>, budg
         (left == 0).then_some(())
     })
     .await;
-    let kills = crew.kills;
-    let ended = crew.stop();
+    let kills = worker_process.kills;
+    let ended = worker_process.stop();
     assert_done(&store, &asked).await;
     println!("{} pieces of work, {kills} kills, {} ends witnessed", asked.len(), ended.len());
     assert!(ended.iter().all(|work| asked.contains(work)));
@@ -293,16 +294,16 @@ async fn forgetful(store: Store, over: Arc<AtomicBool>) {
             held.extend(claimed);
         }
         // Some of what is ended was taken over meanwhile: then the end is refused, and the other's counts.
-        store.complete(&held.iter().map(|it| done(it.hold)).collect::<Vec<_>>()).await.unwrap();
+        store.complete(&held.iter().map(|it| done(it.lease)).collect::<Vec<_>>()).await.unwrap();
         tokio::task::yield_now().await;
     }
 }
 
 on_both_engines! {
-    async fn no_budget_is_exceeded_or_leaks_while_three_workers_forget_what_they_hold(bed: &Bed) {
-        let (stores, over) = (stores(bed).await, Arc::new(AtomicBool::new(false)));
+    async fn no_budget_is_exceeded_or_leaks_while_three_workers_forget_what_they_hold(env: &TestEnvironment) {
+        let (stores, over) = (stores(env).await, Arc::new(AtomicBool::new(false)));
         for (key, limit) in [("fleet", 9), ("region/north", 4), ("task/upgrade", 5)] {
-            bed.store.set_budget(key, Some(limit), None).await.unwrap();
+            env.store.set_budget(key, Some(limit), None).await.unwrap();
         }
         let mut workers = JoinSet::new();
         for n in 0..3 {
@@ -314,14 +315,14 @@ on_both_engines! {
         let asked: Vec<NewWork> =
             (0..short_or_long(400, 8000)).map(|n: usize| manifest(lanes[n % 24]).counted(kinds[n % 7 % 4])).collect();
         for block in asked.chunks(50) {
-            bed.store.enqueue(block.to_vec()).await.unwrap();
-            assert_within_limits(&bed.store).await;
+            env.store.enqueue(block.to_vec()).await.unwrap();
+            assert_within_limits(&env.store).await;
         }
         let last = async || {
-            assert_within_limits(&bed.store).await;
+            assert_within_limits(&env.store).await;
             let mut left = 0;
             for block in asked.chunks(500) {
-                let seen = bed.store.works(block.iter().map(|work| work.id).collect()).await.unwrap();
+                let seen = env.store.works(block.iter().map(|work| work.id).collect()).await.unwrap();
                 left += seen.iter().filter(|work| !work.state.is_terminal()).count();
             }
             (left == 0).then_some(())
@@ -331,10 +332,10 @@ on_both_engines! {
         while let Some(ended) = workers.join_next().await {
             ended.unwrap();
         }
-        for budget in bed.store.budgets().await.unwrap() {
+        for budget in env.store.budgets().await.unwrap() {
             assert_eq!((budget.used, budget.parked), (0, 0), "{}", budget.key);
         }
-        assert_eq!(repaired(&bed.store).await, 0);
+        assert_eq!(repaired(&env.store).await, 0);
     }
 }
 

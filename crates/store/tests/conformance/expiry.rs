@@ -8,7 +8,7 @@ use serde_json::json;
 use store::{NewWork, Store};
 use uuid::Uuid;
 
-use crate::hands::{
+use crate::queue_fixture::{
     Asked as _, SOON, claim, eventually, expired, finish, future, manifest, next, operation, past, rest,
     work_off,
 };
@@ -22,12 +22,12 @@ async fn states(store: &Store, work: &[NewWork]) -> Vec<WorkState> {
 }
 
 on_both_engines! {
-    async fn a_manifest_past_its_time_is_closed_unstarted_when_its_lane_is_touched(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn a_manifest_past_its_time_is_closed_unstarted_when_its_lane_is_touched(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let (late, good) = (manifest(lane).after(past(0)).before(past(9)), manifest(lane).before(future(0)));
         store.enqueue(vec![late.clone(), good.clone()]).await.unwrap();
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
-        assert_eq!(claimed.hold.work, good.id);
+        assert_eq!(claimed.lease.work, good.id);
         let seen = store.work(late.id).await.unwrap().unwrap();
         assert_eq!((seen.state, seen.started, seen.attempt), (WorkState::TimedOut, None, 0));
         assert!(seen.finished.is_some() && seen.result.is_some());
@@ -35,10 +35,10 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn the_sweep_closes_what_no_claim_touches(bed: &Bed) {
-        let (store, busy, quiet) = (&bed.store, Uuid::new_v4(), Uuid::new_v4());
+    async fn the_sweep_closes_what_no_claim_touches(env: &TestEnvironment) {
+        let (store, busy, quiet) = (&env.store, Uuid::new_v4(), Uuid::new_v4());
         store.enqueue(vec![manifest(busy)]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
         let late = [
             manifest(busy).before(past(0)),
             manifest(quiet).after(future(0)).before(past(0)),
@@ -50,7 +50,7 @@ on_both_engines! {
         assert_eq!(states(store, &late).await, [WorkState::TimedOut; 3]);
         assert_eq!(states(store, &good).await, [WorkState::Pending; 3]);
         assert_eq!(expired(store).await, 0);
-        finish(store, hold).await;
+        finish(store, lease).await;
         assert_eq!(work_off(store, WorkKind::Manifest).await, [good[1].id]);
         assert_eq!(work_off(store, WorkKind::Operation).await, [good[2].id], "an operation has no last moment");
         assert_eq!(work_off(store, WorkKind::Manifest).await, [good[0].id]);
@@ -58,8 +58,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_sweep_in_small_blocks_sees_everything_once(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_sweep_in_small_blocks_sees_everything_once(env: &TestEnvironment) {
+        let store = &env.store;
         let late: Vec<NewWork> = (0..23).map(|_| manifest(Uuid::new_v4()).before(past(0))).collect();
         let good: Vec<NewWork> = (0..7).map(|_| manifest(Uuid::new_v4())).collect();
         store.enqueue([late.clone(), good].concat()).await.unwrap();
@@ -80,8 +80,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn the_sweep_counts_what_it_closes_in_passing(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn the_sweep_counts_what_it_closes_in_passing(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let late: Vec<NewWork> = (0..20).map(|n| manifest(lane).after(past(n)).before(past(1000))).collect();
         store.enqueue(late.clone()).await.unwrap();
         // Three are looked at; those behind them in the lane go with them.
@@ -92,8 +92,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_lane_full_of_late_work_still_comes_to_the_good_piece_behind_it(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn a_lane_full_of_late_work_still_comes_to_the_good_piece_behind_it(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         // More than one touch closes.
         let late: Vec<NewWork> = (0..350).map(|n| manifest(lane).after(past(n)).before(past(1000))).collect();
         let good = manifest(lane);
@@ -106,32 +106,32 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_lane_full_of_late_work_is_freed_when_its_holder_ends(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn a_lane_full_of_late_work_is_freed_when_its_holder_ends(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let first = manifest(lane).after(past(0));
         store.enqueue(vec![first]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
         let late: Vec<NewWork> = (0..250).map(|n| manifest(lane).after(past(n)).before(past(1000))).collect();
         store.enqueue(late.clone()).await.unwrap();
-        finish(store, hold).await;
+        finish(store, lease).await;
         assert!(next(store, WorkKind::Manifest).await.is_none());
         assert_eq!(states(store, &late).await, vec![WorkState::TimedOut; 250]);
     }
 }
 
 on_both_engines! {
-    async fn what_has_begun_is_resumed_whatever_the_hour(bed: &Bed) {
-        let store = &bed.store;
+    async fn what_has_begun_is_resumed_whatever_the_hour(env: &TestEnvironment) {
+        let store = &env.store;
         // The shortest time in which a busy machine surely makes the two claims below.
         let limit = SystemClock.now() + Duration::from_secs(3);
-        let (started, begun) = (manifest(Uuid::new_v4()).before(limit), manifest(Uuid::new_v4()).before(limit));
+        let (claimed_once, checkpointed) = (manifest(Uuid::new_v4()).before(limit), manifest(Uuid::new_v4()).before(limit));
         let unstarted = manifest(Uuid::new_v4()).after(future(0)).before(limit);
-        store.enqueue(vec![started.clone(), begun.clone(), unstarted.clone()]).await.unwrap();
+        store.enqueue(vec![claimed_once.clone(), checkpointed.clone(), unstarted.clone()]).await.unwrap();
         let mut claimed = claim(store, WorkKind::Manifest, 2).await;
-        claimed.sort_by_key(|it| it.hold.work == begun.id);
-        store.checkpoint(claimed[1].hold, "half", json!(null)).await.unwrap();
+        claimed.sort_by_key(|it| it.lease.work == checkpointed.id);
+        store.checkpoint(claimed[1].lease, "half", json!(null)).await.unwrap();
         for claimed in &claimed {
-            rest(store, claimed.hold, Duration::ZERO).await;
+            rest(store, claimed.lease, Duration::ZERO).await;
         }
         // Work that is due at that moment tells when the store's own clock has come to it.
         store.enqueue(vec![operation(Uuid::new_v4()).after(limit)]).await.unwrap();
@@ -140,7 +140,7 @@ on_both_engines! {
         assert_eq!(store.work(unstarted.id).await.unwrap().unwrap().state, WorkState::TimedOut);
         let mut resumed = work_off(store, WorkKind::Manifest).await;
         resumed.sort();
-        let mut expected = [started.id, begun.id];
+        let mut expected = [claimed_once.id, checkpointed.id];
         expected.sort();
         assert_eq!(resumed, expected);
     }

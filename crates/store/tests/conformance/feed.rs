@@ -16,11 +16,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on, short_or_long};
+use crate::environment::{TestEnvironment, block_on, short_or_long};
 use crate::fixture::{
-    Dice, Folder, Note, assert_sound, at, by, close, counter, eventually, feed_from, seed, version, written,
+    Dice, Folder, Note, assert_sound, at, close, context, counter, eventually, feed_from, seed, version,
+    written,
 };
-use crate::raw::{self, Raw};
+use crate::raw::{self, RawDatabase};
 
 /// What the feed must tell: which document, at which version, deleted or not.
 type Told = (Uuid, Etag, bool);
@@ -42,15 +43,15 @@ async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice
         match (dice.below(6), place) {
             // A transaction whose second half conflicts: nothing of its first half may ever be told.
             (0, _) => {
-                let failing = Transaction::new().create(Uuid::now_v7(), &Note::fresh(), &by()).unwrap();
-                let failing = failing.create(Uuid::now_v7(), &taken, &by()).unwrap();
+                let failing = Transaction::new().create(Uuid::now_v7(), &Note::fresh(), &context()).unwrap();
+                let failing = failing.create(Uuid::now_v7(), &taken, &context()).unwrap();
                 assert!(matches!(store.commit(failing).await, Err(StoreError::Exists { .. })));
             }
             // The same, with a change and a stale version.
             (1, Some(place)) => {
                 let (read, ghost) = (&mine[place], Uuid::now_v7());
                 let failing = Transaction::new()
-                    .update(read, &read.document.saying("undone"), DesiredState::Unchanged, &by())
+                    .update(read, &read.document.saying("undone"), DesiredState::Unchanged, &context())
                     .unwrap();
                 let failing = failing.delete(ghost, read.etag);
                 assert!(
@@ -59,16 +60,21 @@ async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice
             }
             (2, Some(place)) => {
                 let read = mine.swap_remove(place);
-                store.collection().delete(&read, &by()).await.unwrap();
+                store.collection().delete(&read, &context()).await.unwrap();
                 committed.insert((read.uuid, at(counter(read.etag) + 1), true));
             }
             (3 | 4, Some(place)) => {
                 // A change and a creation, together.
                 let (read, fresh) = (mine[place].clone(), Uuid::now_v7());
                 let both = Transaction::new()
-                    .update(&read, &read.document.saying(round.to_string()), DesiredState::Unchanged, &by())
+                    .update(
+                        &read,
+                        &read.document.saying(round.to_string()),
+                        DesiredState::Unchanged,
+                        &context(),
+                    )
                     .unwrap();
-                let both = both.create(fresh, &Note::fresh(), &by()).unwrap();
+                let both = both.create(fresh, &Note::fresh(), &context()).unwrap();
                 let etags = store.commit(both).await.unwrap();
                 committed.insert((read.uuid, etags.etag(read.uuid).unwrap(), false));
                 committed.insert((fresh, etags.etag(fresh).unwrap(), false));
@@ -93,7 +99,7 @@ async fn read_and_restart(
     done: &AtomicBool,
     expect: &Mutex<Option<HashSet<Told>>>,
 ) -> Vec<Told> {
-    let start = store.position(&name).await.unwrap().unwrap();
+    let start = store.saved_position(&name).await.unwrap().unwrap();
     let mut delivered: Vec<Told> = Vec::new();
     let mut seen: HashSet<Told> = HashSet::new();
     let mut position = start;
@@ -123,7 +129,7 @@ async fn read_and_restart(
             0 => store.commit(Transaction::new().save_position(&name, position)).await.map(drop).unwrap(),
             // It dies, and knows only what it had saved.
             1 if !done.load(Ordering::SeqCst) => {
-                position = store.position(&name).await.unwrap().unwrap();
+                position = store.saved_position(&name).await.unwrap().unwrap();
                 life.clear();
             }
             _ => {}
@@ -139,23 +145,23 @@ async fn read_and_restart(
 }
 
 on_both_engines! {
-    async fn every_committed_change_is_delivered_though_writers_fail_and_readers_restart(bed: &Bed) {
+    async fn every_committed_change_is_delivered_though_writers_fail_and_readers_restart(env: &TestEnvironment) {
         let seed = seed();
         println!("seed {seed}");
         let taken = Note::fresh();
-        let taken_at = written(&bed.store, &taken).await;
-        let start = bed.store.feed_now().await.unwrap();
+        let taken_at = written(&env.store, &taken).await;
+        let start = env.store.feed_end().await.unwrap();
         // The feed may be held back behind this place for a moment; it is where all readers begin.
-        let mut stores = vec![bed.store.clone()];
-        if bed.is_shared() {
-            stores.extend([bed.another().await, bed.another().await]);
+        let mut stores = vec![env.store.clone()];
+        if env.is_shared() {
+            stores.extend([env.another().await, env.another().await]);
         }
         for reader in 0..3 {
-            bed.store.commit(Transaction::new().save_position(format!("reader-{reader}"), start)).await.unwrap();
+            env.store.commit(Transaction::new().save_position(format!("reader-{reader}"), start)).await.unwrap();
         }
         let (done, expect) = (AtomicBool::new(false), Mutex::new(None));
         let rounds = short_or_long(60, 3000);
-        let writing = async {
+        let write_mode = async {
             let mut writers = JoinSet::new();
             for writer in 0..8 {
                 let store = stores[writer % stores.len()].clone();
@@ -170,7 +176,7 @@ on_both_engines! {
             let (store, name) = (stores[reader % stores.len()].clone(), format!("reader-{reader}"));
             read_and_restart(store, name, Dice::seeded(seed ^ (1000 + reader as u64)), &done, &expect)
         };
-        let (committed, one, two, three) = tokio::join!(writing, read(0), read(1), read(2));
+        let (committed, one, two, three) = tokio::join!(write_mode, read(0), read(1), read(2));
         for delivered in [one, two, three] {
             let mut delivered: HashSet<Told> = delivered.into_iter().collect();
             // The note that everybody collides with was written just before; it may be told or not.
@@ -181,9 +187,9 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn every_move_of_work_is_told(bed: &Bed) {
-        let (store, lane, me) = (&bed.store, Uuid::new_v4(), Uuid::new_v4());
-        let mut position = store.feed_now().await.unwrap();
+    async fn every_move_of_work_is_told(env: &TestEnvironment) {
+        let (store, lane, me) = (&env.store, Uuid::new_v4(), Uuid::new_v4());
+        let mut position = store.feed_end().await.unwrap();
         let work = NewWork::new(Uuid::now_v7(), lane, WorkKind::Manifest);
         let mut told = async |what: &str| {
             position = eventually(what, async || {
@@ -195,16 +201,16 @@ on_both_engines! {
         store.enqueue(vec![work.clone()]).await.unwrap();
         let claimed = store.claim(WorkKind::Manifest, 1, me).await.unwrap();
         told("the claim is told").await;
-        store.checkpoint(claimed[0].hold, "one", json!({})).await.unwrap();
+        store.checkpoint(claimed[0].lease, "one", json!({})).await.unwrap();
         told("the checkpoint is told").await;
-        store.hand_back(Release::new(claimed[0].hold, Duration::ZERO, true)).await.unwrap();
+        store.release(Release::new(claimed[0].lease, Duration::ZERO, true)).await.unwrap();
         told("the yield is told").await;
         let old = store.claim_for(WorkKind::Manifest, 1, me, Duration::ZERO).await.unwrap();
         told("the second claim is told").await;
-        let hold = store.take_over(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].hold;
-        assert!(hold.fence > old[0].hold.fence);
+        let lease = store.take_over(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].lease;
+        assert!(lease.fence > old[0].lease.fence);
         told("the take-over is told").await;
-        store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await.unwrap();
         told("the end is told").await;
     }
 }
@@ -225,9 +231,9 @@ pub(crate) async fn keep_house_until(
 }
 
 on_both_engines! {
-    async fn a_position_older_than_what_is_kept_is_gone_and_a_younger_one_is_not(bed: &Bed) {
-        let store = &bed.store;
-        let old = store.feed_now().await.unwrap();
+    async fn a_position_older_than_what_is_kept_is_gone_and_a_younger_one_is_not(env: &TestEnvironment) {
+        let store = &env.store;
+        let old = store.feed_end().await.unwrap();
         for _ in 0..5 {
             written(store, &Note::fresh()).await;
         }
@@ -243,7 +249,7 @@ on_both_engines! {
         assert_eq!(refusal, format!("feed position {old} is too old: list everything and go on from a fresh position"));
         // The newest row stays, and with it the place of a reader that had come so far.
         assert!(store.feed_after(young, 10).await.unwrap().changes.is_empty());
-        let fresh = store.feed_now().await.unwrap();
+        let fresh = store.feed_end().await.unwrap();
         let next = written(store, &Note::fresh()).await;
         for position in [young, fresh] {
             let told = eventually("the next change is told", async || {
@@ -261,14 +267,14 @@ fn a_position_of_another_generation_is_gone_on_sqlite() {
         let folder = Folder::new();
         let store = folder.open().await;
         written(&store, &Note::fresh()).await;
-        let old = store.feed_now().await.unwrap();
+        let old = store.feed_end().await.unwrap();
         close(store).await;
         raw::open(&folder.path())
             .execute("update meta set value = '2' where key = 'generation'", [])
             .unwrap();
         let store = folder.open().await;
         assert!(matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })));
-        let new = store.feed_now().await.unwrap();
+        let new = store.feed_end().await.unwrap();
         assert!(store.feed_after(new, 10).await.unwrap().changes.is_empty());
     });
 }
@@ -276,30 +282,30 @@ fn a_position_of_another_generation_is_gone_on_sqlite() {
 #[test]
 fn a_position_is_gone_when_postgresql_is_another_instance_or_an_older_one() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let raw = Raw::of(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let raw = RawDatabase::connect(&env).await;
         // Restored into another instance, or to an earlier time, or promoted: all show in what the store had noted.
         for restored in [
             "update meta set value = '42' where key = 'system_identifier'",
             "update meta set value = '9000000000000000' where key = 'high_water_tx'",
             "update meta set value = '000000FF' where key = 'timeline'",
         ] {
-            written(&bed.store, &Note::fresh()).await;
-            let old = bed.store.feed_now().await.unwrap();
-            assert!(bed.store.feed_after(old, 10).await.is_ok());
+            written(&env.store, &Note::fresh()).await;
+            let old = env.store.feed_end().await.unwrap();
+            assert!(env.store.feed_after(old, 10).await.is_ok());
             raw.execute(restored).await;
-            let another = bed.another().await;
+            let another = env.another().await;
             // Who had just been told that nothing is new may believe it for a moment longer; it misses nothing.
-            for store in [&bed.store, &another] {
+            for store in [&env.store, &another] {
                 let gone = async || {
                     matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })).then_some(())
                 };
                 eventually(restored, gone).await;
             }
-            let new = another.feed_now().await.unwrap();
-            assert!(bed.store.feed_after(new, 10).await.is_ok());
+            let new = another.feed_end().await.unwrap();
+            assert!(env.store.feed_after(new, 10).await.is_ok());
             // Opening it once more finds nothing strange any more.
-            let third = bed.another().await;
+            let third = env.another().await;
             assert!(third.feed_after(new, 10).await.is_ok());
         }
     });
@@ -309,9 +315,9 @@ fn a_position_is_gone_when_postgresql_is_another_instance_or_an_older_one() {
 #[test]
 fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_written_here() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let raw = Raw::of(&bed).await;
-        let notes = [written(&bed.store, &Note::fresh()).await, written(&bed.store, &Note::fresh()).await];
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let raw = RawDatabase::connect(&env).await;
+        let notes = [written(&env.store, &Note::fresh()).await, written(&env.store, &Note::fresh()).await];
         let listed = async |store: &Store| {
             let all = AuditQuery { limit: 100, ..AuditQuery::default() };
             store.audit_list(all).await.unwrap().into_iter().map(|row| row.record).collect::<Vec<_>>()
@@ -323,14 +329,14 @@ fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_wr
             })
             .await;
         };
-        sealed(&bed.store).await;
+        sealed(&env.store).await;
         // Two more, which nobody has sealed when the dump is made.
         for note in &notes {
-            bed.store.collection().update(note, &note.document.saying("changed"), &by()).await.unwrap();
+            env.store.collection().update(note, &note.document.saying("changed"), &context()).await.unwrap();
         }
-        let before: Vec<Uuid> = listed(&bed.store).await.iter().map(|it| it.id).collect();
-        let old = bed.store.feed_now().await.unwrap();
-        bed.store.close().await;
+        let before: Vec<Uuid> = listed(&env.store).await.iter().map(|it| it.id).collect();
+        let old = env.store.feed_end().await.unwrap();
+        env.store.close().await;
         raw.execute(
             "update feed set tx = tx + 4000000000000; update audit set tx = tx + 4000000000000;
              update meta set value = '4000000000001-1' where key = 'feed_floor';
@@ -339,10 +345,10 @@ fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_wr
         )
         .await;
 
-        let store = bed.another().await;
+        let store = env.another().await;
         assert!(matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })));
         // A reader lists once, and then follows.
-        let position = store.feed_now().await.unwrap();
+        let position = store.feed_end().await.unwrap();
         assert_eq!(store.get_many(notes.iter().map(|it| it.uuid).collect()).await.unwrap().len(), 2);
         let new = written(&store, &Note::fresh()).await;
         let told = eventually("the change is told", async || {
@@ -360,7 +366,7 @@ fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_wr
         assert_eq!(numbers, [5, 4, 3, 2, 1]);
         assert_sound(&store).await;
         // Opened once more, nothing is strange any more.
-        let again = bed.another().await;
+        let again = env.another().await;
         assert!(again.feed_after(position, 10).await.is_ok());
         assert_eq!(listed(&again).await.len(), 5);
     });
@@ -369,14 +375,14 @@ fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_wr
 #[test]
 fn a_transaction_left_open_anywhere_holds_the_feed_back_and_loses_nothing() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let (store, foreign) = (&bed.store, Raw::of(&bed).await);
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let (store, foreign) = (&env.store, RawDatabase::connect(&env).await);
         foreign.execute("create table other (n int)").await;
         for round in 0..short_or_long(3, 50) {
-            let start = store.feed_now().await.unwrap();
+            let start = store.feed_end().await.unwrap();
             foreign.execute("begin; insert into other values (1)").await;
             let held = written(store, &Note::fresh()).await;
-            let meanwhile = store.feed_now().await.unwrap();
+            let meanwhile = store.feed_end().await.unwrap();
             for position in [start, meanwhile] {
                 let page = store.feed_after(position, 100).await.unwrap();
                 assert!(page.changes.is_empty(), "round {round}: {:?}", page.changes);
@@ -401,9 +407,9 @@ fn a_transaction_left_open_anywhere_holds_the_feed_back_and_loses_nothing() {
 #[test]
 fn a_reading_transaction_does_not_hold_the_feed_back() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let (store, foreign) = (&bed.store, Raw::of(&bed).await);
-        let start = store.feed_now().await.unwrap();
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let (store, foreign) = (&env.store, RawDatabase::connect(&env).await);
+        let start = store.feed_end().await.unwrap();
         foreign.execute("begin isolation level repeatable read; select count(*) from documents").await;
         let note = written(store, &Note::fresh()).await;
         let told = eventually("the change is told", async || {

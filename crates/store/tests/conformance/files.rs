@@ -12,10 +12,10 @@ use testkit::process::{ChildProcess, example_path};
 use testkit::{prerequisites, tmpfs};
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on, options};
+use crate::environment::{TestEnvironment, block_on, options};
 use crate::fixture::{Folder, Note, assert_sound, close, eventually, written};
 use crate::load::Load;
-use crate::raw::{self, Raw};
+use crate::raw::{self, RawDatabase};
 
 /// The files of a folder, byte for byte; whose lock it is, is not part of what must stay.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -86,7 +86,7 @@ fn no_single_flipped_byte_is_worse_than_a_refusal() {
     block_on(async {
         let folder = written_folder().await;
         let whole = std::fs::read(folder.path()).unwrap();
-        let step = whole.len() / crate::bed::short_or_long(40, 4000);
+        let step = whole.len() / crate::environment::short_or_long(40, 4000);
         for place in (0..whole.len()).step_by(step) {
             let mut damaged = whole.clone();
             damaged[place] = !damaged[place];
@@ -270,15 +270,15 @@ fn a_store_is_opened_by_one_process_and_once() {
         close(store).await;
 
         // By another process, until that ends; however it ends.
-        let mut command = std::process::Command::new(example_path("scribe").unwrap());
+        let mut command = std::process::Command::new(example_path("note_writer").unwrap());
         command.arg(folder.path()).arg(folder.file("keys"));
-        let mut scribe = ChildProcess::start(command).unwrap();
-        scribe.line(Duration::from_secs(30)).unwrap();
+        let mut writer = ChildProcess::start(command).unwrap();
+        writer.line(Duration::from_secs(30)).unwrap();
         assert_eq!(
             Store::open(folder.options.clone()).await.unwrap_err().to_string(),
-            sentence(scribe.pid())
+            sentence(writer.pid())
         );
-        scribe.kill9().unwrap();
+        writer.kill9().unwrap();
         assert_sound(&folder.open().await).await;
     });
 }
@@ -400,10 +400,10 @@ fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
 #[test]
 fn a_database_of_a_newer_release_is_refused_and_left_untouched() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let raw = Raw::of(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let raw = RawDatabase::connect(&env).await;
         raw.execute("insert into schema (number, name, checksum, applied) values (8, 'next', 'x', 0), (9, 'after', 'y', 0)").await;
-        let Location::Postgres(url) = &bed.options.location else { panic!("it is PostgreSQL") };
+        let Location::Postgres(url) = &env.options.location else { panic!("it is PostgreSQL") };
         let before = raw.rows("select key, value from meta order by key").await;
         let told = server_refusal(url.expose(), None).await;
         assert!(
@@ -451,7 +451,7 @@ fn a_position_of_a_later_time_is_gone_after_an_older_copy_was_put_in_place() {
         written(&store, &Note::at("before")).await;
         store.backup(&copy).await.unwrap();
         written(&store, &Note::at("after")).await;
-        let position = store.feed_now().await.unwrap();
+        let position = store.feed_end().await.unwrap();
         assert!(store.feed_after(position, 10).await.unwrap().changes.is_empty());
         store.close().await;
         std::fs::rename(&copy, directory.path().join("store.db")).unwrap();
@@ -463,16 +463,16 @@ fn a_position_of_a_later_time_is_gone_after_an_older_copy_was_put_in_place() {
 #[test]
 fn the_log_is_folded_while_writes_go_on() {
     block_on(async {
-        let bed = Bed::sqlite().await;
-        let Location::Sqlite(path) = &bed.options.location else { unreachable!("a file") };
-        let load = Load::start(&bed.store, 8, 30_000).await;
+        let env = TestEnvironment::sqlite().await;
+        let Location::Sqlite(path) = &env.options.location else { unreachable!("a file") };
+        let load = Load::start(&env.store, 8, 30_000).await;
         let mut longest = 0;
         // Some 150 MB of log, were it never folded.
         for _ in 0..10 {
             load.answers(500).await;
             longest = longest.max(std::fs::metadata(path.with_extension("db-wal")).unwrap().len());
         }
-        load.settle(&bed.store, Duration::from_secs(30)).await;
+        load.settle(&env.store, Duration::from_secs(30)).await;
         assert!(longest > 4 << 20, "there was no log to fold: {longest} bytes");
         assert!(longest < 100 << 20, "the log grew to {longest} bytes");
     });
@@ -481,13 +481,13 @@ fn the_log_is_folded_while_writes_go_on() {
 #[test]
 fn what_was_written_is_in_the_file_itself_when_nothing_more_comes() {
     block_on(async {
-        let bed = Bed::sqlite().await;
-        let last = written(&bed.store, &Note::fresh()).await;
+        let env = TestEnvironment::sqlite().await;
+        let last = written(&env.store, &Note::fresh()).await;
         let alone = tempfile::tempdir().unwrap();
         let copy = alone.path().join("store.db");
         eventually("the log is folded", async || {
             // By another process: one that closes the file loses its locks on it.
-            let copied = std::process::Command::new("cp").args([bed.path(), copy.clone()]).status().unwrap();
+            let copied = std::process::Command::new("cp").args([env.path(), copy.clone()]).status().unwrap();
             assert!(copied.success());
             let file = rusqlite::Connection::open(&copy).unwrap();
             let found = "select count(*) from documents where uuid = ?1";

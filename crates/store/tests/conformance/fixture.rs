@@ -14,7 +14,7 @@ use store::{
 };
 use uuid::Uuid;
 
-use crate::bed;
+use crate::environment;
 
 /// Longer than anything here takes, short enough that a hanging test is told by name.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -76,7 +76,7 @@ impl Document for Note {
 }
 
 /// Who writes in these tests.
-pub(crate) fn by() -> AuditContext {
+pub(crate) fn context() -> AuditContext {
     AuditContext {
         actor: "tester".to_owned(),
         reason: "a test".to_owned(),
@@ -157,7 +157,7 @@ pub(crate) fn billing(cluster: Uuid, from: i64) -> Billing {
 
 /// Writes a note and reads it back.
 pub(crate) async fn written(store: &Store, note: &Note) -> VersionedDocument<Note> {
-    let (uuid, _) = store.collection().create(note, &by()).await.unwrap();
+    let (uuid, _) = store.collection().create(note, &context()).await.unwrap();
     store.documents::<Note>().get(uuid).await.unwrap().unwrap()
 }
 
@@ -183,7 +183,7 @@ impl Folder {
         let directory = tempfile::tempdir().unwrap();
         let keyring = Keyring::read_or_create(&directory.path().join("keys")).unwrap();
         let location = Location::Sqlite(directory.path().join("store.db"));
-        Folder { options: Options { keyring, ..bed::options(location) }, directory }
+        Folder { options: Options { keyring, ..environment::options(location) }, directory }
     }
 
     /// The store's file.

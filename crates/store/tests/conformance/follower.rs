@@ -10,10 +10,10 @@ use store::{
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on};
+use crate::environment::{TestEnvironment, block_on};
 use crate::feed::keep_house_until;
-use crate::fixture::{Folder, Note, by, close, eventually, written};
-use crate::raw::{self, Raw};
+use crate::fixture::{Folder, Note, close, context, eventually, written};
+use crate::raw::{self, RawDatabase};
 
 /// A cache of notes, as a service keeps one.
 struct Cache {
@@ -63,23 +63,23 @@ impl Cache {
 }
 
 on_both_engines! {
-    async fn a_follower_lists_once_and_then_sees_creations_changes_and_deletions(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_follower_lists_once_and_then_sees_creations_changes_and_deletions(env: &TestEnvironment) {
+        let store = &env.store;
         let old = written(store, &Note::fresh().saying("old")).await;
         let mut cache = Cache::new(store);
         cache.holds(store, &[(old.uuid, "old")]).await;
         let new = written(store, &Note::fresh().saying("new")).await;
-        store.collection().update(&old, &old.document.saying("changed"), &by()).await.unwrap();
+        store.collection().update(&old, &old.document.saying("changed"), &context()).await.unwrap();
         cache.holds(store, &[(old.uuid, "changed"), (new.uuid, "new")]).await;
-        store.collection().delete(&new, &by()).await.unwrap();
+        store.collection().delete(&new, &context()).await.unwrap();
         cache.holds(store, &[(old.uuid, "changed")]).await;
         assert_eq!(cache.listings, 1);
     }
 }
 
 on_both_engines! {
-    async fn a_change_during_the_listing_is_read_afterwards(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_change_during_the_listing_is_read_afterwards(env: &TestEnvironment) {
+        let store = &env.store;
         let mut follower = store.follow_feed([Note::KIND]);
         assert_eq!(follower.read().await.unwrap(), FeedBatch::StartOver);
         let note = written(store, &Note::fresh()).await;
@@ -92,8 +92,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_batch_is_read_again_until_it_is_acknowledged(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_batch_is_read_again_until_it_is_acknowledged(env: &TestEnvironment) {
+        let store = &env.store;
         let mut follower = store.follow_feed([Note::KIND]);
         // A listing that failed is asked for again.
         for _ in 0..2 {
@@ -117,9 +117,9 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn only_changes_of_the_followed_kinds_are_read_in_bounded_batches(bed: &Bed) {
-        let store = &bed.store;
-        let start = store.feed_now().await.unwrap();
+    async fn only_changes_of_the_followed_kinds_are_read_in_bounded_batches(env: &TestEnvironment) {
+        let store = &env.store;
+        let start = store.feed_end().await.unwrap();
         let mut expected = Vec::new();
         for _ in 0..7 {
             expected.push(written(store, &Note::fresh()).await.uuid);
@@ -153,13 +153,13 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_follower_whose_position_has_left_the_feed_starts_over(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_follower_whose_position_has_left_the_feed_starts_over(env: &TestEnvironment) {
+        let store = &env.store;
         let mut cache = Cache::new(store);
         cache.update(store).await.unwrap();
         let position = cache.feed.position().unwrap();
         let (kept, lost) = (written(store, &Note::fresh().saying("kept")).await, written(store, &Note::fresh()).await);
-        store.collection().delete(&lost, &by()).await.unwrap();
+        store.collection().delete(&lost, &context()).await.unwrap();
         let retention = Retention { feed: Duration::ZERO, ..Retention::default() };
         keep_house_until(store, retention, "the feed is trimmed", async || {
             matches!(store.feed_after(position, 10).await, Err(FeedError::Gone { .. })).then_some(())
@@ -178,7 +178,7 @@ fn a_follower_of_another_generation_of_the_store_starts_over() {
     block_on(async {
         let folder = Folder::new();
         let store = folder.open().await;
-        let position = store.feed_now().await.unwrap();
+        let position = store.feed_end().await.unwrap();
         close(store).await;
         raw::open(&folder.path())
             .execute("update meta set value = '2' where key = 'generation'", [])
@@ -194,8 +194,8 @@ fn a_follower_of_another_generation_of_the_store_starts_over() {
 #[test]
 fn a_change_committed_late_is_read_though_younger_changes_were_written_meanwhile() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let (store, foreign) = (&bed.store, Raw::of(&bed).await);
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let (store, foreign) = (&env.store, RawDatabase::connect(&env).await);
         let mut cache = Cache::new(store);
         cache.update(store).await.unwrap();
         foreign.execute("create table other (n int)").await;
@@ -212,8 +212,8 @@ fn a_change_committed_late_is_read_though_younger_changes_were_written_meanwhile
 }
 
 on_both_engines! {
-    async fn a_write_wakes_a_waiting_follower_and_the_poll_bounds_the_wait(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_write_wakes_a_waiting_follower_and_the_poll_bounds_the_wait(env: &TestEnvironment) {
+        let store = &env.store;
         let mut cache = Cache::new(store);
         eventually("the follower has caught up", async || {
             cache.update(store).await.unwrap();
@@ -223,11 +223,11 @@ on_both_engines! {
         let start = Instant::now();
         cache.feed.wait(Duration::from_millis(30)).await;
         assert!(start.elapsed() < SAFETY_POLL, "the poll did not end the wait");
-        let (waiting, writing) = (cache.feed.wait(Duration::from_secs(600)), async {
+        let (waiting, write_mode) = (cache.feed.wait(Duration::from_secs(600)), async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             written(store, &Note::fresh().saying("seen")).await
         });
-        let (_, note) = timeout(SAFETY_POLL * 4, async { tokio::join!(waiting, writing) }).await.expect("no wake-up");
+        let (_, note) = timeout(SAFETY_POLL * 4, async { tokio::join!(waiting, write_mode) }).await.expect("no wake-up");
         cache.holds(store, &[(note.uuid, "seen")]).await;
     }
 }
@@ -235,8 +235,8 @@ on_both_engines! {
 #[test]
 fn a_follower_that_could_not_read_does_not_spin() {
     block_on(async {
-        let bed = Bed::sqlite().await;
-        let mut follower = bed.store.follow_feed([Note::KIND]);
+        let env = TestEnvironment::sqlite().await;
+        let mut follower = env.store.follow_feed([Note::KIND]);
         assert_eq!(follower.read().await.unwrap(), FeedBatch::StartOver);
         // Not acknowledged, as after a listing that failed.
         let start = Instant::now();

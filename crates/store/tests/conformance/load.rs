@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::fixture::{Note, assert_sound, by, eventually, version};
+use crate::fixture::{Note, assert_sound, context, eventually, version};
 
 /// What the writers know.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub(crate) struct Load {
 impl Load {
     /// Starts some writers; each note has that many bytes.
     pub(crate) async fn start(store: &Store, writers: usize, bytes: usize) -> Load {
-        let start = store.feed_now().await.unwrap();
+        let start = store.feed_end().await.unwrap();
         let (ledger, stop, mut tasks) =
             (Arc::<Mutex<Ledger>>::default(), CancellationToken::new(), JoinSet::new());
         for _ in 0..writers {
@@ -121,7 +121,7 @@ impl Load {
 async fn write(store: Store, ledger: Arc<Mutex<Ledger>>, stop: CancellationToken, bytes: usize) {
     while !stop.is_cancelled() {
         let (uuid, mut note) = (Uuid::now_v7(), Note::fresh().saying(incompressible(bytes)));
-        let create = Transaction::new().create(uuid, &note, &by()).unwrap();
+        let create = Transaction::new().create(uuid, &note, &context()).unwrap();
         let mut alive = attempt(&store, &ledger, uuid, create).await;
         for turn in 0..2 {
             if !alive || stop.is_cancelled() {
@@ -129,7 +129,8 @@ async fn write(store: Store, ledger: Arc<Mutex<Ledger>>, stop: CancellationToken
             }
             let Ok(Some(read)) = store.documents::<Note>().get(uuid).await else { break };
             note.text = format!("{turn} {}", &note.text[2..]);
-            let update = Transaction::new().update(&read, &note, DesiredState::Unchanged, &by()).unwrap();
+            let update =
+                Transaction::new().update(&read, &note, DesiredState::Unchanged, &context()).unwrap();
             alive = attempt(&store, &ledger, uuid, update).await;
         }
         if !alive {
@@ -140,10 +141,10 @@ async fn write(store: Store, ledger: Arc<Mutex<Ledger>>, stop: CancellationToken
 }
 
 async fn attempt(store: &Store, ledger: &Mutex<Ledger>, uuid: Uuid, transaction: Transaction) -> bool {
-    let begun = Instant::now();
+    let started = Instant::now();
     let outcome = store.commit(transaction).await;
     let mut ledger = ledger.lock().unwrap();
-    ledger.longest = ledger.longest.max(begun.elapsed());
+    ledger.longest = ledger.longest.max(started.elapsed());
     match outcome {
         Ok(committed) => {
             ledger.answered.insert(uuid, committed.etag(uuid).unwrap());
@@ -152,7 +153,7 @@ async fn attempt(store: &Store, ledger: &Mutex<Ledger>, uuid: Uuid, transaction:
         }
         Err(error @ (StoreError::Unavailable { .. } | StoreError::DiskFull)) => {
             ledger.doubtful.insert(uuid);
-            ledger.failures.push((error, begun.elapsed()));
+            ledger.failures.push((error, started.elapsed()));
             false
         }
         Err(other) => panic!("{uuid} was refused as neither the disk nor the server could: {other:?}"),

@@ -7,15 +7,15 @@
 )]
 
 #[macro_use]
-mod bed;
+mod environment;
 
 // What tests stand on.
-mod crew;
 mod fixture;
 mod follower;
-mod hands;
 mod load;
+mod queue_fixture;
 mod raw;
+mod worker_process;
 
 // The queue.
 mod basics;
@@ -34,18 +34,18 @@ mod signals;
 // Documents, the feed, the log.
 mod audit;
 mod audit_attacks;
-mod build_before;
 mod documents;
 mod entries;
 mod feed;
 mod manifests;
+mod notifications;
+mod previous_build;
 mod retention;
 mod secrets;
-mod spine;
+mod services;
 mod transfer;
 mod typed;
 mod upgrade;
-mod wake;
 
 // Bad days.
 mod disk;

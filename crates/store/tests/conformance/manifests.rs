@@ -14,8 +14,8 @@ use store::{
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::fixture::{Dice, by, manifest, seed};
-use crate::hands::{
+use crate::fixture::{Dice, context, manifest, seed};
+use crate::queue_fixture::{
     Asked as _, claim, finish, future, manifest as work, next, operation, past, rest, work_off,
 };
 
@@ -52,8 +52,8 @@ async fn events(store: &Store, id: Uuid) -> Vec<EntryEvent> {
 }
 
 on_both_engines! {
-    async fn what_is_wanted_is_made_once_and_what_was_withdrawn_comes_back(bed: &Bed) {
-        let (store, schedule) = (&bed.store, Uuid::new_v4());
+    async fn what_is_wanted_is_made_once_and_what_was_withdrawn_comes_back(env: &TestEnvironment) {
+        let (store, schedule) = (&env.store, Uuid::new_v4());
         let slots: Vec<Manifest> = (0..4).map(|_| slot(schedule, Uuid::new_v4())).collect();
         assert_eq!(ensure(store, &slots).await, [EnsureOutcome::Created; 4]);
         assert_eq!(ensure(store, &slots).await, [EnsureOutcome::Existed; 4]);
@@ -63,9 +63,9 @@ on_both_engines! {
 
         // The schedule withdraws two, a person cancels one, one runs.
         let running = store.manifests().get(slots[3].id).await.unwrap().unwrap();
-        store.manifests().expedite(&running, &by()).await.unwrap();
-        let hold = next(store, MANIFEST).await.unwrap().hold;
-        store.manifests().cancel(&read(store, slots[2].id).await, &by()).await.unwrap();
+        store.manifests().expedite(&running, &context()).await.unwrap();
+        let lease = next(store, MANIFEST).await.unwrap().lease;
+        store.manifests().cancel(&read(store, slots[2].id).await, &context()).await.unwrap();
         let all: Vec<Uuid> = slots.iter().map(|it| it.id).chain([Uuid::new_v4()]).collect();
         let mut withdrawn = store.manifests().withdraw(&all, superseded(), &scheduler()).await.unwrap();
         withdrawn.sort();
@@ -91,8 +91,8 @@ on_both_engines! {
         assert_eq!(read(store, slots[2].id).await.document, slots[2]);
         assert_eq!(view(store, slots[2].id).await.state, WorkState::Cancelled, "a person's cancel stays");
         // And it runs like any other.
-        finish(store, hold).await;
-        store.manifests().expedite(&read(store, slots[1].id).await, &by()).await.unwrap();
+        finish(store, lease).await;
+        store.manifests().expedite(&read(store, slots[1].id).await, &context()).await.unwrap();
         assert_eq!(work_off(store, MANIFEST).await, [slots[1].id]);
         assert_eq!(ensure(store, &wanted[1..2]).await, [EnsureOutcome::Existed], "what has run is done");
         let told = store.entries(slots[1].id, None, 9).await.unwrap();
@@ -108,13 +108,13 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn two_that_want_the_same_slots_at_once_make_each_once(bed: &Bed) {
+    async fn two_that_want_the_same_slots_at_once_make_each_once(env: &TestEnvironment) {
         let (schedule, seed) = (Uuid::new_v4(), seed());
         let clusters: Vec<Uuid> = (0..50).map(|_| Uuid::new_v4()).collect();
         let slots: Vec<Manifest> = (0..1000).map(|n| slot(schedule, clusters[n % clusters.len()])).collect();
-        let others = if bed.is_shared() { bed.another().await } else { bed.store.clone() };
+        let others = if env.is_shared() { env.another().await } else { env.store.clone() };
         let mut writers = JoinSet::new();
-        for (number, store) in [bed.store.clone(), others].into_iter().enumerate() {
+        for (number, store) in [env.store.clone(), others].into_iter().enumerate() {
             let mut dice = Dice::seeded(seed + number as u64);
             // Both want all of them, each in its own order and blocks, some of them twice.
             let mut wanted: Vec<Manifest> = slots.clone();
@@ -144,40 +144,40 @@ on_both_engines! {
         let mut expected: Vec<Uuid> = slots.iter().map(|it| it.id).collect();
         expected.sort();
         assert_eq!(made, expected, "seed {seed}: each was made by exactly one");
-        let pending = all_pending_of(&bed.store, &schedule.to_string(), 300).await;
+        let pending = all_pending_of(&env.store, &schedule.to_string(), 300).await;
         assert_eq!(pending, expected, "seed {seed}");
         for slot in slots.iter().step_by(37) {
-            assert_eq!(events(&bed.store, slot.id).await, [EntryEvent::Created], "seed {seed}");
+            assert_eq!(events(&env.store, slot.id).await, [EntryEvent::Created], "seed {seed}");
         }
     }
 }
 
 on_both_engines! {
-    async fn two_that_bring_the_same_slots_back_at_once_bring_each_back_once(bed: &Bed) {
+    async fn two_that_bring_the_same_slots_back_at_once_bring_each_back_once(env: &TestEnvironment) {
         let schedule = Uuid::new_v4();
         let slots: Vec<Manifest> = (0..100).map(|_| slot(schedule, Uuid::new_v4())).collect();
-        ensure(&bed.store, &slots).await;
+        ensure(&env.store, &slots).await;
         let ids: Vec<Uuid> = slots.iter().map(|it| it.id).collect();
-        assert_eq!(bed.store.manifests().withdraw(&ids, superseded(), &scheduler()).await.unwrap().len(), 100);
-        let other = if bed.is_shared() { bed.another().await } else { bed.store.clone() };
+        assert_eq!(env.store.manifests().withdraw(&ids, superseded(), &scheduler()).await.unwrap().len(), 100);
+        let other = if env.is_shared() { env.another().await } else { env.store.clone() };
         let reversed: Vec<Manifest> = slots.iter().rev().cloned().collect();
-        let (one, two) = tokio::join!(ensure(&bed.store, &slots), ensure(&other, &reversed));
+        let (one, two) = tokio::join!(ensure(&env.store, &slots), ensure(&other, &reversed));
         let revived = |became: &[EnsureOutcome]| became.iter().filter(|it| **it == EnsureOutcome::Revived).count();
         assert_eq!(revived(&one) + revived(&two), 100, "{one:?} {two:?}");
         for id in ids {
-            assert_eq!(events(&bed.store, id).await, [EntryEvent::Created, EntryEvent::Finished, EntryEvent::Revived]);
+            assert_eq!(events(&env.store, id).await, [EntryEvent::Created, EntryEvent::Finished, EntryEvent::Revived]);
         }
     }
 }
 
 on_both_engines! {
-    async fn what_begins_while_it_is_withdrawn_is_left(bed: &Bed) {
-        let (store, schedule) = (&bed.store, Uuid::new_v4());
+    async fn what_begins_while_it_is_withdrawn_is_left(env: &TestEnvironment) {
+        let (store, schedule) = (&env.store, Uuid::new_v4());
         let slots: Vec<Manifest> =
             (0..60).map(|_| Manifest { run_after: past(0), ..slot(schedule, Uuid::new_v4()) }).collect();
         ensure(store, &slots).await;
         let ids: Vec<Uuid> = slots.iter().map(|it| it.id).collect();
-        let by = scheduler();
+        let context = scheduler();
         let manifests = store.manifests();
         let claiming = async {
             let mut held = Vec::new();
@@ -186,9 +186,9 @@ on_both_engines! {
             }
             held
         };
-        let (withdrawn, held) = tokio::join!(manifests.withdraw(&ids, superseded(), &by), claiming);
+        let (withdrawn, held) = tokio::join!(manifests.withdraw(&ids, superseded(), &context), claiming);
         let withdrawn: BTreeSet<Uuid> = withdrawn.unwrap().into_iter().collect();
-        let held: BTreeSet<Uuid> = held.iter().map(|it| it.hold.work).collect();
+        let held: BTreeSet<Uuid> = held.iter().map(|it| it.lease.work).collect();
         assert!(withdrawn.is_disjoint(&held));
         assert_eq!(withdrawn.len() + held.len(), ids.len());
         for id in ids {
@@ -200,20 +200,20 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_manifest_is_deleted_with_its_work_unless_it_runs(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn a_manifest_is_deleted_with_its_work_unless_it_runs(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let orders: Vec<Manifest> = (0..3).map(|n| Manifest { run_after: past(n), ..manifest(lane) }).collect();
         ensure(store, &orders).await;
-        let hold: WorkLease = next(store, MANIFEST).await.unwrap().hold;
-        let refusal = store.manifests().delete(&read(store, orders[0].id).await, &by()).await;
+        let lease: WorkLease = next(store, MANIFEST).await.unwrap().lease;
+        let refusal = store.manifests().delete(&read(store, orders[0].id).await, &context()).await;
         assert!(matches!(refusal, Err(StoreError::WrongState { work, .. }) if work == orders[0].id), "{refusal:?}");
         // Pending: its lane goes on with the next.
-        store.manifests().delete(&read(store, orders[1].id).await, &by()).await.unwrap();
-        finish(store, hold).await;
+        store.manifests().delete(&read(store, orders[1].id).await, &context()).await.unwrap();
+        finish(store, lease).await;
         for gone in [&orders[0], &orders[1]] {
             if let Some(read) = store.manifests().get(gone.id).await.unwrap() {
-                store.manifests().delete(&read, &by()).await.unwrap();
+                store.manifests().delete(&read, &context()).await.unwrap();
             }
             assert!(store.manifests().view(gone.id).await.unwrap().is_none());
             assert!(store.work(gone.id).await.unwrap().is_none());
@@ -227,32 +227,32 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn whoever_does_something_to_a_manifest_is_told_with_reason_and_request(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn whoever_does_something_to_a_manifest_is_told_with_reason_and_request(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let (one, two) = (Manifest { run_after: past(0), ..manifest(lane) }, Manifest { run_after: past(1), ..manifest(lane) });
-        store.manifests().create(&[(one.clone(), vec![]), (two.clone(), vec![])], &by()).await.unwrap();
-        let hold = next(store, MANIFEST).await.unwrap().hold;
-        store.manifests().expedite(&read(store, two.id).await, &by()).await.unwrap();
-        store.manifests().cancel(&read(store, one.id).await, &by()).await.unwrap();
-        store.manifests().cancel(&read(store, two.id).await, &by()).await.unwrap();
+        store.manifests().create(&[(one.clone(), vec![]), (two.clone(), vec![])], &context()).await.unwrap();
+        let lease = next(store, MANIFEST).await.unwrap().lease;
+        store.manifests().expedite(&read(store, two.id).await, &context()).await.unwrap();
+        store.manifests().cancel(&read(store, one.id).await, &context()).await.unwrap();
+        store.manifests().cancel(&read(store, two.id).await, &context()).await.unwrap();
         assert_eq!(events(store, one.id).await, [EntryEvent::Created, EntryEvent::CancelRequested]);
         assert_eq!(events(store, two.id).await, [EntryEvent::Created, EntryEvent::Expedited, EntryEvent::Finished]);
         for id in [one.id, two.id] {
             for (_, entry) in store.entries(id, None, 9).await.unwrap() {
                 assert_eq!((entry.actor.as_str(), entry.message.as_deref()), ("tester", Some("a test")));
-                assert_eq!(entry.correlation_id, by().correlation_id);
+                assert_eq!(entry.correlation_id, context().correlation_id);
                 assert_eq!(entry.attempt, i32::from(entry.event == EntryEvent::CancelRequested));
                 assert!(entry.time > past(0));
             }
         }
-        finish(store, hold).await;
+        finish(store, lease).await;
     }
 }
 
 async fn all_pending_of(store: &Store, origin: &str, limit: usize) -> Vec<Uuid> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let page = store.pending_of(origin, after, limit).await.unwrap();
+        let page = store.pending_for_origin(origin, after, limit).await.unwrap();
         assert!(page.iter().all(|it| it.state == WorkState::Pending && it.origin.as_deref() == Some(origin)));
         let Some(last) = page.last() else { return all };
         after = Some(last.id);
@@ -261,8 +261,8 @@ async fn all_pending_of(store: &Store, origin: &str, limit: usize) -> Vec<Uuid> 
 }
 
 on_both_engines! {
-    async fn lists_of_pending_and_of_live_work_page_through_everything_exactly_once(bed: &Bed) {
-        let store = &bed.store;
+    async fn lists_of_pending_and_of_live_work_page_through_everything_exactly_once(env: &TestEnvironment) {
+        let store = &env.store;
         let lanes: Vec<Uuid> = (0..40).map(|_| Uuid::new_v4()).collect();
         let mut expected: HashMap<Option<&str>, Vec<Uuid>> = HashMap::new();
         let mut asked = Vec::new();
@@ -278,12 +278,12 @@ on_both_engines! {
         let held = claim(store, MANIFEST, 30).await;
         for (n, it) in held.iter().enumerate() {
             match n % 3 {
-                0 => finish(store, it.hold).await,
-                1 => rest(store, it.hold, Duration::from_secs(3600)).await,
+                0 => finish(store, it.lease).await,
+                1 => rest(store, it.lease, Duration::from_secs(3600)).await,
                 _ => {}
             }
         }
-        let away = |n: usize| held.iter().enumerate().filter(move |it| it.0 % 3 == n).map(|it| it.1.hold.work).collect::<BTreeSet<_>>();
+        let away = |n: usize| held.iter().enumerate().filter(move |it| it.0 % 3 == n).map(|it| it.1.lease.work).collect::<BTreeSet<_>>();
         let (ended, running) = (away(0), away(2));
         for origin in ["weekly", "nightly"] {
             let mut wanted = expected[&Some(origin)].clone();
@@ -291,7 +291,7 @@ on_both_engines! {
             wanted.sort();
             assert_eq!(all_pending_of(store, origin, 7).await, wanted, "{origin}");
         }
-        assert!(store.pending_of("never", None, 9).await.unwrap().is_empty());
+        assert!(store.pending_for_origin("never", None, 9).await.unwrap().is_empty());
         let (mut live, mut after) = (Vec::new(), None);
         loop {
             let page = store.live(MANIFEST, after, 7).await.unwrap();
@@ -315,13 +315,13 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn the_queue_is_counted_by_what_is_due_waits_and_runs(bed: &Bed) {
-        let store = &bed.store;
+    async fn the_queue_is_counted_by_what_is_due_waits_and_runs(env: &TestEnvironment) {
+        let store = &env.store;
         assert_eq!(store.queue(MANIFEST).await.unwrap(), store::QueueView::default());
         store.set_budget("b", Some(0), None).await.unwrap();
         let [busy, due, parked, later] = [(); 4].map(|()| Uuid::new_v4());
         store.enqueue(vec![work(busy).after(past(0))]).await.unwrap();
-        let hold = next(store, MANIFEST).await.unwrap().hold;
+        let lease = next(store, MANIFEST).await.unwrap().lease;
         let asked = vec![
             work(busy).after(past(1)),
             work(due).after(past(3)),
@@ -334,7 +334,7 @@ on_both_engines! {
         // The parked one is tried, and from then on waits for its budget.
         let held = claim(store, MANIFEST, 9).await;
         assert_eq!(held.len(), 1);
-        rest(store, held[0].hold, Duration::ZERO).await;
+        rest(store, held[0].lease, Duration::ZERO).await;
         let queue = store.queue(MANIFEST).await.unwrap();
         assert_eq!((queue.due, queue.pending, queue.running), (2, 5, 1), "{queue:?}");
         assert_eq!(queue.oldest_due, Some(past(2)));
@@ -342,7 +342,7 @@ on_both_engines! {
         assert_eq!((queue.due, queue.pending, queue.running, queue.oldest_due), (0, 1, 0, None));
         // Expedited work is due, but not since 1970.
         store.commit(store::Transaction::new().expedite(asked[2].id)).await.unwrap();
-        finish(store, hold).await;
+        finish(store, lease).await;
         let queue = store.queue(MANIFEST).await.unwrap();
         assert_eq!((queue.due, queue.running), (3, 0));
         assert_eq!(queue.oldest_due, Some(past(1)));
@@ -350,8 +350,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn the_leases_of_a_prefix_are_those_that_are_held_now(bed: &Bed) {
-        let (store, me) = (&bed.store, Uuid::new_v4());
+    async fn the_leases_of_a_prefix_are_those_that_are_held_now(env: &TestEnvironment) {
+        let (store, me) = (&env.store, Uuid::new_v4());
         let minute = Duration::from_secs(60);
         for name in ["actuator/a", "actuator/b", "actuator/c", "scheduler", "actuators"] {
             store.take_lease(name, me, minute).await.unwrap().unwrap();

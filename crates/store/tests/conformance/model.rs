@@ -22,7 +22,7 @@ use store::{
 };
 use uuid::Uuid;
 
-use crate::bed::{options, short_or_long};
+use crate::environment::{options, short_or_long};
 
 const LEASE: Duration = Duration::from_secs(60);
 const BUDGETS: [&str; 4] = ["fleet", "region", "task/a", "task/b"];
@@ -36,7 +36,7 @@ enum Event {
     TakeOver { kind: WorkKind, slots: usize },
     Checkpoint(Index),
     Complete(Index),
-    Yield { hold: Index, rest: u8, attempt_spent: bool },
+    Yield { lease: Index, rest: u8, attempt_spent: bool },
     Renew(Index),
     Withdraw(Index),
     WithdrawLane(u8),
@@ -62,7 +62,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
                 budgets,
             });
     let rest = (any::<Index>(), 0..30_u8, any::<bool>())
-        .prop_map(|(hold, rest, attempt_spent)| Event::Yield { hold, rest, attempt_spent });
+        .prop_map(|(lease, rest, attempt_spent)| Event::Yield { lease, rest, attempt_spent });
     let limit = (0..BUDGETS.len(), prop::option::weighted(0.8, 0..4_u32))
         .prop_map(|(key, limit)| Event::SetBudget { key, limit });
     let event = prop_oneof![
@@ -126,7 +126,7 @@ impl Piece {
 /// What is held.
 #[derive(Debug, Clone, Copy)]
 struct Holding {
-    hold: WorkLease,
+    lease: WorkLease,
     until: Timestamp,
     signals: Signals,
 }
@@ -146,7 +146,7 @@ impl Model {
     async fn new() -> Model {
         let clock = ManualClock::at("2030-01-01T00:00:00Z".parse().unwrap());
         let options = options(Location::Sqlite(PathBuf::from(":memory:")));
-        let store = Store::open(Options { clock: clock.clone(), writing: WriteMode::Inline, ..options })
+        let store = Store::open(Options { clock: clock.clone(), write_mode: WriteMode::Inline, ..options })
             .await
             .unwrap();
         let (work, holdings, fences, limits) = Default::default();
@@ -160,7 +160,7 @@ impl Model {
     fn used(&self, key: &str) -> usize {
         self.holdings
             .values()
-            .filter(|it| self.work[&it.hold.work].asked.budgets.iter().any(|asked| asked == key))
+            .filter(|it| self.work[&it.lease.work].asked.budgets.iter().any(|asked| asked == key))
             .count()
     }
 
@@ -205,22 +205,22 @@ impl Model {
     }
 
     /// The holding, if that hold is still the right to it.
-    fn held(&self, hold: WorkLease) -> Option<Holding> {
-        self.holdings.get(&hold.lane).filter(|it| it.hold == hold).copied()
+    fn held(&self, lease: WorkLease) -> Option<Holding> {
+        self.holdings.get(&lease.lane).filter(|it| it.lease == lease).copied()
     }
 
     fn give(&mut self, claimed: &ClaimedWork, owner: Uuid, signals: Signals) {
-        let hold = claimed.hold;
-        let fence = self.fences.entry(hold.lane).or_default();
+        let lease = claimed.lease;
+        let fence = self.fences.entry(lease.lane).or_default();
         *fence += 1;
-        assert_eq!((hold.fence, hold.owner), (*fence, owner));
-        let piece = self.work.get_mut(&hold.work).unwrap();
-        (piece.state, piece.started, piece.fence) = (WorkState::InProgress, true, hold.fence);
+        assert_eq!((lease.fence, lease.owner), (*fence, owner));
+        let piece = self.work.get_mut(&lease.work).unwrap();
+        (piece.state, piece.started, piece.fence) = (WorkState::InProgress, true, lease.fence);
         piece.attempt += 1;
         assert_eq!((claimed.attempt, claimed.kind), (piece.attempt, piece.asked.kind));
         assert_eq!(claimed.step, (piece.steps > 0).then(|| format!("step-{}", piece.steps)));
-        self.holdings.insert(hold.lane, Holding { hold, until: self.clock.now() + LEASE, signals });
-        self.holds.push(hold);
+        self.holdings.insert(lease.lane, Holding { lease, until: self.clock.now() + LEASE, signals });
+        self.holds.push(lease);
     }
 
     async fn claim(&mut self, kind: WorkKind, slots: usize) {
@@ -233,13 +233,13 @@ impl Model {
         loop {
             while free > 0 && self.store.until_due(kind).await.unwrap() == Some(Duration::ZERO) {
                 for claimed in self.store.claim_for(kind, free, owner, LEASE).await.unwrap() {
-                    assert!(!self.holdings.contains_key(&claimed.hold.lane), "the lane is held");
-                    let first = self.first(claimed.hold.lane).expect("nothing was pending").clone();
-                    assert_eq!(claimed.hold.work, first.asked.id, "another was first");
+                    assert!(!self.holdings.contains_key(&claimed.lease.lane), "the lane is held");
+                    let first = self.first(claimed.lease.lane).expect("nothing was pending").clone();
+                    assert_eq!(claimed.lease.work, first.asked.id, "another was first");
                     assert!(first.due <= self.now() && first.asked.kind == kind && !claimed.taken_over);
                     assert!(self.fits(&first), "a budget is exceeded");
                     self.give(&claimed, owner, Signals::default());
-                    order.push(claimed.hold.work);
+                    order.push(claimed.lease.work);
                     free -= 1;
                 }
             }
@@ -264,13 +264,15 @@ impl Model {
 
     async fn take_over(&mut self, kind: WorkKind, slots: usize) {
         let owner = Uuid::new_v4();
-        let lost = |it: &Holding| it.until < self.now() && self.work[&it.hold.work].asked.kind == kind;
+        let lost = |it: &Holding| it.until < self.now() && self.work[&it.lease.work].asked.kind == kind;
         let expected = self.holdings.values().filter(|it| lost(it)).count().min(slots);
         let taken = self.store.take_over_for(kind, slots, owner, LEASE).await.unwrap();
         assert_eq!(taken.len(), expected);
         for claimed in taken {
-            let before = self.holdings[&claimed.hold.lane];
-            assert!(before.until < self.now() && before.hold.work == claimed.hold.work && claimed.taken_over);
+            let before = self.holdings[&claimed.lease.lane];
+            assert!(
+                before.until < self.now() && before.lease.work == claimed.lease.work && claimed.taken_over
+            );
             self.give(&claimed, owner, before.signals);
         }
     }
@@ -286,7 +288,7 @@ impl Model {
 
     /// A hold, mostly a good one.
     fn pick_hold(&self, index: &Index) -> Option<WorkLease> {
-        let good: Vec<WorkLease> = self.holdings.values().map(|it| it.hold).collect();
+        let good: Vec<WorkLease> = self.holdings.values().map(|it| it.lease).collect();
         let twice: Vec<WorkLease> =
             good.iter().chain(&good).chain(&good).chain(&self.holds).copied().collect();
         (!twice.is_empty()).then(|| twice[index.index(twice.len())])
@@ -327,7 +329,7 @@ impl Model {
                     },
                 );
                 if let Some(holding) = self.holdings.get_mut(&lane) {
-                    let running = &self.work[&holding.hold.work];
+                    let running = &self.work[&holding.lease.work];
                     holding.signals.preempt |= class == 0 && running.asked.kind == WorkKind::Manifest;
                 }
             }
@@ -339,23 +341,23 @@ impl Model {
             Event::Claim { kind, slots } => self.claim(*kind, *slots).await,
             Event::TakeOver { kind, slots } => self.take_over(*kind, *slots).await,
             Event::Checkpoint(index) => {
-                let Some(hold) = self.pick_hold(index) else { return };
-                let step = self.work[&hold.work].steps + 1;
-                let outcome = self.store.checkpoint(hold, &format!("step-{step}"), json!(step)).await;
-                match self.held(hold) {
+                let Some(lease) = self.pick_hold(index) else { return };
+                let step = self.work[&lease.work].steps + 1;
+                let outcome = self.store.checkpoint(lease, &format!("step-{step}"), json!(step)).await;
+                match self.held(lease) {
                     Some(holding) => {
                         assert_eq!(outcome.unwrap(), holding.signals);
-                        let piece = self.work.get_mut(&hold.work).unwrap();
+                        let piece = self.work.get_mut(&lease.work).unwrap();
                         (piece.steps, piece.class) = (step, piece.class.min(1));
                     }
                     None => assert!(matches!(outcome, Err(StoreError::LostLease { .. })), "{outcome:?}"),
                 }
             }
             Event::Complete(index) => {
-                let Some(hold) = self.pick_hold(index) else { return };
-                let completion = Completion::new(hold, Ending::Failed, json!({}));
+                let Some(lease) = self.pick_hold(index) else { return };
+                let completion = Completion::new(lease, Ending::Failed, json!({}));
                 let fates = self.store.complete(&[completion.clone(), completion]).await.unwrap();
-                let is_held = self.held(hold).is_some();
+                let is_held = self.held(lease).is_some();
                 assert_eq!(
                     fates,
                     [
@@ -364,36 +366,36 @@ impl Model {
                     ]
                 );
                 if is_held {
-                    self.holdings.remove(&hold.lane);
-                    self.work.get_mut(&hold.work).unwrap().state = WorkState::Failed;
+                    self.holdings.remove(&lease.lane);
+                    self.work.get_mut(&lease.work).unwrap().state = WorkState::Failed;
                 }
             }
-            Event::Yield { hold, rest, attempt_spent } => {
-                let Some(hold) = self.pick_hold(hold) else { return };
+            Event::Yield { lease, rest, attempt_spent } => {
+                let Some(lease) = self.pick_hold(lease) else { return };
                 let rest = Duration::from_secs(u64::from(*rest));
-                let outcome = self.store.hand_back(Release::new(hold, rest, *attempt_spent)).await;
-                if self.held(hold).is_none() {
+                let outcome = self.store.release(Release::new(lease, rest, *attempt_spent)).await;
+                if self.held(lease).is_none() {
                     assert!(matches!(outcome, Err(StoreError::LostLease { .. })), "{outcome:?}");
                     return;
                 }
                 outcome.unwrap();
-                self.holdings.remove(&hold.lane);
+                self.holdings.remove(&lease.lane);
                 let due = self.now() + rest;
-                let piece = self.work.get_mut(&hold.work).unwrap();
+                let piece = self.work.get_mut(&lease.work).unwrap();
                 (piece.state, piece.due) = (WorkState::Pending, due);
                 piece.attempt -= i32::from(!attempt_spent);
                 // What took no effect was never begun.
                 piece.started &= *attempt_spent || piece.class != 2;
             }
             Event::Renew(index) => {
-                let Some(hold) = self.pick_hold(index) else { return };
+                let Some(lease) = self.pick_hold(index) else { return };
                 let lanes = self.lanes().into_iter().collect();
-                let renewed = self.store.renew_for(hold.owner, lanes, LEASE).await.unwrap();
+                let renewed = self.store.renew_for(lease.owner, lanes, LEASE).await.unwrap();
                 let until = self.now() + LEASE;
                 let mut expected = 0;
-                for holding in self.holdings.values_mut().filter(|it| it.hold.owner == hold.owner) {
-                    let answer = renewed.iter().find(|it| it.lane == holding.hold.lane).expect("it is held");
-                    assert_eq!((answer.fence, answer.signals), (holding.hold.fence, holding.signals));
+                for holding in self.holdings.values_mut().filter(|it| it.lease.owner == lease.owner) {
+                    let answer = renewed.iter().find(|it| it.lane == holding.lease.lane).expect("it is held");
+                    assert_eq!((answer.fence, answer.signals), (holding.lease.fence, holding.signals));
                     (holding.until, expected) = (until, expected + 1);
                 }
                 assert_eq!(renewed.len(), expected);
@@ -493,10 +495,10 @@ impl Model {
         for lane in self.lanes() {
             let view = self.store.lane(lane).await.unwrap().unwrap();
             let holding = self.holdings.get(&lane);
-            assert_eq!(view.running, holding.map(|it| it.hold.work));
+            assert_eq!(view.running, holding.map(|it| it.lease.work));
             assert_eq!(
                 (view.owner, view.lease_until),
-                (holding.map(|it| it.hold.owner), holding.map(|it| it.until))
+                (holding.map(|it| it.lease.owner), holding.map(|it| it.until))
             );
             assert_eq!(view.fence, self.fences.get(&lane).copied().unwrap_or(0));
             assert_eq!(view.signals, holding.map(|it| it.signals).unwrap_or_default());

@@ -10,15 +10,15 @@ use store::{
 };
 use uuid::Uuid;
 
-use crate::hands::{
+use crate::queue_fixture::{
     Asked as _, claim, done, finish, future, manifest, next, operation, past, rest, work_off,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 on_both_engines! {
-    async fn in_a_lane_the_earliest_start_goes_first_then_the_lowest_priority_then_the_smallest_id(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn in_a_lane_the_earliest_start_goes_first_then_the_lowest_priority_then_the_smallest_id(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let order = [
             manifest(lane).after(past(1)).priority(9),
             manifest(lane).after(past(2)).priority(i32::MIN),
@@ -39,24 +39,24 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn operations_go_before_begun_manifests_and_these_before_fresh_ones(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
-        let (begun, fresh) = (manifest(lane), manifest(lane).after(past(0)).priority(-7));
-        store.enqueue(vec![begun.clone()]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
-        store.checkpoint(hold, "half", json!(1)).await.unwrap();
+    async fn operations_go_before_begun_manifests_and_these_before_fresh_ones(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
+        let (started, fresh) = (manifest(lane), manifest(lane).after(past(0)).priority(-7));
+        store.enqueue(vec![started.clone()]).await.unwrap();
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
+        store.checkpoint(lease, "half", json!(1)).await.unwrap();
         let asked = operation(lane);
         store.enqueue(vec![fresh.clone(), asked.clone()]).await.unwrap();
-        rest(store, hold, Duration::ZERO).await;
+        rest(store, lease, Duration::ZERO).await;
         assert!(next(store, WorkKind::Manifest).await.is_none());
         assert_eq!(work_off(store, WorkKind::Operation).await, [asked.id]);
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [begun.id, fresh.id]);
+        assert_eq!(work_off(store, WorkKind::Manifest).await, [started.id, fresh.id]);
     }
 }
 
 on_both_engines! {
-    async fn what_becomes_due_later_never_hides_what_is_due_now(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn what_becomes_due_later_never_hides_what_is_due_now(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let due = manifest(lane).priority(1000);
         let later = manifest(lane).after(future(0)).priority(i32::MIN);
         store.enqueue(vec![later.clone()]).await.unwrap();
@@ -69,41 +69,41 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn while_an_operation_backs_off_no_manifest_starts_on_its_lane(bed: &Bed) {
-        let (store, lane, elsewhere) = (&bed.store, Uuid::new_v4(), Uuid::new_v4());
+    async fn while_an_operation_backs_off_no_manifest_starts_on_its_lane(env: &TestEnvironment) {
+        let (store, lane, elsewhere) = (&env.store, Uuid::new_v4(), Uuid::new_v4());
         let (waiting, other) = (manifest(lane).after(past(0)), manifest(elsewhere));
         store.enqueue(vec![operation(lane), waiting.clone(), other.clone()]).await.unwrap();
-        let hold = next(store, WorkKind::Operation).await.unwrap().hold;
-        rest(store, hold, HOUR).await;
+        let lease = next(store, WorkKind::Operation).await.unwrap().lease;
+        rest(store, lease, HOUR).await;
         assert_eq!(work_off(store, WorkKind::Manifest).await, [other.id]);
         assert!(next(store, WorkKind::Operation).await.is_none());
-        store.commit(Transaction::new().expedite(hold.work)).await.unwrap();
-        assert_eq!(work_off(store, WorkKind::Operation).await, [hold.work]);
+        store.commit(Transaction::new().expedite(lease.work)).await.unwrap();
+        assert_eq!(work_off(store, WorkKind::Operation).await, [lease.work]);
         assert_eq!(work_off(store, WorkKind::Manifest).await, [waiting.id]);
     }
 }
 
 on_both_engines! {
-    async fn nothing_starts_on_a_half_changed_cluster_while_its_manifest_rests(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn nothing_starts_on_a_half_changed_cluster_while_its_manifest_rests(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(lane)]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
-        store.checkpoint(hold, "half", json!(null)).await.unwrap();
-        rest(store, hold, HOUR).await;
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
+        store.checkpoint(lease, "half", json!(null)).await.unwrap();
+        rest(store, lease, HOUR).await;
         store.enqueue(vec![manifest(lane).after(past(0)).priority(i32::MIN)]).await.unwrap();
         assert!(next(store, WorkKind::Manifest).await.is_none());
-        assert_eq!(store.pending(lane, 9).await.unwrap()[0].id, hold.work);
+        assert_eq!(store.pending(lane, 9).await.unwrap()[0].id, lease.work);
     }
 }
 
 on_both_engines! {
-    async fn a_fresh_manifest_that_rests_lets_others_pass(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn a_fresh_manifest_that_rests_lets_others_pass(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let (first, second) = (manifest(lane).after(past(1)), manifest(lane).after(past(2)));
         store.enqueue(vec![first.clone(), second.clone()]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
-        assert_eq!(hold.work, first.id);
-        rest(store, hold, HOUR).await;
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
+        assert_eq!(lease.work, first.id);
+        rest(store, lease, HOUR).await;
         assert_eq!(work_off(store, WorkKind::Manifest).await, [second.id]);
         let seen = store.work(first.id).await.unwrap().unwrap();
         assert_eq!((seen.run_after, seen.attempt), (past(1), 1), "what was asked stays what was asked");
@@ -112,46 +112,46 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_attempt_counts_only_when_it_was_spent(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn an_attempt_counts_only_when_it_was_spent(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(lane)]).await.unwrap();
         for (attempt_spent, attempt) in [(false, 1), (false, 1), (true, 1), (true, 2), (false, 3), (true, 3)] {
             let claimed = next(store, WorkKind::Manifest).await.unwrap();
             assert_eq!((claimed.attempt, claimed.taken_over), (attempt, false));
-            let yielding = Release::new(claimed.hold, Duration::ZERO, attempt_spent);
-            store.hand_back(yielding.clone()).await.unwrap();
-            assert!(matches!(store.hand_back(yielding).await, Err(StoreError::LostLease { .. })), "given back twice");
+            let release = Release::new(claimed.lease, Duration::ZERO, attempt_spent);
+            store.release(release.clone()).await.unwrap();
+            assert!(matches!(store.release(release).await, Err(StoreError::LostLease { .. })), "given back twice");
         }
     }
 }
 
 on_both_engines! {
-    async fn work_may_rest_longer_than_clocks_can_count(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn work_may_rest_longer_than_clocks_can_count(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(lane)]).await.unwrap();
-        let hold = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::MAX).await.unwrap()[0].hold;
-        assert_eq!(store.lane(lane).await.unwrap().unwrap().running, Some(hold.work));
-        rest(store, hold, Duration::MAX).await;
+        let lease = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::MAX).await.unwrap()[0].lease;
+        assert_eq!(store.lane(lane).await.unwrap().unwrap().running, Some(lease.work));
+        rest(store, lease, Duration::MAX).await;
         assert!(next(store, WorkKind::Manifest).await.is_none());
-        assert_eq!(store.work(hold.work).await.unwrap().unwrap().state, WorkState::Pending);
+        assert_eq!(store.work(lease.work).await.unwrap().unwrap().state, WorkState::Pending);
         assert!(store.until_due(WorkKind::Manifest).await.unwrap().unwrap() > HOUR);
-        store.commit(Transaction::new().expedite(hold.work)).await.unwrap();
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [hold.work]);
+        store.commit(Transaction::new().expedite(lease.work)).await.unwrap();
+        assert_eq!(work_off(store, WorkKind::Manifest).await, [lease.work]);
     }
 }
 
 on_both_engines! {
-    async fn expedited_work_overtakes_its_lane_and_all_others(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn expedited_work_overtakes_its_lane_and_all_others(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let (old, urgent) = (manifest(lane).after(past(0)), manifest(lane).after(future(0)).priority(9));
         let others: Vec<NewWork> = (0..3).map(|n| manifest(Uuid::new_v4()).after(past(n))).collect();
         store.enqueue([vec![old.clone(), urgent.clone()], others].concat()).await.unwrap();
         store.commit(Transaction::new().expedite(urgent.id)).await.unwrap();
         let first = next(store, WorkKind::Manifest).await.unwrap();
-        assert_eq!(first.hold.work, urgent.id);
+        assert_eq!(first.lease.work, urgent.id);
         let again = store.commit(Transaction::new().expedite(urgent.id)).await;
         assert!(matches!(again, Err(StoreError::WrongState { wanted: "Pending", .. })), "{again:?}");
-        finish(store, first.hold).await;
+        finish(store, first.lease).await;
         let ended = store.commit(Transaction::new().expedite(urgent.id)).await;
         assert!(matches!(ended, Err(StoreError::WrongState { wanted: "Pending", .. })), "{ended:?}");
         let unknown = store.commit(Transaction::new().expedite(Uuid::now_v7())).await;
@@ -160,8 +160,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn lanes_are_served_by_the_age_of_their_heads_and_give_one_piece_each(bed: &Bed) {
-        let store = &bed.store;
+    async fn lanes_are_served_by_the_age_of_their_heads_and_give_one_piece_each(env: &TestEnvironment) {
+        let store = &env.store;
         let lanes: Vec<Uuid> = (0..6).map(|_| Uuid::new_v4()).collect();
         let mut work = Vec::new();
         for (age, lane) in lanes.iter().enumerate() {
@@ -170,17 +170,17 @@ on_both_engines! {
             work.extend((0..50).map(|n| manifest(*lane).after(past(age * 100 + n))));
         }
         store.enqueue(work).await.unwrap();
-        let oldest: Vec<Uuid> = claim(store, WorkKind::Manifest, 4).await.iter().map(|it| it.hold.lane).collect();
+        let oldest: Vec<Uuid> = claim(store, WorkKind::Manifest, 4).await.iter().map(|it| it.lease.lane).collect();
         assert_eq!(oldest, lanes[..4]);
-        let rest: Vec<Uuid> = claim(store, WorkKind::Manifest, 50).await.iter().map(|it| it.hold.lane).collect();
+        let rest: Vec<Uuid> = claim(store, WorkKind::Manifest, 50).await.iter().map(|it| it.lease.lane).collect();
         assert_eq!(rest, lanes[4..]);
         assert!(next(store, WorkKind::Manifest).await.is_none(), "every lane is busy");
     }
 }
 
 on_both_engines! {
-    async fn among_lanes_of_the_same_age_the_lower_priority_goes_first(bed: &Bed) {
-        let store = &bed.store;
+    async fn among_lanes_of_the_same_age_the_lower_priority_goes_first(env: &TestEnvironment) {
+        let store = &env.store;
         let of = |priority| manifest(Uuid::new_v4()).after(past(0)).priority(priority);
         let work: Vec<NewWork> = [i32::MAX, 0, i32::MIN, -1, 1].map(of).to_vec();
         store.enqueue(work.clone()).await.unwrap();
@@ -190,8 +190,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_claim_takes_no_more_than_it_was_asked_for(bed: &Bed) {
-        let (store, me) = (&bed.store, Uuid::new_v4());
+    async fn a_claim_takes_no_more_than_it_was_asked_for(env: &TestEnvironment) {
+        let (store, me) = (&env.store, Uuid::new_v4());
         let work: Vec<NewWork> = (0..CLAIM_MAX + 10).map(|_| manifest(Uuid::new_v4())).collect();
         store.enqueue(work).await.unwrap();
         assert!(store.claim(WorkKind::Manifest, 0, me).await.unwrap().is_empty());
@@ -204,8 +204,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn work_that_is_known_is_not_enqueued_again_and_nothing_of_the_transaction_is_kept(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn work_that_is_known_is_not_enqueued_again_and_nothing_of_the_transaction_is_kept(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let known = manifest(lane);
         store.enqueue(vec![known.clone()]).await.unwrap();
         let refused = async |state: &str| {
@@ -219,9 +219,9 @@ on_both_engines! {
             assert!(store.lane(nowhere).await.unwrap().is_none_or(|lane| lane.head_kind.is_none()), "{state}");
         };
         refused("pending").await;
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
         refused("running").await;
-        finish(store, hold).await;
+        finish(store, lease).await;
         refused("ended").await;
         assert!(next(store, WorkKind::Manifest).await.is_none());
         let twice = manifest(lane);
@@ -230,11 +230,11 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn work_given_twice_ends_once(bed: &Bed) {
-        let store = &bed.store;
+    async fn work_given_twice_ends_once(env: &TestEnvironment) {
+        let store = &env.store;
         store.enqueue(vec![manifest(Uuid::new_v4()), manifest(Uuid::new_v4())]).await.unwrap();
         let claimed = claim(store, WorkKind::Manifest, 2).await;
-        let (one, two) = (claimed[0].hold, claimed[1].hold);
+        let (one, two) = (claimed[0].lease, claimed[1].lease);
         let fates = store.complete(&[done(one), done(two), done(one)]).await.unwrap();
         assert_eq!(fates, [CompletionOutcome::Done, CompletionOutcome::Done, CompletionOutcome::Lost]);
         assert_eq!(store.complete(&[done(two)]).await.unwrap(), [CompletionOutcome::Lost]);
@@ -242,76 +242,76 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn ends_and_a_claim_of_what_takes_their_place_go_together(bed: &Bed) {
-        let (store, me) = (&bed.store, Uuid::new_v4());
+    async fn ends_and_a_claim_of_what_takes_their_place_go_together(env: &TestEnvironment) {
+        let (store, me) = (&env.store, Uuid::new_v4());
         let (busy, free) = (Uuid::new_v4(), Uuid::new_v4());
         let due = |lane: Uuid, at: i64| manifest(lane).after(past(at));
         store.enqueue(vec![due(busy, 1), due(busy, 2), due(free, 3)]).await.unwrap();
-        let first = store.claim(WorkKind::Manifest, 1, me).await.unwrap()[0].hold;
+        let first = store.claim(WorkKind::Manifest, 1, me).await.unwrap()[0].lease;
         assert_eq!(first.lane, busy);
         let end = PreparedCompletion::new(&done(first)).unwrap();
-        let turn = store.turn(&[end.clone(), end], WorkKind::Manifest, 9, me, LEASE).await;
-        assert_eq!(turn.ended.unwrap(), [CompletionOutcome::Done, CompletionOutcome::Lost]);
+        let turn = store.complete_and_claim(&[end.clone(), end], WorkKind::Manifest, 9, me, LEASE).await;
+        assert_eq!(turn.completed.unwrap(), [CompletionOutcome::Done, CompletionOutcome::Lost]);
         let mut claimed = turn.claimed.unwrap();
         // The lane that the end frees may be among them, and is free in any case.
         claimed.extend(store.claim(WorkKind::Manifest, 9, me).await.unwrap());
-        let mut lanes: Vec<Uuid> = claimed.iter().map(|it| it.hold.lane).collect();
+        let mut lanes: Vec<Uuid> = claimed.iter().map(|it| it.lease.lane).collect();
         lanes.sort_unstable();
         let mut expected = [busy, free];
         expected.sort_unstable();
         assert_eq!(lanes, expected);
-        assert!(claimed.iter().all(|it| it.hold.work != first.work));
+        assert!(claimed.iter().all(|it| it.lease.work != first.work));
     }
 }
 
 on_both_engines! {
-    async fn a_turn_may_only_end_or_only_claim(bed: &Bed) {
-        let (store, me) = (&bed.store, Uuid::new_v4());
+    async fn a_turn_may_only_end_or_only_claim(env: &TestEnvironment) {
+        let (store, me) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(Uuid::new_v4()), manifest(Uuid::new_v4())]).await.unwrap();
-        let turn = store.turn(&[], WorkKind::Manifest, 1, me, LEASE).await;
-        assert!(turn.ended.unwrap().is_empty());
-        let held = turn.claimed.unwrap().remove(0).hold;
-        let turn = store.turn(&[PreparedCompletion::new(&done(held)).unwrap()], WorkKind::Manifest, 0, me, LEASE).await;
-        assert_eq!((turn.ended.unwrap(), turn.claimed.unwrap().len()), (vec![CompletionOutcome::Done], 0));
+        let turn = store.complete_and_claim(&[], WorkKind::Manifest, 1, me, LEASE).await;
+        assert!(turn.completed.unwrap().is_empty());
+        let held = turn.claimed.unwrap().remove(0).lease;
+        let turn = store.complete_and_claim(&[PreparedCompletion::new(&done(held)).unwrap()], WorkKind::Manifest, 0, me, LEASE).await;
+        assert_eq!((turn.completed.unwrap(), turn.claimed.unwrap().len()), (vec![CompletionOutcome::Done], 0));
     }
 }
 
 on_both_engines! {
-    async fn an_end_that_cannot_be_stored_is_refused_before_anybody_waits_for_it(bed: &Bed) {
-        let store = &bed.store;
+    async fn an_end_that_cannot_be_stored_is_refused_before_anybody_waits_for_it(env: &TestEnvironment) {
+        let store = &env.store;
         store.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
-        let refused = PreparedCompletion::new(&Completion::new(hold, Ending::Completed, json!({"message": "a\0b"})));
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
+        let refused = PreparedCompletion::new(&Completion::new(lease, Ending::Completed, json!({"message": "a\0b"})));
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
-        assert_eq!(store.complete(&[done(hold)]).await.unwrap(), [CompletionOutcome::Done]);
+        assert_eq!(store.complete(&[done(lease)]).await.unwrap(), [CompletionOutcome::Done]);
     }
 }
 
 on_both_engines! {
-    async fn the_end_of_one_piece_of_work_and_its_successor_are_one_change(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn the_end_of_one_piece_of_work_and_its_successor_are_one_change(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(lane)]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
         let successor = manifest(lane).after(past(0));
-        store.commit(Transaction::new().enqueue(successor.clone()).complete(done(hold))).await.unwrap();
+        store.commit(Transaction::new().enqueue(successor.clone()).complete(done(lease))).await.unwrap();
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
-        assert_eq!((claimed.hold.work, claimed.hold.fence), (successor.id, hold.fence + 1));
+        assert_eq!((claimed.lease.work, claimed.lease.fence), (successor.id, lease.fence + 1));
         // Who has lost the right to write adds nothing either.
         let unwanted = manifest(lane);
-        let late = store.commit(Transaction::new().enqueue(unwanted.clone()).complete(done(hold))).await;
-        assert!(matches!(late, Err(StoreError::LostLease { work }) if work == hold.work), "{late:?}");
+        let late = store.commit(Transaction::new().enqueue(unwanted.clone()).complete(done(lease))).await;
+        assert!(matches!(late, Err(StoreError::LostLease { work }) if work == lease.work), "{late:?}");
         assert!(store.work(unwanted.id).await.unwrap().is_none());
     }
 }
 
 on_both_engines! {
-    async fn work_that_was_due_before_1970_is_taken_up_as_any_other(bed: &Bed) {
-        let store = &bed.store;
+    async fn work_that_was_due_before_1970_is_taken_up_as_any_other(env: &TestEnvironment) {
+        let store = &env.store;
         let long_ago = jiff::Timestamp::from_second(-1_000_000).unwrap();
         let work = NewWork { run_after: Some(long_ago), ..manifest(Uuid::new_v4()) };
         store.enqueue(vec![work.clone()]).await.unwrap();
         assert_eq!(store.until_due(WorkKind::Manifest).await.unwrap(), Some(std::time::Duration::ZERO));
         let held = claim(store, WorkKind::Manifest, 2).await;
-        assert_eq!(held.iter().map(|it| (it.hold.work, it.run_after)).collect::<Vec<_>>(), [(work.id, long_ago)]);
+        assert_eq!(held.iter().map(|it| (it.lease.work, it.run_after)).collect::<Vec<_>>(), [(work.id, long_ago)]);
     }
 }

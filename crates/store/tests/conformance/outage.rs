@@ -11,8 +11,8 @@ use testkit::{prerequisites, tmpfs::SmallDisk};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::bed::{block_on, options, short_or_long};
-use crate::fixture::{Note, assert_sound, by, eventually, written};
+use crate::environment::{block_on, options, short_or_long};
+use crate::fixture::{Note, assert_sound, context, eventually, written};
 use crate::load::Load;
 
 /// Longer than any call may take: the time that one waits for a connection and the time that a statement may take.
@@ -52,16 +52,16 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
         let (me, other) = (Uuid::new_v4(), Uuid::new_v4());
         let held = NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest);
         store.enqueue(vec![held.clone()]).await.unwrap();
-        let lease = Duration::from_secs(1);
-        let hold = store.claim_for(WorkKind::Manifest, 1, me, lease).await.unwrap()[0].hold;
-        store.checkpoint(hold, "before the outage", json!({ "n": 1 })).await.unwrap();
+        let duration = Duration::from_secs(1);
+        let lease = store.claim_for(WorkKind::Manifest, 1, me, duration).await.unwrap()[0].lease;
+        store.checkpoint(lease, "before the outage", json!({ "n": 1 })).await.unwrap();
 
         // Stopped for a while: each call is refused in time, as something that may heal.
         outside(|| server.stop(StopMode::Fast).unwrap()).await;
         let refused =
-            timeout(BOUND, store.renew_for(me, vec![hold.lane], lease)).await.expect("a renewal hangs");
+            timeout(BOUND, store.renew_for(me, vec![lease.lane], duration)).await.expect("a renewal hangs");
         assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
-        let refused = timeout(BOUND, store.get(hold.work)).await.expect("a read hangs");
+        let refused = timeout(BOUND, store.get(lease.work)).await.expect("a read hangs");
         assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
         let refused = timeout(BOUND, store.ping()).await.expect("a ping hangs");
         assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
@@ -81,13 +81,16 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
                 .await
                 .unwrap()
                 .into_iter()
-                .find(|it| it.hold.work == held.id)
+                .find(|it| it.lease.work == held.id)
         })
         .await;
         assert_eq!((taken.step.as_deref(), taken.attempt), (Some("before the outage"), 2));
-        assert!(matches!(store.checkpoint(hold, "late", json!({})).await, Err(StoreError::LostLease { .. })));
-        assert!(store.renew(me, vec![hold.lane]).await.unwrap().is_empty());
-        let done = Completion::new(taken.hold, Ending::Completed, json!({}));
+        assert!(matches!(
+            store.checkpoint(lease, "late", json!({})).await,
+            Err(StoreError::LostLease { .. })
+        ));
+        assert!(store.renew(me, vec![lease.lane]).await.unwrap().is_empty());
+        let done = Completion::new(taken.lease, Ending::Completed, json!({}));
         second.complete(&[done]).await.unwrap();
 
         // Killed, as when its host loses power, and killed again.
@@ -98,13 +101,13 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
             load.answers(50).await;
         }
         // Wake-ups come again too.
-        let mut bell = second.wakeups(Topic::Work(WorkKind::Operation));
+        let mut notifications = second.notifications(Topic::Work(WorkKind::Operation));
         eventually("a wake-up crosses again", async || {
             store
                 .enqueue(vec![NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Operation)])
                 .await
                 .unwrap();
-            timeout(Duration::from_millis(500), bell.next()).await.ok()
+            timeout(Duration::from_millis(500), notifications.next()).await.ok()
         })
         .await;
         load.settle(&store, BOUND).await;
@@ -128,7 +131,7 @@ fn a_server_that_hangs_is_not_waited_for_without_end() {
             assert!(told.success());
         };
         signal("STOP");
-        let change = async { store.collection().update(&note, &note.document.saying("x"), &by()).await };
+        let change = async { store.collection().update(&note, &note.document.saying("x"), &context()).await };
         let (read, written_to) = tokio::join!(timeout(BOUND, store.get(note.uuid)), timeout(BOUND, change),);
         signal("CONT");
         assert!(matches!(read, Ok(Err(StoreError::Unavailable { .. }))), "{read:?}");
@@ -152,17 +155,17 @@ fn a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered() {
         load.answers(100).await;
         let held = NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest);
         store.enqueue(vec![held.clone()]).await.unwrap();
-        let hold = store.claim(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].hold;
-        store.checkpoint(hold, "on the primary", json!({})).await.unwrap();
-        let position = store.feed_now().await.unwrap();
+        let lease = store.claim(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].lease;
+        store.checkpoint(lease, "on the primary", json!({})).await.unwrap();
+        let position = store.feed_end().await.unwrap();
 
         outside(|| primary.kill().unwrap()).await;
         load.refusals(1).await;
         outside(|| standby.promote().unwrap()).await;
         load.answers(100).await;
         // The queue goes on where it was, under the same hold; the feed has everything, in order.
-        store.checkpoint(hold, "on the standby", json!({})).await.unwrap();
-        store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        store.checkpoint(lease, "on the standby", json!({})).await.unwrap();
+        store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await.unwrap();
         assert_eq!(store.work(held.id).await.unwrap().unwrap().step.as_deref(), Some("on the standby"));
         load.settle(&store, BOUND).await;
         // Another standby might have lagged behind: whoever opens the store now makes the readers list everything once.

@@ -6,20 +6,20 @@ use store::{CompletionOutcome, NewWork, Store, Transaction};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on, short_or_long};
-use crate::hands::{Asked as _, claim, done, finish, manifest, next, operation, repaired, work_off};
+use crate::environment::{TestEnvironment, block_on, short_or_long};
+use crate::queue_fixture::{Asked as _, claim, done, finish, manifest, next, operation, repaired, work_off};
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
 
 /// Two ways to the same store: two processes where the engine allows it.
-async fn two(bed: &Bed) -> [Store; 2] {
-    let other = if bed.is_shared() { bed.another().await } else { bed.store.clone() };
-    [bed.store.clone(), other]
+async fn two(env: &TestEnvironment) -> [Store; 2] {
+    let other = if env.is_shared() { env.another().await } else { env.store.clone() };
+    [env.store.clone(), other]
 }
 
 on_both_engines! {
-    async fn work_enqueued_while_its_lane_is_released_is_never_forgotten(bed: &Bed) {
-        let [one, two] = two(bed).await;
+    async fn work_enqueued_while_its_lane_is_released_is_never_forgotten(env: &TestEnvironment) {
+        let [one, two] = two(env).await;
         let lanes: Vec<Uuid> = (0..4).map(|_| Uuid::new_v4()).collect();
         let mut asked: Vec<NewWork> = lanes.iter().map(|lane| manifest(*lane)).collect();
         one.enqueue(asked.clone()).await.unwrap();
@@ -29,7 +29,7 @@ on_both_engines! {
             let successors: Vec<NewWork> = lanes.iter().map(|lane| manifest(*lane)).collect();
             asked.extend(successors.clone());
             // On each lane the end of one piece and the coming of the next meet, and on all lanes at once.
-            let completing = join_all(held.iter().map(async |it| one.complete(&[done(it.hold)]).await));
+            let completing = join_all(held.iter().map(async |it| one.complete(&[done(it.lease)]).await));
             let enqueuing = join_all(successors.into_iter().map(|work| two.enqueue(vec![work])));
             let (completed, enqueued) = tokio::join!(completing, enqueuing);
             assert!(completed.into_iter().all(|fates| fates.unwrap() == [CompletionOutcome::Done]), "round {round}");
@@ -46,8 +46,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_operation_enqueued_while_a_manifest_is_claimed_is_seen_by_its_holder_or_goes_first(bed: &Bed) {
-        let [one, two] = two(bed).await;
+    async fn an_operation_enqueued_while_a_manifest_is_claimed_is_seen_by_its_holder_or_goes_first(env: &TestEnvironment) {
+        let [one, two] = two(env).await;
         for round in 0..short_or_long(100, 2000) {
             let lane = Uuid::new_v4();
             let (waiting, asked) = (manifest(lane), operation(lane));
@@ -56,9 +56,9 @@ on_both_engines! {
             let (claimed, enqueued) = tokio::join!(claim, enqueue);
             enqueued.unwrap();
             if let [claimed] = claimed.unwrap().as_slice() {
-                let signals = one.checkpoint(claimed.hold, "safe", serde_json::json!(null)).await.unwrap();
+                let signals = one.checkpoint(claimed.lease, "safe", serde_json::json!(null)).await.unwrap();
                 assert!(signals.preempt, "round {round}");
-                finish(&one, claimed.hold).await;
+                finish(&one, claimed.lease).await;
                 assert_eq!(work_off(&one, WorkKind::Operation).await, [asked.id]);
             } else {
                 assert_eq!(work_off(&one, WorkKind::Operation).await, [asked.id], "round {round}");
@@ -70,8 +70,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_piece_of_work_is_withdrawn_or_claimed_but_never_both(bed: &Bed) {
-        let [one, two] = two(bed).await;
+    async fn a_piece_of_work_is_withdrawn_or_claimed_but_never_both(env: &TestEnvironment) {
+        let [one, two] = two(env).await;
         let mut claimed_ones = 0;
         for round in 0..short_or_long(100, 2000) {
             let work = manifest(Uuid::new_v4());
@@ -84,7 +84,7 @@ on_both_engines! {
             assert_eq!(claimed.len() == 1, withdrawn.is_err(), "round {round}");
             claimed_ones += claimed.len();
             for claimed in claimed {
-                finish(&two, claimed.hold).await;
+                finish(&two, claimed.lease).await;
             }
             assert!(next(&one, MANIFEST).await.is_none(), "round {round}");
         }
@@ -94,10 +94,10 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn many_holders_end_many_pieces_at_once_without_a_deadlock(bed: &Bed) {
-        let stores = two(bed).await;
+    async fn many_holders_end_many_pieces_at_once_without_a_deadlock(env: &TestEnvironment) {
+        let stores = two(env).await;
         let lanes: Vec<Uuid> = (0..40).map(|_| Uuid::new_v4()).collect();
-        bed.store.set_budget("fleet", Some(30), None).await.unwrap();
+        env.store.set_budget("fleet", Some(30), None).await.unwrap();
         let mut tasks = JoinSet::new();
         for n in 0..6_usize {
             let (store, mut lanes) = (stores[n % 2].clone(), lanes.clone());
@@ -112,7 +112,7 @@ on_both_engines! {
                     store.enqueue(work.collect()).await.unwrap();
                     let mut claimed = claim(&store, MANIFEST, 20).await;
                     claimed.reverse();
-                    let ends: Vec<_> = claimed.iter().map(|it| done(it.hold)).collect();
+                    let ends: Vec<_> = claimed.iter().map(|it| done(it.lease)).collect();
                     assert!(store.complete(&ends).await.unwrap().iter().all(|fate| *fate == CompletionOutcome::Done));
                 }
             });
@@ -120,8 +120,8 @@ on_both_engines! {
         while let Some(ended) = tasks.join_next().await {
             ended.unwrap();
         }
-        assert_eq!(repaired(&bed.store).await, 0);
-        let seen = bed.store.budgets().await.unwrap();
+        assert_eq!(repaired(&env.store).await, 0);
+        let seen = env.store.budgets().await.unwrap();
         assert_eq!(seen[0].used, 0);
     }
 }
@@ -129,19 +129,19 @@ on_both_engines! {
 #[test]
 fn heads_and_lanes_that_are_wrong_are_repaired_and_counted_on_sqlite() {
     block_on(async {
-        let bed = Bed::sqlite().await;
+        let env = TestEnvironment::sqlite().await;
         let work: Vec<NewWork> = (0..9).map(|_| manifest(Uuid::new_v4())).collect();
-        bed.store.enqueue(work.clone()).await.unwrap();
+        env.store.enqueue(work.clone()).await.unwrap();
         // Nothing in the store does this; somebody with a tool can.
-        let vandal = rusqlite::Connection::open(bed.path()).unwrap();
+        let vandal = rusqlite::Connection::open(env.path()).unwrap();
         vandal.execute("delete from lanes where lane in (?1, ?2)", [work[0].lane, work[5].lane]).unwrap();
         vandal.execute("update lanes set head_kind = null where lane = ?1", [work[3].lane]).unwrap();
         drop(vandal);
-        assert_eq!(work_off(&bed.store, MANIFEST).await.len(), 6);
+        assert_eq!(work_off(&env.store, MANIFEST).await.len(), 6);
         // In blocks smaller than what is wrong, so that each block goes on where the last one ended.
         let (mut changed, mut after) = (0, None);
         loop {
-            let walk = bed.store.repair(after, 2).await.unwrap();
+            let walk = env.store.repair(after, 2).await.unwrap();
             changed += walk.changed;
             match walk.next {
                 Some(next) => after = Some(next),
@@ -149,7 +149,7 @@ fn heads_and_lanes_that_are_wrong_are_repaired_and_counted_on_sqlite() {
             }
         }
         assert_eq!(changed, 3);
-        assert_eq!(work_off(&bed.store, MANIFEST).await.len(), 3);
-        bed.assert_sound().await;
+        assert_eq!(work_off(&env.store, MANIFEST).await.len(), 3);
+        env.assert_sound().await;
     });
 }

@@ -9,24 +9,24 @@ use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use uuid::Uuid;
 
-use crate::bed::Bed;
+use crate::environment::TestEnvironment;
 
 /// A connection of one's own to the database of a store.
-pub(crate) enum Raw {
+pub(crate) enum RawDatabase {
     Sqlite(PathBuf),
     Postgres { client: Client, _connection: JoinSet<()> },
 }
 
-impl Raw {
+impl RawDatabase {
     /// To the database of that store.
-    pub(crate) async fn of(bed: &Bed) -> Raw {
-        Raw::to(&bed.options.location).await
+    pub(crate) async fn connect(env: &TestEnvironment) -> RawDatabase {
+        RawDatabase::to(&env.options.location).await
     }
 
     /// To that database.
-    pub(crate) async fn to(location: &Location) -> Raw {
+    pub(crate) async fn to(location: &Location) -> RawDatabase {
         match location {
-            Location::Sqlite(path) => Raw::Sqlite(path.clone()),
+            Location::Sqlite(path) => RawDatabase::Sqlite(path.clone()),
             Location::Postgres(url) => {
                 let (client, connection) = tokio_postgres::connect(url.expose(), NoTls).await.unwrap();
                 let mut tasks = JoinSet::new();
@@ -34,7 +34,7 @@ impl Raw {
                     // Its end is the test's: a server that was killed ends it with an error.
                     let _ = connection.await;
                 });
-                Raw::Postgres { client, _connection: tasks }
+                RawDatabase::Postgres { client, _connection: tasks }
             }
         }
     }
@@ -42,15 +42,15 @@ impl Raw {
     /// Runs statements.
     pub(crate) async fn execute(&self, sql: &str) {
         match self {
-            Raw::Sqlite(path) => open(path).execute_batch(sql).unwrap(),
-            Raw::Postgres { client, .. } => client.batch_execute(sql).await.unwrap(),
+            RawDatabase::Sqlite(path) => open(path).execute_batch(sql).unwrap(),
+            RawDatabase::Postgres { client, .. } => client.batch_execute(sql).await.unwrap(),
         }
     }
 
     /// The rows of a query, every value as text; null is empty.
     pub(crate) async fn rows(&self, sql: &str) -> Vec<Vec<String>> {
         match self {
-            Raw::Sqlite(path) => {
+            RawDatabase::Sqlite(path) => {
                 let connection = open(path);
                 let mut statement = connection.prepare(sql).unwrap();
                 let columns = statement.column_count();
@@ -61,7 +61,7 @@ impl Raw {
                 }
                 found
             }
-            Raw::Postgres { client, .. } => {
+            RawDatabase::Postgres { client, .. } => {
                 let messages = client.simple_query(sql).await.unwrap();
                 let row = |message| match message {
                     SimpleQueryMessage::Row(row) => {
@@ -84,8 +84,8 @@ impl Raw {
     /// A uuid as this engine's SQL spells it.
     pub(crate) fn uuid(&self, uuid: Uuid) -> String {
         match self {
-            Raw::Sqlite(_) => format!("x'{}'", uuid.simple()),
-            Raw::Postgres { .. } => format!("'{uuid}'::uuid"),
+            RawDatabase::Sqlite(_) => format!("x'{}'", uuid.simple()),
+            RawDatabase::Postgres { .. } => format!("'{uuid}'::uuid"),
         }
     }
 }

@@ -18,14 +18,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on};
+use crate::environment::{TestEnvironment, block_on};
 use crate::fixture::{
-    Folder, Note, assert_sound, by, cluster, counter, eventually, feed_from, manifest, operation, written,
+    Folder, Note, assert_sound, cluster, context, counter, eventually, feed_from, manifest, operation,
+    written,
 };
-use crate::raw::Raw;
+use crate::raw::RawDatabase;
 
 /// One whole round of housekeeping: it is under way once the lease is taken, and whoever is told to stop ends it first.
-pub(crate) async fn keep_house(store: &Store, raw: &Raw, retention: Retention) {
+pub(crate) async fn keep_house(store: &Store, raw: &RawDatabase, retention: Retention) {
     let (stop, mut keeper) = (CancellationToken::new(), JoinSet::new());
     keeper.spawn(housekeeping::run(store.clone(), retention, Metrics::default(), stop.clone()));
     eventually("the round has begun", async || {
@@ -37,15 +38,15 @@ pub(crate) async fn keep_house(store: &Store, raw: &Raw, retention: Retention) {
     keeper.join_all().await;
 }
 
-async fn count(raw: &Raw, of: &str) -> usize {
+async fn count(raw: &RawDatabase, of: &str) -> usize {
     raw.one(&format!("select count(*) from {of}")).await.parse().unwrap()
 }
 
 async fn finish(store: &Store, kind: WorkKind) {
     let claimed = store.claim(kind, 50, Uuid::new_v4()).await.unwrap();
     assert!(!claimed.is_empty());
-    let ended = |hold| Completion::new(hold, Ending::Completed, json!({}));
-    store.complete(&claimed.iter().map(|it| ended(it.hold)).collect::<Vec<_>>()).await.unwrap();
+    let ended = |lease| Completion::new(lease, Ending::Completed, json!({}));
+    store.complete(&claimed.iter().map(|it| ended(it.lease)).collect::<Vec<_>>()).await.unwrap();
 }
 
 #[test]
@@ -55,19 +56,20 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
         let folder = Folder::new();
         let options =
             Options { clock: Arc::clone(&clock) as api::clock::SharedClock, ..folder.options.clone() };
-        let (store, raw) = (Store::open(options.clone()).await.unwrap(), Raw::to(&options.location).await);
+        let (store, raw) =
+            (Store::open(options.clone()).await.unwrap(), RawDatabase::to(&options.location).await);
         let pass = |hours: i64| clock.advance(SignedDuration::from_hours(hours));
         let keep = Retention::default();
 
-        let start = store.feed_now().await.unwrap();
+        let start = store.feed_end().await.unwrap();
         let living = written(&store, &Note::fresh()).await;
         let dead = written(&store, &Note::fresh()).await;
-        store.collection().delete(&dead, &by()).await.unwrap();
+        store.collection().delete(&dead, &context()).await.unwrap();
         let create = operation(Uuid::now_v7(), Verb::Create);
-        store.clusters().begin_create(&cluster("c"), &create, &Default::default(), &by()).await.unwrap();
+        store.clusters().start_create(&cluster("c"), &create, &Default::default(), &context()).await.unwrap();
         finish(&store, WorkKind::Operation).await;
         let order = manifest(create.cluster);
-        store.manifests().create(&[(order.clone(), vec![])], &by()).await.unwrap();
+        store.manifests().create(&[(order.clone(), vec![])], &context()).await.unwrap();
         finish(&store, WorkKind::Manifest).await;
         pass(1);
         written(&store, &Note::fresh()).await;
@@ -140,7 +142,8 @@ fn old_work_is_found_among_more_young_work_than_one_round_looks_at() {
         let folder = Folder::new();
         let options =
             Options { clock: Arc::clone(&clock) as api::clock::SharedClock, ..folder.options.clone() };
-        let (store, raw) = (Store::open(options.clone()).await.unwrap(), Raw::to(&options.location).await);
+        let (store, raw) =
+            (Store::open(options.clone()).await.unwrap(), RawDatabase::to(&options.location).await);
         // Spread over all that an id can be, as those of real work are.
         let at = |number: u128| Uuid::from_u128(number * (u128::MAX / 100_000));
         let ended = async |ids: std::ops::Range<u128>| {
@@ -167,12 +170,12 @@ fn old_work_is_found_among_more_young_work_than_one_round_looks_at() {
 }
 
 on_both_engines! {
-    async fn a_schedules_slot_is_remembered_until_its_time_has_passed(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_schedules_slot_is_remembered_until_its_time_has_passed(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let order = manifest(Uuid::now_v7());
         let slot = Manifest { created_by_schedule: Some("weekly".to_owned()), ..manifest(Uuid::now_v7()) };
         for one in [&order, &slot] {
-            store.manifests().create(&[(one.clone(), Vec::new())], &by()).await.unwrap();
+            store.manifests().create(&[(one.clone(), Vec::new())], &context()).await.unwrap();
             store.commit(Transaction::new().withdraw(one.id, json!({}))).await.unwrap();
         }
         let short = Retention { manifests: Duration::ZERO, ..Retention::default() };
@@ -186,24 +189,24 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn everything_that_may_leave_does(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn everything_that_may_leave_does(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let none = Retention { manifests: Duration::ZERO, feed: Duration::ZERO, operations: Duration::ZERO, audit: Duration::ZERO };
-        let start = store.feed_now().await.unwrap();
+        let start = store.feed_end().await.unwrap();
         let living = written(store, &Note::fresh().holding("kept")).await;
         let mut dead = Vec::new();
         // More than one block of everything.
         for _ in 0..6 {
             let lane = Uuid::now_v7();
             let orders: Vec<_> = (0..100).map(|_| (manifest(lane), vec![])).collect();
-            store.manifests().create(&orders, &by()).await.unwrap();
+            store.manifests().create(&orders, &context()).await.unwrap();
             store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
             dead.extend(orders.into_iter().map(|it| it.0.id));
         }
         let pending = NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest);
         store.enqueue(vec![pending.clone()]).await.unwrap();
         let gone = written(store, &Note::fresh().holding("freed")).await;
-        store.collection().delete(&gone, &by()).await.unwrap();
+        store.collection().delete(&gone, &context()).await.unwrap();
         eventually("everything has left", async || {
             keep_house(store, &raw, none).await;
             // The newest row of the feed stays, and with it the tombstone that it tells of, until something else is written.
@@ -217,21 +220,21 @@ on_both_engines! {
         assert_eq!(count(&raw, "entries").await, 0);
         // What lives, stays: documents, their keys, pending work; and the log verifies.
         assert!(store.get(living.uuid).await.unwrap().is_some());
-        assert!(store.collection().create(&Note::fresh().holding("kept"), &by()).await.is_err());
+        assert!(store.collection().create(&Note::fresh().holding("kept"), &context()).await.is_err());
         assert_eq!(store.work(pending.id).await.unwrap().unwrap().state, WorkState::Pending);
         assert_eq!(store.verify_audit(None).await.unwrap().faults, Vec::<String>::new());
     }
 }
 
 on_both_engines! {
-    async fn one_duty_that_fails_keeps_the_others_from_nothing(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
-        let start = store.feed_now().await.unwrap();
+    async fn one_duty_that_fails_keeps_the_others_from_nothing(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
+        let start = store.feed_end().await.unwrap();
         // Somebody changed the log's head, so that it cannot be sealed; and late work waits.
         let head = raw.one("select value from meta where key = 'audit_head'").await;
         raw.execute("update meta set value = 'x' where key = 'audit_head'").await;
         let note = written(store, &Note::fresh()).await;
-        store.collection().delete(&note, &by()).await.unwrap();
+        store.collection().delete(&note, &context()).await.unwrap();
         let late = NewWork { run_before: Some(Timestamp::UNIX_EPOCH), ..NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest) };
         store.enqueue(vec![late.clone()]).await.unwrap();
         let none = Retention { manifests: Duration::ZERO, feed: Duration::ZERO, operations: Duration::ZERO, audit: Duration::ZERO };
@@ -256,8 +259,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn leases_of_processes_and_health_of_clusters_that_are_gone_leave(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn leases_of_processes_and_health_of_clusters_that_are_gone_leave(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let hour = Duration::from_secs(3600);
         let (me, other) = (Uuid::new_v4(), Uuid::new_v4());
         let dead = store.take_lease("actuator/dead", me, hour).await.unwrap().unwrap();
@@ -268,7 +271,7 @@ on_both_engines! {
         let (living, gone, unknown) = (written(store, &Note::fresh()).await, written(store, &Note::fresh()).await, Uuid::new_v4());
         let sample = |cluster| HealthSample { cluster, at: Timestamp::MIN, reachable: true, since: Timestamp::MIN, details: json!({}).into() };
         store.health_writer().put([living.uuid, gone.uuid, unknown].map(sample).to_vec()).await.unwrap();
-        store.collection().delete(&gone, &by()).await.unwrap();
+        store.collection().delete(&gone, &context()).await.unwrap();
 
         keep_house(store, &raw, Retention::default()).await;
         let left = raw.rows("select name from leases where name like 'actuator/%' order by name").await;
@@ -285,15 +288,16 @@ on_both_engines! {
 #[test]
 fn the_removal_of_a_document_is_told_behind_every_change_of_it() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let (store, raw, other) = (&bed.store, Raw::of(&bed).await, Raw::of(&bed).await);
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let (store, raw, other) =
+            (&env.store, RawDatabase::connect(&env).await, RawDatabase::connect(&env).await);
         let lane = Uuid::now_v7();
         let mut orders: Vec<_> = (0..3).map(|_| (manifest(lane), vec![])).collect();
         orders.sort_by_key(|it| it.0.id);
-        store.manifests().create(&orders, &by()).await.unwrap();
+        store.manifests().create(&orders, &context()).await.unwrap();
         store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
         let start = eventually("the feed is told so far", async || {
-            let told = store.feed_now().await.unwrap();
+            let told = store.feed_end().await.unwrap();
             feed_from(store, told).await.unwrap().is_empty().then_some(told)
         })
         .await;
@@ -316,7 +320,7 @@ fn the_removal_of_a_document_is_told_behind_every_change_of_it() {
         })
         .await;
         let changed = api::doc::Manifest { priority: 7, ..read.document.clone() };
-        let change = Transaction::new().update(&read, &changed, DesiredState::Unchanged, &by()).unwrap();
+        let change = Transaction::new().update(&read, &changed, DesiredState::Unchanged, &context()).unwrap();
         let is_changed = match store.commit(change).await {
             Ok(_) => true,
             Err(StoreError::Gone { .. }) => false,

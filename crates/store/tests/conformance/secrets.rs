@@ -11,9 +11,9 @@ use testkit::postgres;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on, short_or_long};
-use crate::fixture::{Folder, Note, assert_sound, by, close, cluster, eventually, feed_from, written};
-use crate::raw::Raw;
+use crate::environment::{TestEnvironment, block_on, short_or_long};
+use crate::fixture::{Folder, Note, assert_sound, close, cluster, context, eventually, feed_from, written};
+use crate::raw::RawDatabase;
 
 const PLAIN: &[u8] = b"correct horse battery staple";
 
@@ -35,15 +35,15 @@ struct Keyed {
 
 impl Keyed {
     /// Beside the bed's own store, whose key is in no file.
-    async fn beside(bed: &Bed) -> Keyed {
+    async fn beside(env: &TestEnvironment) -> Keyed {
         let folder = tempfile::tempdir().unwrap();
         let keyring = Keyring::read_or_create(&folder.path().join("keys")).unwrap();
-        let database = bed.is_shared().then(|| postgres::shared().unwrap().database().unwrap());
+        let database = env.is_shared().then(|| postgres::shared().unwrap().database().unwrap());
         let location = match &database {
             Some(database) => database.url().parse().unwrap(),
             None => Location::Sqlite(folder.path().join("store.db")),
         };
-        let options = Options { keyring, location, ..bed.options.clone() };
+        let options = Options { keyring, location, ..env.options.clone() };
         Keyed { store: Store::open(options.clone()).await.unwrap(), options, folder, _database: database }
     }
 
@@ -78,7 +78,7 @@ fn a_secret_is_in_no_byte_of_the_files() {
             .import(
                 &api::doc::Cluster { imported: true, ..cluster("c") },
                 &Secret::new(PLAIN.to_vec()),
-                &by(),
+                &context(),
             )
             .await
             .unwrap();
@@ -95,13 +95,13 @@ fn a_secret_is_in_no_byte_of_the_files() {
 }
 
 on_both_engines! {
-    async fn a_secret_is_told_only_to_whoever_asks_for_it_by_name(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
-        let start = store.feed_now().await.unwrap();
+    async fn a_secret_is_told_only_to_whoever_asks_for_it_by_name(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
+        let start = store.feed_end().await.unwrap();
         let note = written(store, &Note::fresh()).await;
         let sealed = store.seal(note.uuid, "s", PLAIN).unwrap();
         let transaction = Transaction::new().put_secret(sealed.clone());
-        let shown = format!("{sealed:?} {transaction:?} {store:?} {:?}", bed.options);
+        let shown = format!("{sealed:?} {transaction:?} {store:?} {:?}", env.options);
         store.commit(transaction).await.unwrap();
         assert_eq!(secret(store, note.uuid, "s").await, PLAIN);
         assert_eq!(secret(&store.reader(), note.uuid, "s").await, PLAIN);
@@ -128,21 +128,21 @@ on_both_engines! {
         store.commit(Transaction::new().drop_secret(other.uuid, "s").drop_secret(other.uuid, "none")).await.unwrap();
         assert!(store.secret(other.uuid, "s").await.unwrap().is_none());
         // It goes with its document.
-        store.collection().delete(&note, &by()).await.unwrap();
+        store.collection().delete(&note, &context()).await.unwrap();
         assert!(store.secret(note.uuid, "s").await.unwrap().is_none());
     }
 }
 
 on_both_engines! {
-    async fn the_key_is_changed_while_others_write_secrets(bed: &Bed) {
-        let keyed = Keyed::beside(bed).await;
+    async fn the_key_is_changed_while_others_write_secrets(env: &TestEnvironment) {
+        let keyed = Keyed::beside(env).await;
         let Keyed { store, options, .. } = &keyed;
         let note = written(store, &Note::fresh()).await;
         for number in 0..50 {
             put(store, note.uuid, &format!("old-{number}"), PLAIN).await;
         }
         // Another process has the same file, and does not know of the new key until the store tells it.
-        let writers: Vec<Store> = match bed.is_shared() {
+        let writers: Vec<Store> = match env.is_shared() {
             true => vec![keyed.in_another_process().await, store.clone(), store.clone()],
             false => vec![store.clone(), store.clone()],
         };
@@ -162,7 +162,7 @@ on_both_engines! {
         }
         let mut keys = vec![first_key];
         for _ in 0..short_or_long(5, 100) {
-            let rotation = store.rotate_key(None, &by()).await.unwrap();
+            let rotation = store.rotate_key(None, &context()).await.unwrap();
             assert!(rotation.resealed >= 50, "{rotation:?}");
             assert!(!keys.contains(&rotation.key_id));
             keys.push(rotation.key_id);
@@ -178,7 +178,7 @@ on_both_engines! {
 
         // Everything is sealed with the newest key and opens; the old keys can go, and then the rest still opens.
         assert_sound(store).await;
-        let raw = Raw::to(&options.location).await;
+        let raw = RawDatabase::to(&options.location).await;
         assert_eq!(raw.rows("select distinct key_id from secrets").await, [[keys.last().unwrap().clone()]]);
         store.forget_old_keys().await.unwrap();
         assert_eq!(options.keyring.ids(), [keys.last().unwrap().clone()]);
@@ -192,20 +192,20 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_change_of_key_that_was_interrupted_is_seen_and_finished(bed: &Bed) {
-        let keyed = Keyed::beside(bed).await;
+    async fn a_change_of_key_that_was_interrupted_is_seen_and_finished(env: &TestEnvironment) {
+        let keyed = Keyed::beside(env).await;
         let Keyed { store, options, .. } = &keyed;
         let note = written(store, &Note::fresh()).await;
         for number in 0..60 {
             put(store, note.uuid, &format!("s-{number}"), PLAIN).await;
         }
-        let raw = Raw::to(&options.location).await;
+        let raw = RawDatabase::to(&options.location).await;
         let old = options.keyring.current();
         let left = async || raw.one(&format!("select count(*) from secrets where key_id = '{old}'")).await.parse::<usize>().unwrap();
         // Interrupted at any moment at which some are sealed anew and some are not.
         let mut rotating = JoinSet::new();
         let rotator = store.clone();
-        rotating.spawn(async move { rotator.rotate_key(None, &by()).await });
+        rotating.spawn(async move { rotator.rotate_key(None, &context()).await });
         eventually("some are sealed anew", async || (left().await < 60).then_some(())).await;
         rotating.shutdown().await;
         if left().await == 0 {
@@ -225,29 +225,29 @@ on_both_engines! {
         }
         let current = options.keyring.current();
         let before = left().await;
-        let rotation = store.rotate_key(Some(&current), &by()).await.unwrap();
+        let rotation = store.rotate_key(Some(&current), &context()).await.unwrap();
         assert_eq!((rotation.key_id.as_str(), rotation.resealed), (current.as_str(), before));
         assert_sound(store).await;
         store.forget_old_keys().await.unwrap();
-        let unknown = store.rotate_key(Some("k-unknown"), &by()).await.unwrap_err().to_string();
+        let unknown = store.rotate_key(Some("k-unknown"), &context()).await.unwrap_err().to_string();
         assert_eq!(unknown, "the key file does not hold key k-unknown");
     }
 }
 
 on_both_engines! {
-    async fn two_changes_of_key_at_once_both_end(bed: &Bed) {
-        let keyed = Keyed::beside(bed).await;
+    async fn two_changes_of_key_at_once_both_end(env: &TestEnvironment) {
+        let keyed = Keyed::beside(env).await;
         let Keyed { store, options, .. } = &keyed;
         let note = written(store, &Note::fresh()).await;
         for number in 0..20 {
             put(store, note.uuid, &format!("s-{number}"), PLAIN).await;
         }
-        let (one, two, by) = (store.clone(), store.clone(), by());
-        let both = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(one.rotate_key(None, &by), two.rotate_key(None, &by)) });
+        let (one, two, context) = (store.clone(), store.clone(), context());
+        let both = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(one.rotate_key(None, &context), two.rotate_key(None, &context)) });
         let (one, two) = both.await.expect("they undo each other's work for ever");
         assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
         // Whatever they left is finished by one more.
-        store.rotate_key(Some(&options.keyring.current()), &by).await.unwrap();
+        store.rotate_key(Some(&options.keyring.current()), &context).await.unwrap();
         assert_sound(store).await;
     }
 }
@@ -267,8 +267,8 @@ fn a_process_that_has_not_seen_the_newest_key_does_not_lose_it_when_it_adds_anot
 #[test]
 fn two_processes_change_the_key_in_turn_and_every_secret_still_opens() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let keyed = Keyed::beside(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let keyed = Keyed::beside(&env).await;
         let (one, two) = (&keyed.store, keyed.in_another_process().await);
         let note = written(one, &Note::fresh()).await;
         for number in 0..5 {
@@ -277,7 +277,7 @@ fn two_processes_change_the_key_in_turn_and_every_secret_still_opens() {
         // Each in its turn, without having looked at the file since.
         for store in [one, &two, one, &two] {
             assert_eq!(
-                store.rotate_key(None, &by()).await.unwrap().resealed,
+                store.rotate_key(None, &context()).await.unwrap().resealed,
                 6,
                 "the five, and the audit chain's key"
             );
@@ -293,11 +293,11 @@ fn two_processes_change_the_key_in_turn_and_every_secret_still_opens() {
 }
 
 on_both_engines! {
-    async fn a_key_file_that_does_not_fit_is_refused_at_open(bed: &Bed) {
-        let Keyed { store, options, folder, _database } = Keyed::beside(bed).await;
+    async fn a_key_file_that_does_not_fit_is_refused_at_open(env: &TestEnvironment) {
+        let Keyed { store, options, folder, _database } = Keyed::beside(env).await;
         let note = written(&store, &Note::fresh()).await;
         put(&store, note.uuid, "s", PLAIN).await;
-        let (place, key) = (store.place(), options.keyring.current());
+        let (place, key) = (store.location(), options.keyring.current());
         close(store).await;
         let sentence = format!("store {place}: its secrets are sealed with key {key}, which the key file does not hold");
 
@@ -328,11 +328,11 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn of_many_that_make_a_store_and_its_key_at_once_none_destroys_the_key(bed: &Bed) {
+    async fn of_many_that_make_a_store_and_its_key_at_once_none_destroys_the_key(env: &TestEnvironment) {
         for _ in 0..short_or_long(5, 100) {
             let folder = tempfile::tempdir().unwrap();
             let keys = folder.path().join("keys");
-            let database = bed.is_shared().then(|| postgres::shared().unwrap().database().unwrap());
+            let database = env.is_shared().then(|| postgres::shared().unwrap().database().unwrap());
             let location = match &database {
                 Some(database) => database.url().parse().unwrap(),
                 None => Location::Sqlite(folder.path().join("store.db")),
@@ -342,12 +342,12 @@ on_both_engines! {
             assert!(!keys.exists());
             let mut opening = JoinSet::new();
             for keyring in rings {
-                opening.spawn(Store::open(Options { keyring, location: location.clone(), ..bed.options.clone() }));
+                opening.spawn(Store::open(Options { keyring, location: location.clone(), ..env.options.clone() }));
             }
             let opened = opening.join_all().await;
             let stores: Vec<&Store> = opened.iter().flatten().collect();
             // SQLite is for one process; the others are refused, and take nothing with them.
-            assert!(stores.len() == if bed.is_shared() { 6 } else { 1 }, "{opened:?}");
+            assert!(stores.len() == if env.is_shared() { 6 } else { 1 }, "{opened:?}");
             put(stores[0], Uuid::nil(), "s", PLAIN).await;
             for store in &stores {
                 assert_eq!(secret(store, Uuid::nil(), "s").await, PLAIN);
@@ -360,7 +360,7 @@ on_both_engines! {
             // The file has the one key, and it is that of the store.
             let keyring = Keyring::read(&keys).unwrap();
             assert_eq!(keyring.ids().len(), 1);
-            let store = Store::open(Options { keyring, location, ..bed.options.clone() }).await.unwrap();
+            let store = Store::open(Options { keyring, location, ..env.options.clone() }).await.unwrap();
             assert_eq!(secret(&store, Uuid::nil(), "s").await, PLAIN);
             store.close().await;
         }
@@ -368,8 +368,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn whoever_has_lost_the_key_file_is_refused_and_no_other_takes_its_place(bed: &Bed) {
-        let keyed = Keyed::beside(bed).await;
+    async fn whoever_has_lost_the_key_file_is_refused_and_no_other_takes_its_place(env: &TestEnvironment) {
+        let keyed = Keyed::beside(env).await;
         let (keys, kept) = (keyed.folder.path().join("keys"), keyed.folder.path().join("kept"));
         keyed.store.close().await;
         std::fs::rename(&keys, &kept).unwrap();
@@ -387,7 +387,7 @@ on_both_engines! {
 #[test]
 fn of_two_hosts_that_make_a_store_at_once_one_is_refused_and_keeps_its_own_file() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
+        let Some(env) = TestEnvironment::postgres().await else { return };
         for _ in 0..short_or_long(5, 50) {
             let database = postgres::shared().unwrap().database().unwrap();
             let mut opening = JoinSet::new();
@@ -395,7 +395,7 @@ fn of_two_hosts_that_make_a_store_at_once_one_is_refused_and_keeps_its_own_file(
             for host in &hosts {
                 let keyring = Keyring::read_or_draft(&host.path().join("keys")).unwrap();
                 let location = database.url().parse().unwrap();
-                opening.spawn(Store::open(Options { keyring, location, ..bed.options.clone() }));
+                opening.spawn(Store::open(Options { keyring, location, ..env.options.clone() }));
             }
             let opened = opening.join_all().await;
             let (stores, refusals): (Vec<_>, Vec<_>) = opened.into_iter().partition(Result::is_ok);
@@ -411,9 +411,9 @@ fn of_two_hosts_that_make_a_store_at_once_one_is_refused_and_keeps_its_own_file(
 }
 
 on_both_engines! {
-    async fn the_audit_log_tells_of_a_change_of_key_and_who_made_it(bed: &Bed) {
-        let keyed = Keyed::beside(bed).await;
-        let rotation = keyed.store.rotate_key(None, &by()).await.unwrap();
+    async fn the_audit_log_tells_of_a_change_of_key_and_who_made_it(env: &TestEnvironment) {
+        let keyed = Keyed::beside(env).await;
+        let rotation = keyed.store.rotate_key(None, &context()).await.unwrap();
         let told = keyed.store.audit_list(AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
         let [told] = &told[..] else { panic!("{told:?}") };
         let entry = &told.record.entry;
@@ -424,8 +424,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_secret_has_its_limits_too(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_secret_has_its_limits_too(env: &TestEnvironment) {
+        let store = &env.store;
         let note = written(store, &Note::fresh()).await;
         for (name, plain) in [("", vec![1]), ("a\0b", vec![1]), (&"n".repeat(2001), vec![1]), ("big", vec![1; store::BODY_BYTES_MAX])] {
             let sealed = store.seal(note.uuid, name, &plain).unwrap();

@@ -7,10 +7,10 @@ use serde_json::json;
 use store::{NewWork, Release, Store, Transaction};
 use uuid::Uuid;
 
-use crate::hands::{
+use crate::queue_fixture::{
     Asked as _, claim, expired, finish, manifest, next, operation, past, repaired, rest, work_off,
 };
-use crate::raw::Raw;
+use crate::raw::RawDatabase;
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
 const STOPPED: &str = "task/bad";
@@ -32,8 +32,8 @@ async fn parked(store: &Store, key: &str) -> u32 {
 }
 
 on_both_engines! {
-    async fn a_stopped_task_holds_up_only_its_own_manifests_and_they_go_on_when_it_is_let_go(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_stopped_task_holds_up_only_its_own_manifests_and_they_go_on_when_it_is_let_go(env: &TestEnvironment) {
+        let store = &env.store;
         let lane = Uuid::new_v4();
         let work = lane_of(lane, &[STOPPED, "task/a", STOPPED, "task/b", "task/a"]);
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
@@ -45,7 +45,7 @@ on_both_engines! {
         assert_eq!((shown.head_at, shown.parked_on.as_deref()), (Some(past(0)), Some(STOPPED)));
         let waiting: Vec<Uuid> = store.pending(lane, 9).await.unwrap().iter().map(|it| it.id).collect();
         assert_eq!(waiting, ids(&work, &[0, 2]));
-        bed.assert_sound().await;
+        env.assert_sound().await;
         assert_eq!(repaired(store).await, 0);
         store.set_budget(STOPPED, Some(1), None).await.unwrap();
         assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0, 2]));
@@ -53,12 +53,12 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_is_set_aside_keeps_its_place_before_younger_work(bed: &Bed) {
-        let store = &bed.store;
+    async fn what_is_set_aside_keeps_its_place_before_younger_work(env: &TestEnvironment) {
+        let store = &env.store;
         let work = lane_of(Uuid::new_v4(), &[STOPPED, "task/a", "task/a", STOPPED, "task/a"]);
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
         store.enqueue(work.clone()).await.unwrap();
-        let first = next(store, MANIFEST).await.unwrap().hold;
+        let first = next(store, MANIFEST).await.unwrap().lease;
         assert_eq!(first.work, work[1].id);
         // It is let go while the lane is busy; whoever releases the lane sees it.
         store.set_budget(STOPPED, Some(1), None).await.unwrap();
@@ -69,8 +69,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_removed_budget_lets_everything_go_that_it_held_up(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_removed_budget_lets_everything_go_that_it_held_up(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
         let lanes = [Uuid::new_v4(), Uuid::new_v4()];
         let work: Vec<Vec<NewWork>> = lanes.iter().map(|lane| lane_of(*lane, &[STOPPED, STOPPED])).collect();
@@ -78,30 +78,30 @@ on_both_engines! {
         assert!(next(store, MANIFEST).await.is_none());
         assert_eq!(parked(store, STOPPED).await, 2);
         store.set_budget(STOPPED, None, None).await.unwrap();
-        bed.assert_sound().await;
+        env.assert_sound().await;
         assert_eq!(claim(store, MANIFEST, 9).await.len(), 2);
     }
 }
 
 on_both_engines! {
-    async fn each_end_lets_the_longest_waiting_of_the_task_begin_in_whichever_lane(bed: &Bed) {
-        let store = &bed.store;
+    async fn each_end_lets_the_longest_waiting_of_the_task_begin_in_whichever_lane(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("task/a", Some(1), None).await.unwrap();
         let work: Vec<NewWork> =
             (0..4).map(|n| manifest(Uuid::new_v4()).after(past(n)).counted(&["task/a"])).collect();
         let others: Vec<NewWork> = work.iter().map(|it| manifest(it.lane).after(past(50)).counted(&["task/b"])).collect();
         store.enqueue([work.clone(), others.clone()].concat()).await.unwrap();
         let running = claim(store, MANIFEST, 9).await;
-        let mut begun: Vec<Uuid> = running.iter().map(|it| it.hold.work).collect();
-        begun.sort();
+        let mut started: Vec<Uuid> = running.iter().map(|it| it.lease.work).collect();
+        started.sort();
         let mut expected = vec![work[0].id, others[1].id, others[2].id, others[3].id];
         expected.sort();
-        assert_eq!(begun, expected);
+        assert_eq!(started, expected);
         for held in &running[1..] {
-            finish(store, held.hold).await;
+            finish(store, held.lease).await;
         }
         assert!(next(store, MANIFEST).await.is_none());
-        finish(store, running[0].hold).await;
+        finish(store, running[0].lease).await;
         let order = work_off(store, MANIFEST).await;
         let of_task: Vec<Uuid> = order.into_iter().filter(|id| *id != others[0].id).collect();
         assert_eq!(of_task, ids(&work, &[1, 2, 3]));
@@ -109,8 +109,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_budget_of_the_fleet_still_holds_the_lane(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_budget_of_the_fleet_still_holds_the_lane(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("fleet", Some(0), None).await.unwrap();
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
         let lane = Uuid::new_v4();
@@ -130,14 +130,14 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn begun_work_of_a_full_task_keeps_its_place_and_passes_when_it_is_asked_to_end(bed: &Bed) {
-        let store = &bed.store;
+    async fn begun_work_of_a_full_task_keeps_its_place_and_passes_when_it_is_asked_to_end(env: &TestEnvironment) {
+        let store = &env.store;
         let work = lane_of(Uuid::new_v4(), &[STOPPED, "task/a"]);
         store.enqueue(work.clone()).await.unwrap();
-        let hold = next(store, MANIFEST).await.unwrap().hold;
+        let lease = next(store, MANIFEST).await.unwrap().lease;
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
-        let back = Release { begun: true, unless_cancelled: true, ..Release::new(hold, Duration::ZERO, false) };
-        store.hand_back(back).await.unwrap();
+        let back = Release { started: true, unless_cancelled: true, ..Release::new(lease, Duration::ZERO, false) };
+        store.release(back).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none(), "nothing else starts on a half-changed cluster");
         store.commit(Transaction::new().request_cancel(work[0].id)).await.unwrap();
         assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0, 1]));
@@ -145,23 +145,23 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_is_set_aside_can_be_withdrawn_expedited_and_timed_out(bed: &Bed) {
-        let store = &bed.store;
+    async fn what_is_set_aside_can_be_withdrawn_expedited_and_timed_out(env: &TestEnvironment) {
+        let store = &env.store;
         let lane = Uuid::new_v4();
         let stopped = |n| manifest(lane).after(past(n)).counted(&[STOPPED]);
         let work = [stopped(0), stopped(1), stopped(2), stopped(3).before(past(100)), stopped(4)];
         store.enqueue(work.to_vec()).await.unwrap();
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none());
-        bed.assert_sound().await;
+        env.assert_sound().await;
         store.commit(Transaction::new().withdraw(work[0].id, json!({}))).await.unwrap();
         store.commit(Transaction::new().expedite(work[2].id)).await.unwrap();
         store.commit(Transaction::new().withdraw(work[4].id, json!({}))).await.unwrap();
-        bed.assert_sound().await;
+        env.assert_sound().await;
         assert!(next(store, MANIFEST).await.is_none());
         assert_eq!(expired(store).await, 1);
         assert_eq!(store.work(work[3].id).await.unwrap().unwrap().state, WorkState::TimedOut);
-        bed.assert_sound().await;
+        env.assert_sound().await;
         assert!(next(store, MANIFEST).await.is_none());
         let asked = operation(lane);
         store.enqueue(vec![asked.clone()]).await.unwrap();
@@ -173,8 +173,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn room_that_a_busy_lane_cannot_use_goes_to_another(bed: &Bed) {
-        let store = &bed.store;
+    async fn room_that_a_busy_lane_cannot_use_goes_to_another(env: &TestEnvironment) {
+        let store = &env.store;
         store.set_budget("task/a", Some(1), None).await.unwrap();
         let [one, two, three] = [Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4()];
         let first = manifest(one).after(past(0)).counted(&["task/a"]);
@@ -185,20 +185,20 @@ on_both_engines! {
         assert_eq!(running.len(), 1);
         // The second lane waited longest for the room; an operation takes the lane before the room is there.
         store.enqueue(vec![operation(two)]).await.unwrap();
-        let busy = next(store, WorkKind::Operation).await.unwrap().hold;
-        finish(store, running[0].hold).await;
-        assert_eq!(next(store, MANIFEST).await.expect("the third lane has the room").hold.work, third.id);
+        let busy = next(store, WorkKind::Operation).await.unwrap().lease;
+        finish(store, running[0].lease).await;
+        assert_eq!(next(store, MANIFEST).await.expect("the third lane has the room").lease.work, third.id);
         finish(store, busy).await;
     }
 }
 
 on_both_engines! {
-    async fn work_that_rests_is_not_set_aside_before_it_is_due(bed: &Bed) {
-        let store = &bed.store;
+    async fn work_that_rests_is_not_set_aside_before_it_is_due(env: &TestEnvironment) {
+        let store = &env.store;
         let work = lane_of(Uuid::new_v4(), &[STOPPED, "task/a"]);
         store.enqueue(work.clone()).await.unwrap();
-        let hold = next(store, MANIFEST).await.unwrap().hold;
-        rest(store, hold, Duration::from_secs(3600)).await;
+        let lease = next(store, MANIFEST).await.unwrap().lease;
+        rest(store, lease, Duration::from_secs(3600)).await;
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
         assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[1]));
         assert!(store.until_due(MANIFEST).await.unwrap().is_some_and(|it| it > Duration::ZERO));
@@ -206,8 +206,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn several_stopped_tasks_in_one_lane_are_all_passed_over(bed: &Bed) {
-        let store = &bed.store;
+    async fn several_stopped_tasks_in_one_lane_are_all_passed_over(env: &TestEnvironment) {
+        let store = &env.store;
         let tasks: Vec<String> = (0..30).map(|n| format!("task/{n}")).collect();
         for task in &tasks {
             store.set_budget(task, Some(0), None).await.unwrap();
@@ -223,8 +223,8 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_long_backlog_of_a_stopped_task_is_set_aside_block_by_block(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_long_backlog_of_a_stopped_task_is_set_aside_block_by_block(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
         let mut tasks = vec![STOPPED; 250];
         tasks.push("task/a");
@@ -233,11 +233,11 @@ on_both_engines! {
         for aside in ["100", "200"] {
             assert!(store.claim(MANIFEST, 9, Uuid::new_v4()).await.unwrap().is_empty());
             assert_eq!(raw.one("select count(*) from work where class = 3").await, aside);
-            bed.assert_sound().await;
+            env.assert_sound().await;
         }
         let found = store.claim(MANIFEST, 9, Uuid::new_v4()).await.unwrap();
-        assert_eq!(found[0].hold.work, work[250].id);
-        finish(store, found[0].hold).await;
+        assert_eq!(found[0].lease.work, work[250].id);
+        finish(store, found[0].lease).await;
         store.set_budget(STOPPED, None, None).await.unwrap();
         assert_eq!(work_off(store, MANIFEST).await, work[..250].iter().map(|it| it.id).collect::<Vec<_>>());
     }

@@ -7,11 +7,11 @@ use serde_json::json;
 use store::{Completion, Release, Signals, StoreError, Topic, Transaction};
 use uuid::Uuid;
 
-use crate::hands::{Asked as _, SOON, finish, future, manifest, next, operation, past, work_off};
+use crate::queue_fixture::{Asked as _, SOON, finish, future, manifest, next, operation, past, work_off};
 
 on_both_engines! {
-    async fn withdrawn_work_never_runs(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn withdrawn_work_never_runs(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let (first, second) = (manifest(lane).after(past(0)), manifest(lane).after(past(1)));
         store.enqueue(vec![first.clone(), second.clone()]).await.unwrap();
         store.commit(Transaction::new().withdraw(first.id, json!({ "why": "not wanted" }))).await.unwrap();
@@ -24,32 +24,32 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn work_that_rests_half_done_is_not_withdrawn_but_asked_to_end_and_due_at_once(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
-        let (begun, parked) = (manifest(lane).after(past(1)), manifest(Uuid::new_v4()).after(past(0)));
-        store.enqueue(vec![begun.clone(), parked.clone()]).await.unwrap();
-        for (id, has_begun) in [(parked.id, false), (begun.id, true)] {
-            let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
-            assert_eq!(hold.work, id);
+    async fn work_that_rests_half_done_is_not_withdrawn_but_asked_to_end_and_due_at_once(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
+        let (started, parked) = (manifest(lane).after(past(1)), manifest(Uuid::new_v4()).after(past(0)));
+        store.enqueue(vec![started.clone(), parked.clone()]).await.unwrap();
+        for (id, has_begun) in [(parked.id, false), (started.id, true)] {
+            let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
+            assert_eq!(lease.work, id);
             let checkpoint = Some(("step".to_owned(), json!({})));
             let rest = Duration::from_secs(3600);
-            let back = Release { checkpoint, begun: has_begun, ..Release::new(hold, rest, false) };
-            store.hand_back(back).await.unwrap();
+            let back = Release { checkpoint, started: has_begun, ..Release::new(lease, rest, false) };
+            store.release(back).await.unwrap();
         }
         let withdraw = |work| store.commit(Transaction::new().withdraw(work, json!({})));
         withdraw(parked.id).await.unwrap();
-        let refused = withdraw(begun.id).await;
+        let refused = withdraw(started.id).await;
         assert!(matches!(refused, Err(StoreError::WrongState { wanted: "fresh", .. })), "{refused:?}");
         assert!(next(store, WorkKind::Manifest).await.is_none());
-        store.commit(Transaction::new().request_cancel(begun.id)).await.unwrap();
+        store.commit(Transaction::new().request_cancel(started.id)).await.unwrap();
         let again = next(store, WorkKind::Manifest).await.unwrap();
-        assert_eq!((again.hold.work, again.first), (begun.id, false));
+        assert_eq!((again.lease.work, again.first), (started.id, false));
     }
 }
 
 on_both_engines! {
-    async fn work_that_is_too_late_is_not_expedited(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn work_that_is_too_late_is_not_expedited(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let late = manifest(lane).after(past(0)).before(past(9));
         store.enqueue(vec![late.clone()]).await.unwrap();
         let refused = store.commit(Transaction::new().expedite(late.id)).await;
@@ -65,11 +65,11 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn only_pending_work_is_withdrawn_and_only_running_work_is_asked_to_stop(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn only_pending_work_is_withdrawn_and_only_running_work_is_asked_to_stop(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let (running, waiting) = (manifest(lane).after(past(0)), manifest(lane));
         store.enqueue(vec![running.clone(), waiting.clone()]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
         let refused = |outcome: Result<_, StoreError>| match outcome {
             Err(StoreError::WrongState { state, wanted, .. }) => (state, wanted),
             other => panic!("{other:?}"),
@@ -78,7 +78,7 @@ on_both_engines! {
         let stop = |work| store.commit(Transaction::new().request_cancel(work));
         assert_eq!(refused(withdraw(running.id).await), ("InProgress".to_owned(), "Pending"));
         assert_eq!(refused(stop(waiting.id).await), ("Pending".to_owned(), "InProgress"));
-        finish(store, hold).await;
+        finish(store, lease).await;
         assert_eq!(refused(withdraw(running.id).await), ("Completed".to_owned(), "Pending"));
         assert_eq!(refused(stop(running.id).await), ("Completed".to_owned(), "InProgress"));
         for outcome in [withdraw(Uuid::now_v7()).await, stop(Uuid::now_v7()).await] {
@@ -92,41 +92,41 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn withdrawing_a_lane_cancels_what_waits_and_asks_what_runs_to_stop(bed: &Bed) {
-        let (store, lane, elsewhere) = (&bed.store, Uuid::new_v4(), Uuid::new_v4());
+    async fn withdrawing_a_lane_cancels_what_waits_and_asks_what_runs_to_stop(env: &TestEnvironment) {
+        let (store, lane, elsewhere) = (&env.store, Uuid::new_v4(), Uuid::new_v4());
         let work = [manifest(lane).after(past(0)), manifest(lane), operation(lane), manifest(lane).after(future(0))];
         let other = manifest(elsewhere);
         store.enqueue(vec![work[0].clone(), other.clone()]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
         store.enqueue(work[1..].to_vec()).await.unwrap();
         store.commit(Transaction::new().withdraw_lane(lane, json!({ "why": "deleted" }))).await.unwrap();
         for work in &work[1..] {
             assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::Cancelled);
         }
-        assert!(store.checkpoint(hold, "safe", json!(null)).await.unwrap().cancel);
-        let ending = Completion::new(hold, Ending::Cancelled, json!({ "undone": true }));
+        assert!(store.checkpoint(lease, "safe", json!(null)).await.unwrap().cancel);
+        let ending = Completion::new(lease, Ending::Cancelled, json!({ "undone": true }));
         store.commit(Transaction::new().complete(ending)).await.unwrap();
         assert_eq!(work_off(store, WorkKind::Manifest).await, [other.id]);
         // What comes later starts with a clean slate; a lane that nobody knows is withdrawn as well.
         let both = Transaction::new().withdraw_lane(lane, json!({})).withdraw_lane(Uuid::new_v4(), json!({}));
         store.commit(both).await.unwrap();
         store.enqueue(vec![manifest(lane)]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
-        assert_eq!(store.checkpoint(hold, "safe", json!(null)).await.unwrap(), Signals::default());
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
+        assert_eq!(store.checkpoint(lease, "safe", json!(null)).await.unwrap(), Signals::default());
     }
 }
 
 on_both_engines! {
-    async fn a_holder_learns_from_checkpoint_renewal_and_guard_what_it_is_asked(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn a_holder_learns_from_checkpoint_renewal_and_guard_what_it_is_asked(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(lane)]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
-        let mut woken = store.wakeups(Topic::Work(WorkKind::Manifest));
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
+        let mut woken = store.notifications(Topic::Work(WorkKind::Manifest));
         let asked = async |expected: Signals| {
-            assert_eq!(store.checkpoint(hold, "step", json!(null)).await.unwrap(), expected);
-            assert_eq!(store.renew(hold.owner, vec![lane]).await.unwrap()[0].signals, expected);
-            let guarded = store.commit(Transaction::new().guard(hold)).await.unwrap();
-            assert_eq!(guarded.signals(hold.work), expected);
+            assert_eq!(store.checkpoint(lease, "step", json!(null)).await.unwrap(), expected);
+            assert_eq!(store.renew(lease.owner, vec![lane]).await.unwrap()[0].signals, expected);
+            let guarded = store.commit(Transaction::new().guard(lease)).await.unwrap();
+            assert_eq!(guarded.signals(lease.work), expected);
             assert_eq!(store.lane(lane).await.unwrap().unwrap().signals, expected);
         };
         asked(Signals::default()).await;
@@ -135,90 +135,90 @@ on_both_engines! {
         store.enqueue(vec![operation(lane)]).await.unwrap();
         asked(Signals { preempt: true, cancel: false }).await;
         tokio::time::timeout(SOON, woken.next()).await.expect("a holder that makes way is woken");
-        store.commit(Transaction::new().request_cancel(hold.work)).await.unwrap();
+        store.commit(Transaction::new().request_cancel(lease.work)).await.unwrap();
         asked(Signals { preempt: true, cancel: true }).await;
-        store.hand_back(Release::new(hold, Duration::ZERO, false)).await.unwrap();
+        store.release(Release::new(lease, Duration::ZERO, false)).await.unwrap();
         assert_eq!(store.lane(lane).await.unwrap().unwrap().signals, Signals::default());
     }
 }
 
 on_both_engines! {
-    async fn an_operation_makes_way_for_nothing(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn an_operation_makes_way_for_nothing(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![operation(lane)]).await.unwrap();
-        let hold = next(store, WorkKind::Operation).await.unwrap().hold;
+        let lease = next(store, WorkKind::Operation).await.unwrap().lease;
         store.enqueue(vec![operation(lane).after(past(0)).priority(i32::MIN), manifest(lane)]).await.unwrap();
-        assert_eq!(store.checkpoint(hold, "step", json!(null)).await.unwrap(), Signals::default());
+        assert_eq!(store.checkpoint(lease, "step", json!(null)).await.unwrap(), Signals::default());
         assert!(next(store, WorkKind::Operation).await.is_none());
     }
 }
 
 on_both_engines! {
-    async fn who_takes_over_is_asked_what_the_lost_holder_was_asked(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn who_takes_over_is_asked_what_the_lost_holder_was_asked(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(lane)]).await.unwrap();
-        let lost = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap()[0].hold;
+        let lost = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap()[0].lease;
         store.commit(Transaction::new().request_cancel(lost.work).enqueue(operation(lane))).await.unwrap();
-        let hold = store.take_over(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].hold;
-        let signals = store.checkpoint(hold, "step", json!(null)).await.unwrap();
+        let lease = store.take_over(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].lease;
+        let signals = store.checkpoint(lease, "step", json!(null)).await.unwrap();
         assert_eq!(signals, Signals { preempt: true, cancel: true });
     }
 }
 
 on_both_engines! {
-    async fn a_renewal_prolongs_only_the_lanes_that_the_caller_holds(bed: &Bed) {
-        let (store, me, other) = (&bed.store, Uuid::new_v4(), Uuid::new_v4());
+    async fn a_renewal_prolongs_only_the_lanes_that_the_caller_holds(env: &TestEnvironment) {
+        let (store, me, other) = (&env.store, Uuid::new_v4(), Uuid::new_v4());
         let lanes: Vec<Uuid> = (0..4).map(|_| Uuid::new_v4()).collect();
         store.enqueue(lanes.iter().map(|lane| manifest(*lane).after(past(0))).collect()).await.unwrap();
         let mine = store.claim_for(WorkKind::Manifest, 2, me, Duration::ZERO).await.unwrap();
         let theirs = store.claim_for(WorkKind::Manifest, 1, other, Duration::ZERO).await.unwrap();
         assert_eq!((mine.len(), theirs.len()), (2, 1));
-        finish(store, mine[0].hold).await;
+        finish(store, mine[0].lease).await;
         let mut asked = lanes.clone();
         asked.push(Uuid::new_v4());
         let renewed = store.renew(me, asked).await.unwrap();
         assert_eq!(renewed.len(), 1);
-        assert_eq!((renewed[0].lane, renewed[0].fence), (mine[1].hold.lane, mine[1].hold.fence));
+        assert_eq!((renewed[0].lane, renewed[0].fence), (mine[1].lease.lane, mine[1].lease.fence));
         assert!(store.renew(me, Vec::new()).await.unwrap().is_empty());
         let taken = store.take_over(WorkKind::Manifest, 9, Uuid::new_v4()).await.unwrap();
-        let taken: Vec<Uuid> = taken.iter().map(|it| it.hold.lane).collect();
-        assert_eq!(taken, [theirs[0].hold.lane], "a renewed lease is not taken over");
+        let taken: Vec<Uuid> = taken.iter().map(|it| it.lease.lane).collect();
+        assert_eq!(taken, [theirs[0].lease.lane], "a renewed lease is not taken over");
     }
 }
 
 on_both_engines! {
-    async fn a_hand_back_does_not_lose_a_wish_for_the_end(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn a_hand_back_does_not_lose_a_wish_for_the_end(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let work = manifest(lane).after(past(0));
         store.enqueue(vec![work.clone()]).await.unwrap();
-        let hold = next(store, WorkKind::Manifest).await.unwrap().hold;
+        let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
         store.commit(Transaction::new().request_cancel(work.id)).await.unwrap();
-        let yielding = Release { unless_cancelled: true, ..Release::new(hold, Duration::ZERO, false) };
-        let refused = store.hand_back(yielding.clone()).await;
+        let release = Release { unless_cancelled: true, ..Release::new(lease, Duration::ZERO, false) };
+        let refused = store.release(release.clone()).await;
         assert!(matches!(refused, Err(StoreError::WrongState { wanted: "uncancelled", .. })), "{refused:?}");
         assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::InProgress);
-        store.hand_back(Release { unless_cancelled: false, ..yielding }).await.unwrap();
+        store.release(Release { unless_cancelled: false, ..release }).await.unwrap();
         assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::Pending);
-        finish(store, next(store, WorkKind::Manifest).await.unwrap().hold).await;
+        finish(store, next(store, WorkKind::Manifest).await.unwrap().lease).await;
     }
 }
 
 on_both_engines! {
-    async fn work_that_was_given_back_before_it_took_effect_may_still_be_too_late_to_begin(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::new_v4());
+    async fn work_that_was_given_back_before_it_took_effect_may_still_be_too_late_to_begin(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
         let work = manifest(lane).after(past(0));
         store.enqueue(vec![work.clone()]).await.unwrap();
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
         assert!(claimed.first);
-        store.hand_back(Release::new(claimed.hold, Duration::ZERO, false)).await.unwrap();
+        store.release(Release::new(claimed.lease, Duration::ZERO, false)).await.unwrap();
         assert_eq!(store.work(work.id).await.unwrap().unwrap().started, None);
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
         assert!(claimed.first, "nothing of it was begun");
-        store.checkpoint(claimed.hold, "a", json!({})).await.unwrap();
-        store.hand_back(Release::new(claimed.hold, Duration::ZERO, false)).await.unwrap();
+        store.checkpoint(claimed.lease, "a", json!({})).await.unwrap();
+        store.release(Release::new(claimed.lease, Duration::ZERO, false)).await.unwrap();
         assert!(store.work(work.id).await.unwrap().unwrap().started.is_some());
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
         assert!(!claimed.first);
-        finish(store, claimed.hold).await;
+        finish(store, claimed.lease).await;
     }
 }

@@ -16,9 +16,9 @@ use testkit::postgres;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on, options};
-use crate::fixture::{Folder, Note, assert_sound, by, close, cluster, manifest, operation, written};
-use crate::raw::Raw;
+use crate::environment::{TestEnvironment, block_on, options};
+use crate::fixture::{Folder, Note, assert_sound, close, cluster, context, manifest, operation, written};
+use crate::raw::RawDatabase;
 
 /// What was put into a store, to be found in another.
 struct Moved {
@@ -50,18 +50,18 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
         let text = format!("note {number}: \u{1F6A2} \"quoted\" \\ \n \u{7f}");
         let document = Note::fresh().saying(&text);
         let uuid = Uuid::now_v7();
-        store.commit(Transaction::new().create(uuid, &document, &by()).unwrap()).await.unwrap();
+        store.commit(Transaction::new().create(uuid, &document, &context()).unwrap()).await.unwrap();
         notes.push((uuid, text));
     }
     let gone = written(store, &Note::fresh().holding("key")).await;
-    store.collection().delete(&gone, &by()).await.unwrap();
+    store.collection().delete(&gone, &context()).await.unwrap();
     let held = written(store, &Note::fresh().holding("key")).await;
     notes.push((held.uuid, String::new()));
     let mine = api::doc::Cluster { imported: true, ..cluster("mine") };
     let (imported, _, _) =
-        store.clusters().import(&mine, &Secret::new(b"kubeconfig".to_vec()), &by()).await.unwrap();
+        store.clusters().import(&mine, &Secret::new(b"kubeconfig".to_vec()), &context()).await.unwrap();
     let create = operation(Uuid::now_v7(), Verb::Create);
-    store.clusters().begin_create(&cluster("made"), &create, &Default::default(), &by()).await.unwrap();
+    store.clusters().start_create(&cluster("made"), &create, &Default::default(), &context()).await.unwrap();
 
     store.set_budget("fleet", Some(5), None).await.unwrap();
     let lanes = [Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7()];
@@ -78,11 +78,11 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
             .unwrap();
     }
     let claimed = store.claim(WorkKind::Manifest, 10, Uuid::new_v4()).await.unwrap();
-    let hold = |work: Uuid| claimed.iter().find(|it| it.hold.work == work).unwrap().hold;
-    let step = Transaction::new().checkpoint(hold(works[0]), "step one", json!({ "n": [1, null, "x"] }));
+    let lease = |work: Uuid| claimed.iter().find(|it| it.lease.work == work).unwrap().lease;
+    let step = Transaction::new().checkpoint(lease(works[0]), "step one", json!({ "n": [1, null, "x"] }));
     store.commit(step.record(works[0], said(EntryEvent::StepFinished))).await.unwrap();
-    store.hand_back(Release::new(hold(works[1]), Duration::from_secs(3600), true)).await.unwrap();
-    let ending = Completion::new(hold(works[2]), Ending::Failed, json!({ "message": "no" }));
+    store.release(Release::new(lease(works[1]), Duration::from_secs(3600), true)).await.unwrap();
+    let ending = Completion::new(lease(works[2]), Ending::Failed, json!({ "message": "no" }));
     let ending = Completion { entries: vec![said(EntryEvent::Finished)], ..ending };
     store.complete(&[ending]).await.unwrap();
     let sample = HealthSample {
@@ -94,7 +94,7 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
     };
     store.health_writer().put(vec![sample]).await.unwrap();
 
-    let position = store.feed_now().await.unwrap();
+    let position = store.feed_end().await.unwrap();
     let mut out = Vec::new();
     let counts = store.export(&mut out).await.unwrap();
     let head = store.verify_audit(None).await.unwrap().head;
@@ -124,7 +124,7 @@ async fn arrived(store: &Store, moved: &Moved) {
     for (uuid, text) in &moved.notes {
         assert_eq!(store.documents::<Note>().get(*uuid).await.unwrap().unwrap().document.text, *text);
     }
-    let refused = store.collection().create(&Note::fresh().holding("key"), &by()).await;
+    let refused = store.collection().create(&Note::fresh().holding("key"), &context()).await;
     assert!(matches!(refused, Err(StoreError::KeyTaken { .. })));
     assert_eq!(store.clusters().kubeconfig(moved.imported).await.unwrap().unwrap().expose(), b"kubeconfig");
     assert_eq!(store.health(vec![moved.imported]).await.unwrap()[0].details.to_json(), json!({ "ok": 1 }));
@@ -139,7 +139,7 @@ async fn arrived(store: &Store, moved: &Moved) {
     let told = store.entries(moved.ended, None, 9).await.unwrap();
     assert_eq!(told.iter().map(|it| (it.0, it.1.event)).collect::<Vec<_>>(), [(1, EntryEvent::Finished)]);
     assert_eq!(store.entries(moved.running, None, 9).await.unwrap(), [(1, said(EntryEvent::StepFinished))]);
-    assert_eq!(store.pending_of("weekly", None, 9).await.unwrap().len(), 2);
+    assert_eq!(store.pending_for_origin("weekly", None, 9).await.unwrap().len(), 2);
 
     // Whoever ran it is not here: it is pending, and goes on behind its last step, under a newer fence.
     let running = store.work(moved.running).await.unwrap().unwrap();
@@ -148,15 +148,15 @@ async fn arrived(store: &Store, moved: &Moved) {
     assert_sound(store).await;
     let claimed = store.claim(WorkKind::Manifest, 10, Uuid::new_v4()).await.unwrap();
     assert_eq!(
-        claimed.iter().map(|it| it.hold.work).collect::<Vec<_>>(),
+        claimed.iter().map(|it| it.lease.work).collect::<Vec<_>>(),
         [moved.running],
         "what rests goes on resting"
     );
     assert_eq!(claimed[0].checkpoint, Some(json!({ "n": [1, null, "x"] })));
-    assert!(claimed[0].hold.fence > running.fence);
+    assert!(claimed[0].lease.fence > running.fence);
     assert_eq!(store.budgets().await.unwrap()[0].used, 1);
     let operations = store.claim(WorkKind::Operation, 10, Uuid::new_v4()).await.unwrap();
-    assert_eq!(operations.iter().map(|it| it.hold.work).collect::<Vec<_>>(), [moved.operation]);
+    assert_eq!(operations.iter().map(|it| it.lease.work).collect::<Vec<_>>(), [moved.operation]);
 
     let verified = store.verify_audit(Some(moved.head.clone())).await.unwrap();
     assert_eq!((verified.faults, verified.head), (vec![], moved.head.clone()));
@@ -165,7 +165,7 @@ async fn arrived(store: &Store, moved: &Moved) {
         "an old position is still taken"
     );
     // A reader that lists from here on misses nothing, and the log goes on.
-    let position = store.feed_now().await.unwrap();
+    let position = store.feed_end().await.unwrap();
     let next = written(store, &Note::fresh()).await;
     crate::fixture::eventually("the next change is told", async || {
         let told = crate::fixture::feed_from(store, position).await.unwrap();
@@ -235,42 +235,42 @@ fn a_store_moves_from_sqlite_to_postgresql_and_back() {
 }
 
 on_both_engines! {
-    async fn an_import_into_a_store_that_is_not_empty_is_refused(bed: &Bed) {
-        let (_place, source) = empty(&bed.options.keyring).await;
+    async fn an_import_into_a_store_that_is_not_empty_is_refused(env: &TestEnvironment) {
+        let (_place, source) = empty(&env.options.keyring).await;
         written(&source, &Note::at("one")).await;
         let mut out = Vec::new();
         source.export(&mut out).await.unwrap();
-        let note = written(&bed.store, &Note::at("two")).await;
-        let refusal = bed.store.import(&mut out.as_slice()).await.unwrap_err().to_string();
-        assert_eq!(refusal, format!("import: {} is not empty; give an empty store", bed.store.place()));
-        assert!(bed.store.find("/notes/one").await.unwrap().is_none());
-        assert_eq!(bed.store.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
+        let note = written(&env.store, &Note::at("two")).await;
+        let refusal = env.store.import(&mut out.as_slice()).await.unwrap_err().to_string();
+        assert_eq!(refusal, format!("import: {} is not empty; give an empty store", env.store.location()));
+        assert!(env.store.find("/notes/one").await.unwrap().is_none());
+        assert_eq!(env.store.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
     }
 }
 
 on_both_engines! {
-    async fn a_store_that_was_only_looked_after_is_still_empty(bed: &Bed) {
-        let (_place, source) = empty(&bed.options.keyring).await;
+    async fn a_store_that_was_only_looked_after_is_still_empty(env: &TestEnvironment) {
+        let (_place, source) = empty(&env.options.keyring).await;
         let note = written(&source, &Note::at("one")).await;
         let mut out = Vec::new();
         source.export(&mut out).await.unwrap();
         // As `shipshape up` does once, before somebody decides to import.
         let (stop, mut keeper) = (tokio_util::sync::CancellationToken::new(), JoinSet::new());
-        keeper.spawn(store::housekeeping::run(bed.store.clone(), store::Retention::default(), store::housekeeping::Metrics::default(), stop.clone()));
-        let raw = Raw::of(bed).await;
+        keeper.spawn(store::housekeeping::run(env.store.clone(), store::Retention::default(), store::housekeeping::Metrics::default(), stop.clone()));
+        let raw = RawDatabase::connect(env).await;
         crate::fixture::eventually("the housekeeper was here", async || {
             (raw.one("select count(*) from leases where name = 'housekeeper'").await == "1").then_some(())
         }).await;
         stop.cancel();
         keeper.join_all().await;
-        bed.store.import(&mut out.as_slice()).await.unwrap();
-        assert_eq!(bed.store.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
+        env.store.import(&mut out.as_slice()).await.unwrap();
+        assert_eq!(env.store.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
     }
 }
 
 on_both_engines! {
-    async fn an_export_that_is_damaged_cut_or_foreign_is_refused_by_line_and_nothing_is_stored(bed: &Bed) {
-        let (_place, source) = empty(&bed.options.keyring).await;
+    async fn an_export_that_is_damaged_cut_or_foreign_is_refused_by_line_and_nothing_is_stored(env: &TestEnvironment) {
+        let (_place, source) = empty(&env.options.keyring).await;
         for number in 0..3 {
             written(&source, &Note::at(&number.to_string())).await;
         }
@@ -278,7 +278,7 @@ on_both_engines! {
         source.export(&mut out).await.unwrap();
         let whole = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = whole.lines().collect();
-        let store = &bed.store;
+        let store = &env.store;
         let refused = async |text: String, expect: &str| {
             let refusal = import(store, &text).await.unwrap_err().to_string();
             assert!(refusal.starts_with(expect), "{refusal:?} does not begin with {expect:?}");
@@ -340,7 +340,7 @@ fn a_copy_that_is_made_while_others_write_opens_and_is_sound() {
                 let cluster = Uuid::now_v7();
                 let mut count = 0;
                 while !stop.is_cancelled() {
-                    store.manifests().create(&[(manifest(cluster), vec![])], &by()).await.unwrap();
+                    store.manifests().create(&[(manifest(cluster), vec![])], &context()).await.unwrap();
                     written(&store, &Note::fresh().saying("x".repeat(3000))).await;
                     count += 1;
                 }
@@ -392,8 +392,8 @@ fn a_copy_that_is_made_while_others_write_opens_and_is_sound() {
 #[test]
 fn a_copy_of_a_server_is_not_ours_to_make() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let refusal = bed.store.backup(std::path::Path::new("/nowhere")).await.unwrap_err().to_string();
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let refusal = env.store.backup(std::path::Path::new("/nowhere")).await.unwrap_err().to_string();
         assert!(
             refusal.starts_with("backup: is for SQLite; a PostgreSQL server is backed up with its own tools"),
             "{refusal}"

@@ -14,9 +14,9 @@ use store::{
 use uuid::Uuid;
 
 use crate::fixture::{
-    Note, at, billing, by, cluster, counter, feed_from, manifest, operation, version, written,
+    Note, at, billing, cluster, context, counter, feed_from, manifest, operation, version, written,
 };
-use crate::raw::Raw;
+use crate::raw::RawDatabase;
 
 async fn audited(store: &Store) -> Vec<AuditRow> {
     store.audit_list(AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap()
@@ -48,12 +48,12 @@ impl Document for NewerNote {
 }
 
 on_both_engines! {
-    async fn fields_of_a_newer_release_survive_a_change_by_an_older_one(bed: &Bed) {
-        let store = &bed.store;
+    async fn fields_of_a_newer_release_survive_a_change_by_an_older_one(env: &TestEnvironment) {
+        let store = &env.store;
         let newer = NewerNote { note: Note::fresh().holding("k"), colour: "red".to_owned(), margins: json!({ "left": [1, { "a": null }] }) };
-        let (uuid, _) = store.collection().create(&newer, &by()).await.unwrap();
+        let (uuid, _) = store.collection().create(&newer, &context()).await.unwrap();
         let read = note(store, uuid).await;
-        store.collection().update(&read, &Note { key: None, ..read.document.saying("by the older") }, &by()).await.unwrap();
+        store.collection().update(&read, &Note { key: None, ..read.document.saying("by the older") }, &context()).await.unwrap();
         let now = store.documents::<NewerNote>().get(uuid).await.unwrap().unwrap();
         let expect = NewerNote { note: Note { key: None, ..newer.note.saying("by the older") }, ..newer };
         assert_eq!(now.document, expect);
@@ -62,10 +62,10 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_is_only_observed_is_told_by_the_feed_and_not_by_the_audit_log(bed: &Bed) {
-        let store = &bed.store;
+    async fn what_is_only_observed_is_told_by_the_feed_and_not_by_the_audit_log(env: &TestEnvironment) {
+        let store = &env.store;
         let read = written(store, &Note::fresh()).await;
-        let (start, audits) = (store.feed_now().await.unwrap(), audited(store).await.len());
+        let (start, audits) = (store.feed_end().await.unwrap(), audited(store).await.len());
         let seen = store::Transaction::new().observe(&read, &read.document.saying("seen")).unwrap();
         let committed = store.commit(seen.clone()).await.unwrap();
         let now = store.documents::<Note>().get(read.uuid).await.unwrap().unwrap();
@@ -85,12 +85,12 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_change_that_changes_nothing_writes_nothing(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_change_that_changes_nothing_writes_nothing(env: &TestEnvironment) {
+        let store = &env.store;
         let read = written(store, &Note::fresh().saying("same")).await;
-        let (before, position) = (audited(store).await.len(), store.feed_now().await.unwrap());
-        assert_eq!(store.collection().update(&read, &read.document, &by()).await.unwrap(), read.etag);
-        let (uuid, etag, new) = store.collection().put(&read.document, None, &by()).await.unwrap();
+        let (before, position) = (audited(store).await.len(), store.feed_end().await.unwrap());
+        assert_eq!(store.collection().update(&read, &read.document, &context()).await.unwrap(), read.etag);
+        let (uuid, etag, new) = store.collection().put(&read.document, None, &context()).await.unwrap();
         assert_eq!((uuid, etag, new), (read.uuid, read.etag, false));
         assert_eq!(note(store, read.uuid).await, read);
         assert_eq!(audited(store).await.len(), before);
@@ -101,14 +101,14 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_unique_key_has_one_living_holder_and_is_freed_and_moved_with_it(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_unique_key_has_one_living_holder_and_is_freed_and_moved_with_it(env: &TestEnvironment) {
+        let store = &env.store;
         let using = |name: &str, credential: &str, group: &str| Cluster {
             credential: Some(credential.to_owned()),
             managed_resource_group: Some(group.to_owned()),
             ..cluster(name)
         };
-        let create = async |cluster: &Cluster| store.clusters().create(cluster, &by()).await;
+        let create = async |cluster: &Cluster| store.clusters().create(cluster, &context()).await;
         let taken = |outcome: Result<_, StoreError>, key: &str| match outcome {
             Err(StoreError::KeyTaken { key: told }) => assert_eq!(told, key),
             outcome => panic!("{:?}", outcome.map(|_: (Uuid, store::Etag)| ())),
@@ -120,28 +120,28 @@ on_both_engines! {
 
         // A change moves the key; what it held before is free at once, what it wants must be.
         let read = store.clusters().get(second).await.unwrap().unwrap();
-        taken(store.clusters().update(&read, &using("two", "app-1", "group-2"), &by()).await.map(|etag| (second, etag)), "credential:app-1");
-        store.clusters().update(&read, &using("two", "app-3", "group-2"), &by()).await.unwrap();
+        taken(store.clusters().update(&read, &using("two", "app-1", "group-2"), &context()).await.map(|etag| (second, etag)), "credential:app-1");
+        store.clusters().update(&read, &using("two", "app-3", "group-2"), &context()).await.unwrap();
         create(&using("three", "app-2", "group-3")).await.unwrap();
         taken(create(&using("four", "app-3", "group-4")).await, "credential:app-3");
 
         // Deletion frees it; and nothing of a refused creation was kept.
         let read = store.clusters().get(first).await.unwrap().unwrap();
-        store.clusters().delete(&read, &by()).await.unwrap();
+        store.clusters().delete(&read, &context()).await.unwrap();
         create(&using("four", "app-1", "group-1")).await.unwrap();
         let all = store.clusters().list(ListOptions { limit: 10, ..ListOptions::default() }).await.unwrap();
         assert_eq!(all.items.iter().map(|it| it.document.name.as_str()).collect::<Vec<_>>(), ["four", "three", "two"]);
         // A key is unique across kinds as well: it is the key that is unique, not the document.
         let held = written(store, &Note::fresh().holding("x")).await;
-        assert!(matches!(store.collection().create(&Note::fresh().holding("x"), &by()).await, Err(StoreError::KeyTaken { .. })));
-        store.collection().update(&held, &Note { key: None, ..held.document.clone() }, &by()).await.unwrap();
+        assert!(matches!(store.collection().create(&Note::fresh().holding("x"), &context()).await, Err(StoreError::KeyTaken { .. })));
+        store.collection().update(&held, &Note { key: None, ..held.document.clone() }, &context()).await.unwrap();
         written(store, &Note::fresh().holding("x")).await;
     }
 }
 
 on_both_engines! {
-    async fn lists_are_paged_by_scope_by_prefix_and_over_the_whole_fleet(bed: &Bed) {
-        let store = &bed.store;
+    async fn lists_are_paged_by_scope_by_prefix_and_over_the_whole_fleet(env: &TestEnvironment) {
+        let store = &env.store;
         let mut expect = Vec::new();
         for shelf in ["/b", "/a", "/a/x", "/c"] {
             for number in 0..7 {
@@ -190,59 +190,59 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn put_makes_a_document_be_so_but_only_as_the_version_that_was_named(bed: &Bed) {
-        let store = &bed.store;
+    async fn put_makes_a_document_be_so_but_only_as_the_version_that_was_named(env: &TestEnvironment) {
+        let store = &env.store;
         let wanted = Note::fresh();
-        let nobody = store.collection().put(&wanted, Some(at(1)), &by()).await;
+        let nobody = store.collection().put(&wanted, Some(at(1)), &context()).await;
         assert!(matches!(nobody, Err(StoreError::Gone { .. })));
-        let (uuid, first, new) = store.collection().put(&wanted, None, &by()).await.unwrap();
+        let (uuid, first, new) = store.collection().put(&wanted, None, &context()).await.unwrap();
         assert!(new);
-        let (same, second, new) = store.collection().put(&wanted.saying("two"), Some(first), &by()).await.unwrap();
+        let (same, second, new) = store.collection().put(&wanted.saying("two"), Some(first), &context()).await.unwrap();
         assert_eq!((same, counter(second), new), (uuid, 2, false));
-        match store.collection().put(&wanted.saying("three"), Some(first), &by()).await {
+        match store.collection().put(&wanted.saying("three"), Some(first), &context()).await {
             Err(StoreError::Changed { expected, found, .. }) => assert_eq!((expected, found), (first, second)),
             outcome => panic!("{outcome:?}"),
         }
-        store.collection().put(&wanted.saying("four"), None, &by()).await.unwrap();
+        store.collection().put(&wanted.saying("four"), None, &context()).await.unwrap();
         assert_eq!(note(store, uuid).await.document.text, "four");
         // A path does not change: the document keeps its identity, its scope and its name.
         let read = note(store, uuid).await;
-        let elsewhere = store.collection().update(&read, &Note::fresh(), &by()).await.unwrap_err().to_string();
+        let elsewhere = store.collection().update(&read, &Note::fresh(), &context()).await.unwrap_err().to_string();
         assert!(elsewhere.ends_with("a path does not change"), "{elsewhere}");
-        let other_shelf = store.collection().update(&read, &read.document.on("/other"), &by()).await;
+        let other_shelf = store.collection().update(&read, &read.document.on("/other"), &context()).await;
         assert!(matches!(other_shelf, Err(StoreError::Invalid { .. })));
     }
 }
 
 async fn claim(store: &Store, kind: WorkKind, lane: Uuid) -> WorkLease {
     let claimed = store.claim(kind, 50, Uuid::new_v4()).await.unwrap();
-    claimed.into_iter().map(|it| it.hold).find(|it| it.lane == lane).unwrap()
+    claimed.into_iter().map(|it| it.lease).find(|it| it.lane == lane).unwrap()
 }
 
 on_both_engines! {
-    async fn a_cluster_is_created_changed_and_removed_together_with_its_operations(bed: &Bed) {
-        let (store, me) = (&bed.store, AuditContext::service("backend"));
+    async fn a_cluster_is_created_changed_and_removed_together_with_its_operations(env: &TestEnvironment) {
+        let (store, me) = (&env.store, AuditContext::service("backend"));
         // Created: cluster, operation, work and audit, all or none.
         let create = operation(Uuid::now_v7(), Verb::Create);
         let wanted = Cluster { provisioning_state: ProvisioningState::Creating, operation: Some(create.id), ..cluster("c") };
-        store.clusters().begin_create(&wanted, &create, &Default::default(), &by()).await.unwrap();
+        store.clusters().start_create(&wanted, &create, &Default::default(), &context()).await.unwrap();
         let twice = operation(Uuid::now_v7(), Verb::Create);
-        assert!(matches!(store.clusters().begin_create(&wanted, &twice, &Default::default(), &by()).await, Err(StoreError::Exists { .. })));
+        assert!(matches!(store.clusters().start_create(&wanted, &twice, &Default::default(), &context()).await, Err(StoreError::Exists { .. })));
         assert!(store.operations().get(twice.id).await.unwrap().is_none());
         assert!(store.work(twice.id).await.unwrap().is_none());
 
         let view = store.operations().view(create.id).await.unwrap().unwrap();
         assert_eq!(view.work.unwrap().state, WorkState::Pending);
-        let hold = claim(store, WorkKind::Operation, create.cluster).await;
+        let lease = claim(store, WorkKind::Operation, create.cluster).await;
         let read = store.clusters().get(create.cluster).await.unwrap().unwrap();
         let ended = Operation { status: ProvisioningState::Succeeded, end_time: Some(Timestamp::UNIX_EPOCH), ..create.clone() };
         let done = Cluster { provisioning_state: ProvisioningState::Succeeded, operation: None, ..wanted.clone() };
-        let completion = Completion::new(hold, Ending::Completed, json!({ "message": "made" }));
+        let completion = Completion::new(lease, Ending::Completed, json!({ "message": "made" }));
         let finish = async |completion: Completion| {
             store.operations().finish(&view.operation, &ended, ClusterOutcome::Updated(&read, &done), completion, &me).await
         };
         // Whoever lost the lease changes neither the operation nor the cluster.
-        let stale = Completion { hold: WorkLease { fence: hold.fence - 1, ..hold }, ..completion.clone() };
+        let stale = Completion { lease: WorkLease { fence: lease.fence - 1, ..lease }, ..completion.clone() };
         assert!(matches!(finish(stale).await, Err(StoreError::LostLease { .. })));
         assert_eq!(store.clusters().get(create.cluster).await.unwrap().unwrap().document, wanted);
         finish(completion).await.unwrap();
@@ -254,16 +254,16 @@ on_both_engines! {
         // Changed, then removed: what was still to be done on it goes with it.
         let update = operation(create.cluster, Verb::Update);
         let changed = Cluster { location: "south".to_owned(), ..done };
-        let etag = store.clusters().begin(&read, &changed, &update, &Default::default(), &by()).await.unwrap();
+        let etag = store.clusters().start_update(&read, &changed, &update, &Default::default(), &context()).await.unwrap();
         assert!(etag > read.etag);
-        assert!(matches!(store.clusters().begin(&read, &changed, &operation(create.cluster, Verb::Update), &Default::default(), &by()).await, Err(StoreError::Changed { .. })));
+        assert!(matches!(store.clusters().start_update(&read, &changed, &operation(create.cluster, Verb::Update), &Default::default(), &context()).await, Err(StoreError::Changed { .. })));
         let pending = manifest(create.cluster);
-        store.manifests().create(&[(pending.clone(), vec![])], &by()).await.unwrap();
-        let hold = claim(store, WorkKind::Operation, create.cluster).await;
+        store.manifests().create(&[(pending.clone(), vec![])], &context()).await.unwrap();
+        let lease = claim(store, WorkKind::Operation, create.cluster).await;
         let read = store.clusters().get(create.cluster).await.unwrap().unwrap();
         assert_eq!(read.generation, 2);
         let operation = store.operations().get(update.id).await.unwrap().unwrap();
-        let completion = Completion::new(hold, Ending::Completed, json!({}));
+        let completion = Completion::new(lease, Ending::Completed, json!({}));
         store.operations().finish(&operation, &operation.document, ClusterOutcome::Deleted(&read), completion, &me).await.unwrap();
         assert!(store.clusters().get(create.cluster).await.unwrap().is_none());
         let view = store.manifests().view(pending.id).await.unwrap().unwrap();
@@ -273,15 +273,15 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_cluster_is_imported_again_and_forgotten(bed: &Bed) {
-        let store = &bed.store;
+    async fn a_cluster_is_imported_again_and_forgotten(env: &TestEnvironment) {
+        let store = &env.store;
         let config = |text: &str| Secret::new(text.as_bytes().to_vec());
         let imported = Cluster { imported: true, ..cluster("mine") };
-        let (uuid, first, new) = store.clusters().import(&imported, &config("one"), &by()).await.unwrap();
+        let (uuid, first, new) = store.clusters().import(&imported, &config("one"), &context()).await.unwrap();
         assert!(new);
         // Again: another kubeconfig, the same identity; when it was created stays.
         let moved = Cluster { location: "south".to_owned(), created_at: Timestamp::from_second(99).unwrap(), ..imported.clone() };
-        let (same, second, new) = store.clusters().import(&moved, &config("two"), &by()).await.unwrap();
+        let (same, second, new) = store.clusters().import(&moved, &config("two"), &context()).await.unwrap();
         assert_eq!((same, new), (uuid, false));
         assert!(second > first);
         let read = store.clusters().get(uuid).await.unwrap().unwrap();
@@ -289,78 +289,78 @@ on_both_engines! {
         assert_eq!(store.clusters().kubeconfig(uuid).await.unwrap().unwrap().expose(), b"two");
         // Only the kubeconfig may differ: then the document does not change, and the audit log still says so.
         let before = audited(store).await.len();
-        store.clusters().import(&read.document, &config("three"), &by()).await.unwrap();
+        store.clusters().import(&read.document, &config("three"), &context()).await.unwrap();
         assert_eq!(store.clusters().get(uuid).await.unwrap().unwrap().etag, second);
         assert_eq!(store.clusters().kubeconfig(uuid).await.unwrap().unwrap().expose(), b"three");
         let told = audited(store).await;
         assert_eq!((told.len(), told[0].record.entry.action.as_str()), (before + 1, "cluster.import"));
 
         // One that we created is not taken over by an import.
-        store.clusters().create(&cluster("ours"), &by()).await.unwrap();
-        assert!(matches!(store.clusters().import(&cluster("ours"), &config("x"), &by()).await, Err(StoreError::Exists { .. })));
+        store.clusters().create(&cluster("ours"), &context()).await.unwrap();
+        assert!(matches!(store.clusters().import(&cluster("ours"), &config("x"), &context()).await, Err(StoreError::Exists { .. })));
 
         // Forgotten only when nothing runs on it; and then with all that was to be done.
         let (one, two) = (manifest(uuid), manifest(uuid));
-        store.manifests().create(&[(one.clone(), vec![]), (two.clone(), vec![])], &by()).await.unwrap();
-        let hold = claim(store, WorkKind::Manifest, uuid).await;
+        store.manifests().create(&[(one.clone(), vec![]), (two.clone(), vec![])], &context()).await.unwrap();
+        let lease = claim(store, WorkKind::Manifest, uuid).await;
         let read = store.clusters().get(uuid).await.unwrap().unwrap();
-        assert!(matches!(store.clusters().forget(&read, &by()).await, Err(StoreError::WrongState { .. })));
-        store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
-        store.clusters().forget(&read, &by()).await.unwrap();
+        assert!(matches!(store.clusters().forget(&read, &context()).await, Err(StoreError::WrongState { .. })));
+        store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await.unwrap();
+        store.clusters().forget(&read, &context()).await.unwrap();
         assert!(store.clusters().kubeconfig(uuid).await.unwrap().is_none());
-        let states: Vec<_> = store.manifests().of_cluster(uuid, None, 9).await.unwrap().0.iter().map(|it| it.work.as_ref().unwrap().state).collect();
+        let states: Vec<_> = store.manifests().list_for_cluster(uuid, None, 9).await.unwrap().0.iter().map(|it| it.work.as_ref().unwrap().state).collect();
         assert_eq!(states, [WorkState::Completed, WorkState::Cancelled]);
     }
 }
 
 on_both_engines! {
-    async fn work_that_has_begun_and_rests_is_neither_deleted_nor_forgotten_with_its_cluster(bed: &Bed) {
-        let store = &bed.store;
+    async fn work_that_has_begun_and_rests_is_neither_deleted_nor_forgotten_with_its_cluster(env: &TestEnvironment) {
+        let store = &env.store;
         let mine = Cluster { imported: true, ..cluster("half-done") };
-        let (uuid, ..) = store.clusters().import(&mine, &Secret::new(b"x".to_vec()), &by()).await.unwrap();
-        let begun = manifest(uuid);
-        store.manifests().create(&[(begun.clone(), vec![])], &by()).await.unwrap();
-        let hold = claim(store, WorkKind::Manifest, uuid).await;
+        let (uuid, ..) = store.clusters().import(&mine, &Secret::new(b"x".to_vec()), &context()).await.unwrap();
+        let started = manifest(uuid);
+        store.manifests().create(&[(started.clone(), vec![])], &context()).await.unwrap();
+        let lease = claim(store, WorkKind::Manifest, uuid).await;
         let rest = std::time::Duration::from_secs(3600);
-        store.hand_back(store::Release { begun: true, ..store::Release::new(hold, rest, false) }).await.unwrap();
+        store.release(store::Release { started: true, ..store::Release::new(lease, rest, false) }).await.unwrap();
         let fresh = manifest(uuid);
-        store.manifests().create(&[(fresh.clone(), vec![])], &by()).await.unwrap();
+        store.manifests().create(&[(fresh.clone(), vec![])], &context()).await.unwrap();
         let read = store.clusters().get(uuid).await.unwrap().unwrap();
-        let manifest = store.manifests().get(begun.id).await.unwrap().unwrap();
+        let manifest = store.manifests().get(started.id).await.unwrap().unwrap();
         for refused in
-            [store.clusters().forget(&read, &by()).await, store.manifests().delete(&manifest, &by()).await]
+            [store.clusters().forget(&read, &context()).await, store.manifests().delete(&manifest, &context()).await]
         {
             match refused {
                 Err(StoreError::WrongState { work, state, .. }) => {
-                    assert_eq!((work, state.as_str()), (begun.id, "Pending"));
+                    assert_eq!((work, state.as_str()), (started.id, "Pending"));
                 }
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(store.work(begun.id).await.unwrap().unwrap().state, WorkState::Pending);
+        assert_eq!(store.work(started.id).await.unwrap().unwrap().state, WorkState::Pending);
         assert_eq!(store.work(fresh.id).await.unwrap().unwrap().state, WorkState::Pending);
         // At its end both may go.
-        store.manifests().cancel(&manifest, &by()).await.unwrap();
-        let hold = claim(store, WorkKind::Manifest, uuid).await;
-        store.complete(&[Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
-        store.manifests().delete(&manifest, &by()).await.unwrap();
-        store.clusters().forget(&read, &by()).await.unwrap();
+        store.manifests().cancel(&manifest, &context()).await.unwrap();
+        let lease = claim(store, WorkKind::Manifest, uuid).await;
+        store.complete(&[Completion::new(lease, Ending::Cancelled, json!({}))]).await.unwrap();
+        store.manifests().delete(&manifest, &context()).await.unwrap();
+        store.clusters().forget(&read, &context()).await.unwrap();
         assert_eq!(store.work(fresh.id).await.unwrap().unwrap().state, WorkState::Cancelled);
     }
 }
 
 on_both_engines! {
-    async fn a_cluster_is_forgotten_or_worked_on_but_never_both(bed: &Bed) {
-        let store = &bed.store;
-        let other = if bed.is_shared() { bed.another().await } else { store.clone() };
+    async fn a_cluster_is_forgotten_or_worked_on_but_never_both(env: &TestEnvironment) {
+        let store = &env.store;
+        let other = if env.is_shared() { env.another().await } else { store.clone() };
         let mut forgotten = 0;
         for round in 0..100 {
             let mine = Cluster { imported: true, ..cluster(&format!("c{round}")) };
-            let (uuid, ..) = store.clusters().import(&mine, &Secret::new(b"x".to_vec()), &by()).await.unwrap();
+            let (uuid, ..) = store.clusters().import(&mine, &Secret::new(b"x".to_vec()), &context()).await.unwrap();
             let order = manifest(uuid);
-            store.manifests().create(&[(order.clone(), vec![])], &by()).await.unwrap();
+            store.manifests().create(&[(order.clone(), vec![])], &context()).await.unwrap();
             let read = store.clusters().get(uuid).await.unwrap().unwrap();
-            let (clusters, me) = (store.clusters(), by());
+            let (clusters, me) = (store.clusters(), context());
             let (outcome, claimed) =
                 tokio::join!(clusters.forget(&read, &me), other.claim(WorkKind::Manifest, 1, Uuid::new_v4()));
             let claimed = claimed.unwrap();
@@ -371,11 +371,11 @@ on_both_engines! {
                     forgotten += 1;
                 }
                 Err(StoreError::WrongState { work, .. }) => {
-                    assert_eq!((work, claimed[0].hold.work), (order.id, order.id), "round {round}");
+                    assert_eq!((work, claimed[0].lease.work), (order.id, order.id), "round {round}");
                     assert!(store.clusters().get(uuid).await.unwrap().is_some());
-                    let signals = store.checkpoint(claimed[0].hold, "s", json!({})).await.unwrap();
+                    let signals = store.checkpoint(claimed[0].lease, "s", json!({})).await.unwrap();
                     assert!(!signals.cancel, "round {round}: refused, and asked to stop all the same");
-                    store.complete(&[Completion::new(claimed[0].hold, Ending::Completed, json!({}))]).await.unwrap();
+                    store.complete(&[Completion::new(claimed[0].lease, Ending::Completed, json!({}))]).await.unwrap();
                 }
                 Err(other) => panic!("{other}"),
             }
@@ -386,20 +386,20 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn manifests_are_created_together_listed_expedited_and_cancelled(bed: &Bed) {
-        let (store, lane) = (&bed.store, Uuid::now_v7());
+    async fn manifests_are_created_together_listed_expedited_and_cancelled(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::now_v7());
         let at = |second: i64| Manifest { run_after: Timestamp::from_second(second).unwrap(), ..manifest(lane) };
         let manifests: Vec<(Manifest, Vec<String>)> = (1..=5).map(|it| (at(it), vec!["fleet".to_owned()])).collect();
-        store.manifests().create(&manifests, &by()).await.unwrap();
+        store.manifests().create(&manifests, &context()).await.unwrap();
         // One that is there already is refused with all that came with it.
         let other = manifest(lane);
-        let again = store.manifests().create(&[(other.clone(), vec![]), manifests[0].clone()], &by()).await;
+        let again = store.manifests().create(&[(other.clone(), vec![]), manifests[0].clone()], &context()).await;
         assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
         assert!(store.manifests().view(other.id).await.unwrap().is_none());
 
         let (mut ids, mut from) = (Vec::new(), None);
         loop {
-            let (views, next) = store.manifests().of_cluster(lane, from, 2).await.unwrap();
+            let (views, next) = store.manifests().list_for_cluster(lane, from, 2).await.unwrap();
             assert!(views.iter().all(|it| it.work.as_ref().unwrap().state == WorkState::Pending));
             ids.extend(views.iter().map(|it| it.manifest.uuid));
             from = next;
@@ -412,19 +412,19 @@ on_both_engines! {
         assert_eq!(ids, expect);
 
         let read = store.manifests().get(manifests[3].0.id).await.unwrap().unwrap();
-        store.manifests().expedite(&read, &by()).await.unwrap();
+        store.manifests().expedite(&read, &context()).await.unwrap();
         assert_eq!(store.pending(lane, 9).await.unwrap()[0].id, read.uuid);
-        let hold = claim(store, WorkKind::Manifest, lane).await;
-        assert_eq!(hold.work, read.uuid);
-        assert!(matches!(store.manifests().expedite(&read, &by()).await, Err(StoreError::WrongState { .. })));
+        let lease = claim(store, WorkKind::Manifest, lane).await;
+        assert_eq!(lease.work, read.uuid);
+        assert!(matches!(store.manifests().expedite(&read, &context()).await, Err(StoreError::WrongState { .. })));
 
         // Running work is asked, pending work is cancelled at once, ended work can no longer be.
-        assert_eq!(store.manifests().cancel(&read, &by()).await.unwrap(), CancelOutcome::Requested);
-        assert!(store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
-        store.complete(&[Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
-        assert!(matches!(store.manifests().cancel(&read, &by()).await, Err(StoreError::WrongState { .. })));
+        assert_eq!(store.manifests().cancel(&read, &context()).await.unwrap(), CancelOutcome::Requested);
+        assert!(store.checkpoint(lease, "s", json!({})).await.unwrap().cancel);
+        store.complete(&[Completion::new(lease, Ending::Cancelled, json!({}))]).await.unwrap();
+        assert!(matches!(store.manifests().cancel(&read, &context()).await, Err(StoreError::WrongState { .. })));
         let waiting = store.manifests().get(manifests[1].0.id).await.unwrap().unwrap();
-        assert_eq!(store.manifests().cancel(&waiting, &by()).await.unwrap(), CancelOutcome::Cancelled);
+        assert_eq!(store.manifests().cancel(&waiting, &context()).await.unwrap(), CancelOutcome::Cancelled);
         let view = store.manifests().view(waiting.uuid).await.unwrap().unwrap().work.unwrap();
         assert_eq!((view.state, view.result.unwrap().to_json()), (WorkState::Cancelled, json!({ "code": "Cancelled", "message": "cancelled", "by": "tester", "reason": "a test" })));
         let actions: Vec<String> = audited(store).await.into_iter().map(|it| it.record.entry.action).collect();
@@ -433,17 +433,17 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_cluster_is_billed_from_one_moment_to_one_moment_however_often_it_is_said(bed: &Bed) {
-        let (store, cluster) = (&bed.store, Uuid::now_v7());
-        store.billing().ensure_closed(&billing(cluster, 1), Timestamp::from_second(5).unwrap(), &by()).await.unwrap();
+    async fn a_cluster_is_billed_from_one_moment_to_one_moment_however_often_it_is_said(env: &TestEnvironment) {
+        let (store, cluster) = (&env.store, Uuid::now_v7());
+        store.billing().ensure_closed(&billing(cluster, 1), Timestamp::from_second(5).unwrap(), &context()).await.unwrap();
         assert!(store.billing().find(&billing(cluster, 1).path()).await.unwrap().is_none());
         for second in [10, 20] {
-            store.billing().ensure_open(&billing(cluster, second), &by()).await.unwrap();
+            store.billing().ensure_open(&billing(cluster, second), &context()).await.unwrap();
         }
         for second in [30, 40] {
-            store.billing().ensure_closed(&billing(cluster, 1), Timestamp::from_second(second).unwrap(), &by()).await.unwrap();
+            store.billing().ensure_closed(&billing(cluster, 1), Timestamp::from_second(second).unwrap(), &context()).await.unwrap();
         }
-        store.billing().ensure_open(&billing(cluster, 50), &by()).await.unwrap();
+        store.billing().ensure_open(&billing(cluster, 50), &context()).await.unwrap();
         let read = store.billing().find(&billing(cluster, 1).path()).await.unwrap().unwrap();
         assert_eq!(read.document.creation_time.as_second(), 10);
         assert_eq!(read.document.deletion_time.unwrap().as_second(), 30);
@@ -452,15 +452,15 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn every_change_is_audited_in_its_transaction_with_digests_of_before_and_after(bed: &Bed) {
-        let store = &bed.store;
+    async fn every_change_is_audited_in_its_transaction_with_digests_of_before_and_after(env: &TestEnvironment) {
+        let store = &env.store;
         let read = written(store, &Note::fresh().saying("one")).await;
-        store.collection().update(&read, &read.document.saying("two"), &by()).await.unwrap();
+        store.collection().update(&read, &read.document.saying("two"), &context()).await.unwrap();
         let now = note(store, read.uuid).await;
         // What fails leaves no entry.
-        assert!(store.collection().update(&read, &read.document.saying("three"), &by()).await.is_err());
-        assert!(store.collection().create(&read.document, &by()).await.is_err());
-        store.collection().delete(&now, &by()).await.unwrap();
+        assert!(store.collection().update(&read, &read.document.saying("three"), &context()).await.is_err());
+        assert!(store.collection().create(&read.document, &context()).await.is_err());
+        store.collection().delete(&now, &context()).await.unwrap();
 
         let entries: Vec<_> = audited(store).await.into_iter().rev().map(|it| it.record.entry).collect();
         let [create, update, delete] = &entries[..] else { panic!("{entries:?}") };
@@ -474,14 +474,14 @@ on_both_engines! {
         assert_eq!((&create.after, &update.after), (&update.before, &delete.before));
         assert_ne!(create.after, update.after);
         // The same document has the same digest, on either engine: its fields are ordered.
-        let expect = by().entry("x", "y", None, Some(&json!({ "text": "one", "shelf": "/shelf", "id": read.document.id })));
+        let expect = context().entry("x", "y", None, Some(&json!({ "text": "one", "shelf": "/shelf", "id": read.document.id })));
         assert_eq!(create.after, expect.after);
     }
 }
 
 on_both_engines! {
-    async fn a_document_that_this_release_cannot_read_is_told_by_name_and_left_alone(bed: &Bed) {
-        let (store, raw) = (&bed.store, Raw::of(bed).await);
+    async fn a_document_that_this_release_cannot_read_is_told_by_name_and_left_alone(env: &TestEnvironment) {
+        let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let read = written(store, &Note::fresh()).await;
         let uuid = raw.uuid(read.uuid);
         raw.execute(&format!("update documents set body = '{{\"id\": 7}}' where uuid = {uuid}")).await;

@@ -16,9 +16,9 @@ use store::{
 };
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on};
-use crate::fixture::{Folder, Note, assert_sound, by, close, counter, eventually, manifest, written};
-use crate::raw::{self, Raw};
+use crate::environment::{TestEnvironment, block_on};
+use crate::fixture::{Folder, Note, assert_sound, close, context, counter, eventually, manifest, written};
+use crate::raw::{self, RawDatabase};
 
 /// What the next release may do to the schema while this one runs: new columns that may be empty, new tables, new
 /// indexes; and it says so.
@@ -36,9 +36,9 @@ const NEXT: &str = "
 
 /// Each verb once, so that every statement meets the schema.
 async fn uses_everything(store: &Store) {
-    let start = store.feed_now().await.unwrap();
+    let start = store.feed_end().await.unwrap();
     let read = written(store, &Note::fresh().holding(&Uuid::new_v4().to_string())).await;
-    store.collection().update(&read, &read.document.saying("changed"), &by()).await.unwrap();
+    store.collection().update(&read, &read.document.saying("changed"), &context()).await.unwrap();
     store.commit(Transaction::new().put_secret(store.seal(read.uuid, "s", b"x").unwrap())).await.unwrap();
     assert_eq!(store.secret(read.uuid, "s").await.unwrap().unwrap().expose(), b"x");
     let (lane, me) = (Uuid::now_v7(), Uuid::new_v4());
@@ -47,27 +47,27 @@ async fn uses_everything(store: &Store) {
         .enqueue(works.iter().map(|id| NewWork::new(*id, lane, WorkKind::Manifest)).collect())
         .await
         .unwrap();
-    let hold = store
+    let lease = store
         .claim(WorkKind::Manifest, 50, me)
         .await
         .unwrap()
         .iter()
-        .find(|it| it.hold.lane == lane)
+        .find(|it| it.lease.lane == lane)
         .unwrap()
-        .hold;
-    store.checkpoint(hold, "one", json!({})).await.unwrap();
+        .lease;
+    store.checkpoint(lease, "one", json!({})).await.unwrap();
     store.renew(me, vec![lane]).await.unwrap();
     let entry = |event| Entry::new(jiff::Timestamp::UNIX_EPOCH, event, "me", 1);
     let back =
-        Release { entries: vec![entry(EntryEvent::Yielded)], ..Release::new(hold, Duration::ZERO, true) };
-    store.hand_back(back).await.unwrap();
+        Release { entries: vec![entry(EntryEvent::Yielded)], ..Release::new(lease, Duration::ZERO, true) };
+    store.release(back).await.unwrap();
     let lost = store.claim_for(WorkKind::Manifest, 50, me, Duration::ZERO).await.unwrap();
-    assert!(lost.iter().any(|it| it.hold.work == hold.work));
+    assert!(lost.iter().any(|it| it.lease.work == lease.work));
     let taken = store.take_over(WorkKind::Manifest, 50, me).await.unwrap();
-    let hold = taken.iter().find(|it| it.hold.lane == lane).unwrap().hold;
-    let end = Completion::new(hold, Ending::Completed, json!({}));
+    let lease = taken.iter().find(|it| it.lease.lane == lane).unwrap().lease;
+    let end = Completion::new(lease, Ending::Completed, json!({}));
     store.complete(&[Completion { entries: vec![entry(EntryEvent::Finished)], ..end }]).await.unwrap();
-    assert_eq!(store.entries(hold.work, None, 9).await.unwrap().len(), 2);
+    assert_eq!(store.entries(lease.work, None, 9).await.unwrap().len(), 2);
     store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
     assert_eq!(store.works(works.to_vec()).await.unwrap().len(), 2);
     let origin = Uuid::new_v4().to_string();
@@ -78,16 +78,16 @@ async fn uses_everything(store: &Store) {
     };
     let slots = [(slot.clone(), vec!["fleet".to_owned()])];
     let superseded = json!({ "code": "Superseded" });
-    assert_eq!(store.manifests().ensure(&slots, &by()).await.unwrap(), [EnsureOutcome::Created]);
-    assert_eq!(store.manifests().withdraw(&[slot.id], superseded, &by()).await.unwrap(), [slot.id]);
-    assert_eq!(store.manifests().ensure(&slots, &by()).await.unwrap(), [EnsureOutcome::Revived]);
-    assert_eq!(store.pending_of(&origin, None, 9).await.unwrap().len(), 1);
+    assert_eq!(store.manifests().ensure(&slots, &context()).await.unwrap(), [EnsureOutcome::Created]);
+    assert_eq!(store.manifests().withdraw(&[slot.id], superseded, &context()).await.unwrap(), [slot.id]);
+    assert_eq!(store.manifests().ensure(&slots, &context()).await.unwrap(), [EnsureOutcome::Revived]);
+    assert_eq!(store.pending_for_origin(&origin, None, 9).await.unwrap().len(), 1);
     assert!(store.live(WorkKind::Manifest, None, 1000).await.unwrap().iter().any(|it| it.id == slot.id));
     assert!(store.queue(WorkKind::Manifest).await.unwrap().pending > 0);
     assert_eq!(store.lanes(vec![lane]).await.unwrap().len(), 1);
     store.leases("").await.unwrap();
     let read = store.manifests().get(slot.id).await.unwrap().unwrap();
-    store.manifests().delete(&read, &by()).await.unwrap();
+    store.manifests().delete(&read, &context()).await.unwrap();
     eventually("the changes are told", async || {
         let page = store.feed_after(start, 1000).await.unwrap_or_else(|error| match error {
             FeedError::Gone { .. } => panic!("the position is gone"),
@@ -105,22 +105,22 @@ async fn uses_everything(store: &Store) {
 #[test]
 fn an_older_and_a_newer_release_work_side_by_side_on_postgresql() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let (old, raw) = (&bed.store, Raw::of(&bed).await);
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let (old, raw) = (&env.store, RawDatabase::connect(&env).await);
         uses_everything(old).await;
         // The next release migrates while this one is at work.
-        let writing = async {
+        let write_mode = async {
             for _ in 0..30 {
                 written(old, &Note::fresh()).await;
             }
         };
-        tokio::join!(writing, raw.execute(NEXT));
+        tokio::join!(write_mode, raw.execute(NEXT));
         uses_everything(old).await;
-        let another = bed.another().await;
+        let another = env.another().await;
         uses_everything(&another).await;
         uses_everything(old).await;
         raw.execute("insert into schema (number, name, checksum, applied) select max(number) + 1, 'after', 'x', 0 from schema").await;
-        let refusal = Store::open(bed.options.clone()).await.unwrap_err();
+        let refusal = Store::open(env.options.clone()).await.unwrap_err();
         assert!(matches!(refusal, OpenError::TooNew { found: 9, known: 7, .. }), "{refusal}");
         // Who was here before goes on; it is not to be started again.
         uses_everything(old).await;
@@ -133,14 +133,14 @@ fn an_older_release_goes_on_behind_a_newer_one_on_sqlite() {
         let folder = Folder::new();
         let store = folder.open().await;
         uses_everything(&store).await;
-        Raw::to(&folder.options.location).await.execute(NEXT).await;
+        RawDatabase::to(&folder.options.location).await.execute(NEXT).await;
         uses_everything(&store).await;
         close(store).await;
         let store = folder.open().await;
         uses_everything(&store).await;
         close(store).await;
         let more = "insert into schema (number, name, checksum, applied) select max(number) + 1, 'after', 'x', 0 from schema";
-        Raw::to(&folder.options.location).await.execute(more).await;
+        RawDatabase::to(&folder.options.location).await.execute(more).await;
         let refusal = Store::open(folder.options.clone()).await.unwrap_err();
         assert!(matches!(refusal, OpenError::TooNew { found: 9, known: 7, .. }), "{refusal}");
     });
@@ -148,7 +148,7 @@ fn an_older_release_goes_on_behind_a_newer_one_on_sqlite() {
 
 /// The schema of the first release, and what it had written: a note, a manifest that waits, one that runs, one that has
 /// ended. Uuids are their numbers.
-async fn of_the_first_release(raw: &Raw, engine: &str) {
+async fn of_the_first_release(raw: &RawDatabase, engine: &str) {
     let files = migrations(engine);
     let sql: String = ["keel", "queue", "sweeps", "records"]
         .iter()
@@ -216,18 +216,23 @@ async fn goes_on(store: &Store) {
     // Who held what ran is gone; whoever takes it over goes on behind its last step.
     let me = Uuid::new_v4();
     let taken = store.take_over(WorkKind::Manifest, 9, me).await.unwrap();
-    assert_eq!((taken[0].hold.work, taken[0].step.as_deref(), taken[0].attempt), (uuid(3), Some("half"), 2));
+    assert_eq!((taken[0].lease.work, taken[0].step.as_deref(), taken[0].attempt), (uuid(3), Some("half"), 2));
     let waited = store.claim(WorkKind::Manifest, 9, me).await.unwrap();
-    assert_eq!((waited[0].hold.work, waited[0].first), (uuid(2), true));
+    assert_eq!((waited[0].lease.work, waited[0].first), (uuid(2), true));
     let told = Entry::new(jiff::Timestamp::UNIX_EPOCH, EntryEvent::Finished, "me", 1);
-    for hold in [taken[0].hold, waited[0].hold] {
-        let end =
-            Completion { entries: vec![told.clone()], ..Completion::new(hold, Ending::Completed, json!({})) };
+    for lease in [taken[0].lease, waited[0].lease] {
+        let end = Completion {
+            entries: vec![told.clone()],
+            ..Completion::new(lease, Ending::Completed, json!({}))
+        };
         assert_eq!(store.complete(&[end]).await.unwrap(), [CompletionOutcome::Done]);
-        assert_eq!(store.entries(hold.work, None, 9).await.unwrap().len(), 1);
+        assert_eq!(store.entries(lease.work, None, 9).await.unwrap().len(), 1);
     }
     let again = Manifest { id: uuid(4), ..manifest(uuid(104)) };
-    assert_eq!(store.manifests().ensure(&[(again, vec![])], &by()).await.unwrap(), [EnsureOutcome::Existed]);
+    assert_eq!(
+        store.manifests().ensure(&[(again, vec![])], &context()).await.unwrap(),
+        [EnsureOutcome::Existed]
+    );
     uses_everything(store).await;
 }
 
@@ -235,7 +240,7 @@ async fn goes_on(store: &Store) {
 fn a_file_of_the_first_release_is_brought_up_with_all_that_is_in_it() {
     block_on(async {
         let folder = Folder::new();
-        of_the_first_release(&Raw::to(&folder.options.location).await, "sqlite").await;
+        of_the_first_release(&RawDatabase::to(&folder.options.location).await, "sqlite").await;
         let never = Options { migrate: Migrate::Never, ..folder.options.clone() };
         let refusal = Store::open(never).await.unwrap_err();
         assert!(matches!(refusal, OpenError::TooOld { found: 1, needed: 7, .. }), "{refusal}");
@@ -263,11 +268,11 @@ fn a_file_of_the_first_release_is_brought_up_with_all_that_is_in_it() {
 #[test]
 fn a_database_of_the_first_release_is_brought_up_with_all_that_is_in_it() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let raw = Raw::of(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let raw = RawDatabase::connect(&env).await;
         raw.execute("drop schema public cascade; create schema public").await;
         of_the_first_release(&raw, "postgres").await;
-        let store = Store::open(bed.options.clone()).await.unwrap();
+        let store = Store::open(env.options.clone()).await.unwrap();
         goes_on(&store).await;
         store.close().await;
     });
@@ -277,8 +282,8 @@ fn a_database_of_the_first_release_is_brought_up_with_all_that_is_in_it() {
 #[test]
 fn the_first_release_goes_on_beside_the_second_on_postgresql() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let (store, raw) = (&bed.store, Raw::of(&bed).await);
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let (store, raw) = (&env.store, RawDatabase::connect(&env).await);
         let uuid = Uuid::from_u128;
         let id = |number: u128| raw.uuid(uuid(number));
         for number in 1..=3 {
@@ -331,10 +336,10 @@ fn the_first_release_goes_on_beside_the_second_on_postgresql() {
 #[test]
 fn many_processes_that_start_at_once_on_an_empty_database_migrate_it_once() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let raw = Raw::of(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let raw = RawDatabase::connect(&env).await;
         raw.execute("drop schema public cascade; create schema public").await;
-        let opening = (0..5).map(|_| Store::open(bed.options.clone()));
+        let opening = (0..5).map(|_| Store::open(env.options.clone()));
         for store in futures_util::future::try_join_all(opening).await.unwrap() {
             written(&store, &Note::fresh()).await;
         }
@@ -437,11 +442,11 @@ fn word(engine_type: &str) -> &'static str {
 #[test]
 fn both_dialects_end_in_the_same_shape() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
+        let Some(env) = TestEnvironment::postgres().await else { return };
         let mut postgres = Shape::new();
         let columns = "select table_name, column_name, data_type, is_nullable from information_schema.columns
                        where table_schema = current_schema()";
-        for row in Raw::of(&bed).await.rows(columns).await {
+        for row in RawDatabase::connect(&env).await.rows(columns).await {
             let [table, column, kind, nullable] = &row[..] else { panic!("four columns") };
             postgres
                 .entry(table.clone())
@@ -449,8 +454,8 @@ fn both_dialects_end_in_the_same_shape() {
                 .insert(column.clone(), (word(kind).to_owned(), nullable == "YES"));
         }
         let mut sqlite = Shape::new();
-        let other = Bed::sqlite().await;
-        let raw = Raw::of(&other).await;
+        let other = TestEnvironment::sqlite().await;
+        let raw = RawDatabase::connect(&other).await;
         for table in
             raw.rows("select name from sqlite_schema where type = 'table' and name not like 'sqlite_%'").await
         {
@@ -478,7 +483,7 @@ fn both_dialects_end_in_the_same_shape() {
                 .collect::<BTreeSet<_>>()
         };
         let mut there = indexes(
-            Raw::of(&bed)
+            RawDatabase::connect(&env)
                 .await
                 .rows("select indexname from pg_indexes where schemaname = current_schema()")
                 .await,

@@ -101,7 +101,7 @@ impl Bed {
 
     /// The pending manifests of a schedule.
     pub(super) async fn pending(&self, schedule: &str) -> Vec<WorkView> {
-        let mut pending = self.store.pending_of(schedule, None, 1000).await.unwrap();
+        let mut pending = self.store.pending_for_origin(schedule, None, 1000).await.unwrap();
         pending.sort_by_key(|work| (work.run_after, work.lane));
         pending
     }

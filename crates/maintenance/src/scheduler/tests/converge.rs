@@ -227,17 +227,17 @@ on_both_engines! {
         // Both are claimed; one is given back to be tried again.
         let claimed = bed.store.claim(WorkKind::Manifest, 10, Uuid::new_v4()).await.unwrap();
         assert_eq!(claimed.len(), 2);
-        let back = claimed.iter().find(|it| it.hold.lane == one).unwrap();
-        let step = bed.store.checkpoint(back.hold, "cordon", json!({})).await;
+        let back = claimed.iter().find(|it| it.lease.lane == one).unwrap();
+        let step = bed.store.checkpoint(back.lease, "cordon", json!({})).await;
         step.unwrap();
         let rest = std::time::Duration::from_secs(600);
-        bed.store.hand_back(store::Release::new(back.hold, rest, true)).await.unwrap();
+        bed.store.release(store::Release::new(back.lease, rest, true)).await.unwrap();
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         schedule.state = ScheduleState::Disabled;
         bed.put(&schedule).await;
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
-        assert_eq!(bed.state(back.hold.work).await, WorkState::Pending);
+        assert_eq!(bed.state(back.lease.work).await, WorkState::Pending);
     }
 }
 

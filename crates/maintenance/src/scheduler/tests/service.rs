@@ -12,7 +12,7 @@ use super::bed::{Bed, cluster, daily, on_both_engines};
 
 /// Waits until so much is pending of a schedule.
 async fn pending(bed: &Bed, schedule: &str, count: usize) {
-    let mut news = bed.store.wakeups(Topic::Feed);
+    let mut news = bed.store.notifications(Topic::Feed);
     loop {
         if bed.pending(schedule).await.len() == count {
             return;

@@ -169,7 +169,7 @@ impl Fleet {
         let options =
             Options::new(Location::Sqlite(":memory:".into()), Keyring::ephemeral().unwrap(), shared);
         let disturbance = Some(faults.disturbance());
-        let options = Options { writing: WriteMode::Inline, disturbance, ..options };
+        let options = Options { write_mode: WriteMode::Inline, fault_injector: disturbance, ..options };
         let store = Store::open(options).await.unwrap();
         let world = World::new();
         world.store.set(store.clone()).unwrap();
@@ -361,12 +361,12 @@ impl Fleet {
 async fn backend_of(store: Store, world: Arc<World>, seed: u64) {
     let random = Random::new(seed ^ 0xbac);
     let owner = random.uuid();
-    let mut bell = store.wakeups(Topic::Work(WorkKind::Operation));
+    let mut bell = store.notifications(Topic::Work(WorkKind::Operation));
     loop {
         let mut claimed = store.claim(WorkKind::Operation, 2, owner).await.unwrap_or_default();
         claimed.extend(store.take_over(WorkKind::Operation, 2, owner).await.unwrap_or_default());
         for work in claimed {
-            let hold = work.hold;
+            let hold = work.lease;
             {
                 let _here = world.at_work(hold, false);
                 world.log(format!("operation {} runs", hold.work));

@@ -109,8 +109,8 @@ impl Bed {
             }
         });
         let options = Options {
-            writing: WriteMode::Inline,
-            disturbance: can_be_mute.then_some(disturbance),
+            write_mode: WriteMode::Inline,
+            fault_injector: can_be_mute.then_some(disturbance),
             ..options
         };
         let store = Store::open(options).await.unwrap();
@@ -168,7 +168,7 @@ impl Bed {
     pub(super) async fn write(&self, ended: Ended) {
         match ended {
             Ended::Finished(completion) => drop(self.store.complete(&[completion]).await.unwrap()),
-            Ended::HandedBack { yielding, .. } => self.store.hand_back(yielding).await.unwrap(),
+            Ended::HandedBack { yielding, .. } => self.store.release(yielding).await.unwrap(),
             Ended::Lost => {}
         }
     }

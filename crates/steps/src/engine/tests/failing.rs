@@ -76,8 +76,8 @@ async fn an_attempt_that_fails_is_followed_by_others_until_they_are_spent_and_th
             ["a"],
             "nothing is undone between attempts, and no done step runs again"
         );
-        rests.push(yielding.rest);
-        tokio::time::sleep(yielding.rest).await;
+        rests.push(yielding.delay);
+        tokio::time::sleep(yielding.delay).await;
     }
     assert!(rests.is_sorted() && rests[0] >= Duration::from_secs(24), "{rests:?}");
     assert_eq!(finished(bed.attempt(&steps()).await).ending, Ending::RetriesExceeded);
@@ -98,12 +98,12 @@ async fn what_is_unreachable_or_not_yet_allowed_rests_without_spending_an_attemp
         for (times, rest) in rests.into_iter().enumerate() {
             let error = move || StepError::new(kind, "X", "not now");
             let yielding = handed_back(bed.attempt(&plan([failing("a", error)])).await);
-            assert_eq!((yielding.rest.as_secs(), yielding.attempt_spent), (rest, false));
+            assert_eq!((yielding.delay.as_secs(), yielding.attempt_spent), (rest, false));
             assert_eq!(bed.work().await.attempt, 0);
             let waiting = bed.journal().await.waiting.unwrap();
             assert_eq!((waiting.code, waiting.times), (code, u32::try_from(times + 1).unwrap()));
             assert_eq!(waiting.since.as_second(), 0, "since the first time");
-            tokio::time::sleep(yielding.rest).await;
+            tokio::time::sleep(yielding.delay).await;
         }
     }
 }
@@ -120,7 +120,7 @@ async fn work_that_is_parked_for_days_tells_of_it_once_and_again_when_the_reason
                 Err::<Outcome, _>(error())
             });
             let yielding = handed_back(bed.attempt(&plan([mark("a"), slow])).await);
-            tokio::time::sleep(yielding.rest).await;
+            tokio::time::sleep(yielding.delay).await;
         }
     };
     park(300, "no answer").await;

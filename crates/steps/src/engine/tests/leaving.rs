@@ -36,7 +36,7 @@ async fn a_preempted_plan_leaves_at_the_next_safe_point_and_goes_on_later() {
     let mut bed = Bed::new().await;
     let unsafe_step = Step { safe_point: false, ..pulling("a", |it| it.preempt.cancel(), &bed.control) };
     let yielding = handed_back(bed.attempt(&plan([unsafe_step, mark("b"), mark("c")])).await);
-    assert!(!yielding.attempt_spent && yielding.rest.is_zero());
+    assert!(!yielding.attempt_spent && yielding.delay.is_zero());
     assert_eq!(bed.world.marks(), ["a", "b"], "the region between a and b is not left");
     assert_eq!(bed.journal().await.waiting.unwrap().code, WaitingCode::Preempted);
     assert_eq!(bed.work().await.attempt, 0);
@@ -51,7 +51,7 @@ async fn a_preempted_plan_leaves_at_the_next_safe_point_and_goes_on_later() {
 async fn an_operation_in_the_lane_is_heard_with_the_next_checkpoint() {
     let bed = Bed::new().await;
     let claimed = bed.claim().await;
-    let (store, lane) = (bed.store.clone(), claimed.hold.lane);
+    let (store, lane) = (bed.store.clone(), claimed.lease.lane);
     let meets = Step::action("a", move |_: Arc<World>, _| {
         let store = store.clone();
         async move {
@@ -122,7 +122,7 @@ async fn a_stale_fence_writes_nothing_and_starts_no_further_step() {
     assert_eq!(bed.walk(&old, &plan([mark("a"), mark("b")])).await, Ended::Lost);
     assert_eq!(bed.world.marks(), ["a"], "the first checkpoint is refused");
     assert!(bed.log().await.is_empty());
-    let refused = bed.store.checkpoint(old.hold, "x", json!({})).await;
+    let refused = bed.store.checkpoint(old.lease, "x", json!({})).await;
     assert!(matches!(refused, Err(StoreError::LostLease { .. })));
     let ended = bed.walk(&new, &plan([mark("a"), mark("b")])).await;
     bed.write(ended).await;
@@ -144,7 +144,7 @@ async fn unknown_members_of_a_checkpoint_stay() {
     let mut bed = Bed::new().await;
     let claimed = bed.claim().await;
     let checkpoint = json!({"done": [Done { name: "a".into(), memory: json!(1) }], "tomorrow": [1, 2]});
-    bed.store.checkpoint(claimed.hold, "a", checkpoint).await.unwrap();
+    bed.store.checkpoint(claimed.lease, "a", checkpoint).await.unwrap();
     let claimed = bed.take_over().await;
     bed.control = Control::new();
     bed.control.preempt.cancel();
@@ -169,7 +169,7 @@ async fn work_that_is_not_understood_is_set_aside_at_no_cost_even_when_somebody_
         let yielding = handed_back(ended.clone());
         assert_eq!((yielding.attempt_spent, yielding.unless_cancelled), (false, false));
         bed.write(ended).await;
-        tokio::time::sleep(yielding.rest).await;
+        tokio::time::sleep(yielding.delay).await;
     }
     let work = bed.work().await;
     assert_eq!((work.state, work.attempt), (WorkState::Pending, 0));

@@ -15,7 +15,7 @@ async fn a_plan_of_actions_and_waits_stands_every_mishap_at_every_step() {
     let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
     let location = Location::Sqlite(directory.path().join("store.db"));
     let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
-    let store = Store::open(Options { writing: WriteMode::Inline, ..options }).await.unwrap();
+    let store = Store::open(Options { write_mode: WriteMode::Inline, ..options }).await.unwrap();
     let trial: Trial<World> = Trial {
         store,
         clock,

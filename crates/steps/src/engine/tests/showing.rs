@@ -100,14 +100,14 @@ async fn of_an_error_operators_read_all_and_customers_what_was_written_for_them(
     let journal = bed.journal().await;
     assert_eq!(journal.step().unwrap().message, "the database at 10.0.0.7 gave no answer");
     assert_eq!(journal.for_customer(), "it has not succeeded yet and is tried again");
-    tokio::time::sleep(yielding.rest).await;
+    tokio::time::sleep(yielding.delay).await;
 
     let written = move || inner().for_customer(told("the subnet is locked"));
     let yielding = handed_back(bed.attempt(&plan([mark("a"), failing("b", written)])).await);
     let journal = bed.journal().await;
     assert_eq!(journal.step().unwrap().message, "the database at 10.0.0.7 gave no answer");
     assert_eq!(journal.for_customer(), "the subnet is locked");
-    tokio::time::sleep(yielding.rest).await;
+    tokio::time::sleep(yielding.delay).await;
 
     handed_back(bed.attempt(&plan([mark("a"), mark("b"), failing("c", inner)])).await);
     assert_eq!(bed.journal().await.for_customer(), "it has not succeeded yet and is tried again");
@@ -149,7 +149,7 @@ async fn attempts_that_failed_for_something_of_the_customers_are_counted_until_a
     let counts = Arc::new(std::sync::Mutex::new(Vec::new()));
     let attempt = async |steps| {
         let yielding = handed_back(bed.attempt(&plan(steps)).await);
-        tokio::time::sleep(yielding.rest).await;
+        tokio::time::sleep(yielding.delay).await;
     };
     let step = |name: &'static str, customer: Option<&'static str>| {
         let counts = counts.clone();

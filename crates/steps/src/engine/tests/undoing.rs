@@ -210,7 +210,7 @@ async fn work_that_is_asked_to_end_while_it_rests_is_undone_when_it_is_taken_up(
     let mut bed = Bed::new().await;
     let steps = || plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
     let back = handed_back(bed.attempt(&steps()).await);
-    assert!(back.begun && back.rest > Duration::from_secs(10));
+    assert!(back.started && back.delay > Duration::from_secs(10));
     cancel_after(&bed, Duration::from_secs(1)).await;
     // Another process takes it up, before its rest is over.
     bed.control = Control::new();
@@ -295,7 +295,7 @@ async fn a_log_that_cannot_be_read_does_not_keep_a_worker_that_is_lost_or_halted
     for pull in [|it: &Control| it.lost.cancel(), |it: &Control| it.halt.cancel()] {
         let mut bed = Bed::mutable().await;
         let steps = || plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
-        let rest = handed_back(bed.attempt(&steps()).await).rest;
+        let rest = handed_back(bed.attempt(&steps()).await).delay;
         tokio::time::sleep(rest).await;
         bed.control = Control::new();
         let claimed = bed.claim().await;
@@ -328,8 +328,8 @@ async fn begun_work_whose_plan_cannot_be_made_for_now_keeps_the_wish_for_its_end
             bed.control.cancel.cancel();
         }
         let back = handed_back(bed.refused(&claimed, StepError::transient("Store", "no answer")).await);
-        assert!(back.begun && bed.work().await.ending);
-        tokio::time::sleep(back.rest).await;
+        assert!(back.started && bed.work().await.ending);
+        tokio::time::sleep(back.delay).await;
         bed.control = Control::new();
         let completion = finished(bed.attempt(&plan([mark("a"), mark("b")])).await);
         assert_eq!(
@@ -357,13 +357,13 @@ async fn begun_work_whose_plan_can_never_be_made_ends_and_says_what_was_not_take
 async fn attempts_that_find_no_plan_do_not_end_begun_work_without_its_undo() {
     let mut bed = Bed::new().await;
     let steps = plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
-    let mut rest = handed_back(bed.attempt(&steps).await).rest;
+    let mut rest = handed_back(bed.attempt(&steps).await).delay;
     for _ in 0..8 {
         tokio::time::sleep(rest).await;
         let claimed = bed.claim().await;
         let back = handed_back(bed.refused(&claimed, StepError::transient("Store", "no answer")).await);
         assert!(back.unless_cancelled, "nobody has asked for its end");
-        rest = back.rest;
+        rest = back.delay;
     }
     tokio::time::sleep(rest).await;
     bed.control = Control::new();
@@ -384,7 +384,7 @@ async fn a_step_that_a_lost_holder_may_have_begun_is_undone_though_its_plan_was_
     let claimed = bed.take_over().await;
     cancel_after(&bed, Duration::ZERO).await;
     let back = handed_back(bed.refused(&claimed, StepError::transient("Store", "no answer")).await);
-    tokio::time::sleep(back.rest).await;
+    tokio::time::sleep(back.delay).await;
     bed.control = Control::new();
     let completion = finished(bed.attempt(&steps()).await);
     assert_eq!(completion.ending, Ending::Cancelled);

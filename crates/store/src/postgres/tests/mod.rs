@@ -1,10 +1,10 @@
 //! Each verb once, on a real server; the guarantees under load are the conformance suite's.
 
 /// A store of the test's own; the test ends here where this machine has no server.
-macro_rules! bed {
+macro_rules! env {
     () => {
-        match bed().await {
-            Some(bed) => bed,
+        match env().await {
+            Some(env) => env,
             None => return,
         }
     };
@@ -26,8 +26,8 @@ use testkit::postgres::TestDatabase;
 use uuid::Uuid;
 
 use super::Postgres;
+use crate::completion::PreparedCompletion;
 use crate::document::{Body, RawBody};
-use crate::end::PreparedCompletion;
 use crate::engine::{AuditQuery, AuditSeal, RetentionTarget};
 use crate::feed::{FeedError, Subject};
 use crate::keyring::Keyring;
@@ -37,26 +37,26 @@ use crate::work::{ClaimedWork, Completion, NewWork};
 use crate::{DocumentQuery, Etag, LEASE, StoreError};
 
 /// A store in a database of its own.
-struct Bed {
+struct TestEnvironment {
     store: Postgres,
     database: TestDatabase,
 }
 
-async fn bed() -> Option<Bed> {
+async fn env() -> Option<TestEnvironment> {
     let Some(server) = testkit::postgres::shared() else {
         testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
         return None;
     };
     let database = server.database().unwrap();
     let store = Postgres::open(&options(database.url())).await.unwrap();
-    Some(Bed { store, database })
+    Some(TestEnvironment { store, database })
 }
 
 fn options(url: &str) -> Options {
     Options::new(url.parse().unwrap(), Keyring::ephemeral().unwrap(), Arc::new(SystemClock))
 }
 
-impl Bed {
+impl TestEnvironment {
     /// Lets the server's clock, as the store sees it, be so much ahead.
     fn shift(&self, ahead: Duration) {
         let sql = format!(
@@ -94,7 +94,7 @@ impl Bed {
     async fn all_visible(&self) {
         let newest: i64 = self.database.psql("select pg_current_xact_id()").unwrap().parse().unwrap();
         for _ in 0..3000 {
-            if self.store.feed_now().await.unwrap().tx >= newest {
+            if self.store.feed_end().await.unwrap().tx >= newest {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -138,7 +138,7 @@ fn update(uuid: Uuid, etag: Etag) -> Transaction {
 }
 
 fn ended(claimed: &ClaimedWork) -> Completion {
-    Completion::new(claimed.hold, Ending::Completed, json!({"message": "done"}))
+    Completion::new(claimed.lease, Ending::Completed, json!({"message": "done"}))
 }
 
 fn end(claimed: &ClaimedWork) -> PreparedCompletion {
@@ -147,34 +147,34 @@ fn end(claimed: &ClaimedWork) -> PreparedCompletion {
 
 #[tokio::test]
 async fn documents_are_created_read_changed_listed_and_deleted() {
-    let bed = bed!();
+    let env = env!();
     let first = document("/s/a");
     let uuid = first.uuid;
-    bed.commit(create(first.clone())).await;
+    env.commit(create(first.clone())).await;
     let again = NewDocument { uuid: Uuid::new_v4(), ..first.clone() };
     assert!(
-        matches!(bed.refused(create(again.clone())).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
+        matches!(env.refused(create(again.clone())).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
     );
     let both = create(again).audit(entry());
     assert!(
-        matches!(bed.refused(both).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
+        matches!(env.refused(both).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
     );
 
-    let stored = bed.store.get(uuid).await.unwrap().unwrap();
+    let stored = env.store.get(uuid).await.unwrap().unwrap();
     assert_eq!(
         (stored.etag, stored.generation, &stored.body),
         (Etag(1), 1, &RawBody::Value(json!({"name": "/s/a", "n": 1.5})))
     );
-    let committed = bed.commit(update(uuid, Etag(1))).await;
+    let committed = env.commit(update(uuid, Etag(1))).await;
     assert_eq!(committed.etag(uuid), Some(Etag(2)));
     for stale in [update(uuid, Etag(1)), update(uuid, Etag(1)).audit(entry())] {
-        let error = bed.refused(stale).await;
+        let error = env.refused(stale).await;
         assert!(matches!(error, StoreError::Changed { expected: Etag(1), found: Etag(2), .. }), "{error:?}");
     }
-    assert_eq!(bed.store.find("/s/a").await.unwrap().unwrap().generation, 2);
+    assert_eq!(env.store.find("/s/a").await.unwrap().unwrap().generation, 2);
 
     for id in ["/s/b", "/s/c"] {
-        bed.commit(create(document(id))).await;
+        env.commit(create(document(id))).await;
     }
     let listing = DocumentQuery {
         kind: "cluster".to_owned(),
@@ -182,9 +182,9 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
         limit: 2,
         ..DocumentQuery::default()
     };
-    let page = bed.store.list(listing.clone()).await.unwrap();
+    let page = env.store.list(listing.clone()).await.unwrap();
     assert_eq!(page.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["/s/a", "/s/b"]);
-    let rest = bed
+    let rest = env
         .store
         .list(DocumentQuery {
             after: Some(("/s".to_owned(), "/s/b".to_owned())),
@@ -194,19 +194,19 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
         .await
         .unwrap();
     assert_eq!(rest.len(), 1);
-    let narrow = bed.store.list(DocumentQuery { prefix: Some("/s/c".to_owned()), ..listing }).await.unwrap();
+    let narrow = env.store.list(DocumentQuery { prefix: Some("/s/c".to_owned()), ..listing }).await.unwrap();
     assert_eq!(narrow[0].id, "/s/c");
 
     let heir = document("/s/a");
-    bed.commit(create(heir.clone()).delete(uuid, Etag(2))).await;
-    assert!(matches!(bed.refused(update(uuid, Etag(3))).await, StoreError::Gone { .. }));
-    assert_eq!(bed.store.find("/s/a").await.unwrap().unwrap().uuid, heir.uuid);
-    assert_eq!(bed.store.get_many(vec![uuid, heir.uuid]).await.unwrap().len(), 1);
+    env.commit(create(heir.clone()).delete(uuid, Etag(2))).await;
+    assert!(matches!(env.refused(update(uuid, Etag(3))).await, StoreError::Gone { .. }));
+    assert_eq!(env.store.find("/s/a").await.unwrap().unwrap().uuid, heir.uuid);
+    assert_eq!(env.store.get_many(vec![uuid, heir.uuid]).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
-    let bed = bed!();
+    let env = env!();
     let owner = document("/s/a");
     let sealed = |bytes: &[u8], key_id: &str| crate::SealedSecret {
         owner: owner.uuid,
@@ -214,75 +214,75 @@ async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
         key_id: key_id.to_owned(),
         bytes: bytes.to_vec(),
     };
-    bed.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k1".to_owned())]))).await;
-    bed.commit(create(owner.clone()).put_secret(sealed(b"1", "k1")).put_secret(sealed(b"2", "k1"))).await;
-    let stale = bed.refused(Transaction::new().put_secret(sealed(b"3", "k0"))).await;
+    env.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k1".to_owned())]))).await;
+    env.commit(create(owner.clone()).put_secret(sealed(b"1", "k1")).put_secret(sealed(b"2", "k1"))).await;
+    let stale = env.refused(Transaction::new().put_secret(sealed(b"3", "k0"))).await;
     assert!(matches!(stale, StoreError::StaleKey { current, used } if current == "k1" && used == "k0"));
-    assert_eq!(bed.store.secret(owner.uuid, "kubeconfig").await.unwrap().unwrap(), sealed(b"2", "k1"));
+    assert_eq!(env.store.secret(owner.uuid, "kubeconfig").await.unwrap().unwrap(), sealed(b"2", "k1"));
     // With a key that is not current nothing is sealed anew.
-    assert!(!bed.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
-    bed.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k2".to_owned())]))).await;
-    assert!(bed.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
-    assert!(!bed.store.reseal(sealed(b"2", "k1"), sealed(b"8", "k2")).await.unwrap());
-    assert_eq!(bed.store.secrets(Some("k1".to_owned()), None, 10).await.unwrap().len(), 1);
-    bed.commit(Transaction::new().delete(owner.uuid, Etag(1))).await;
-    assert!(bed.store.secrets(None, None, 10).await.unwrap().is_empty());
+    assert!(!env.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
+    env.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k2".to_owned())]))).await;
+    assert!(env.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
+    assert!(!env.store.reseal(sealed(b"2", "k1"), sealed(b"8", "k2")).await.unwrap());
+    assert_eq!(env.store.secrets(Some("k1".to_owned()), None, 10).await.unwrap().len(), 1);
+    env.commit(Transaction::new().delete(owner.uuid, Etag(1))).await;
+    assert!(env.store.secrets(None, None, 10).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn the_feed_tells_every_change_once_and_forgets_with_age() {
-    let bed = bed!();
-    let start = bed.store.feed_now().await.unwrap();
-    assert!(bed.store.feed_after(start, 10).await.unwrap().changes.is_empty());
+    let env = env!();
+    let start = env.store.feed_end().await.unwrap();
+    assert!(env.store.feed_after(start, 10).await.unwrap().changes.is_empty());
     let cluster = document("/s/a");
-    bed.commit(create(cluster.clone())).await;
-    bed.commit(update(cluster.uuid, Etag(1))).await;
-    bed.enqueue(cluster.uuid, WorkKind::Operation).await;
-    let claimed = bed.claim(WorkKind::Operation).await.remove(0);
-    bed.store.complete(&[end(&claimed)]).await.unwrap();
-    bed.commit(Transaction::new().delete(cluster.uuid, Etag(2)).save_position("reader", start)).await;
-    assert_eq!(bed.store.position("reader").await.unwrap(), Some(start));
-    bed.all_visible().await;
-    let page = bed.store.feed_after(start, 3).await.unwrap();
-    let rest = bed.store.feed_after(page.next, 100).await.unwrap();
+    env.commit(create(cluster.clone())).await;
+    env.commit(update(cluster.uuid, Etag(1))).await;
+    env.enqueue(cluster.uuid, WorkKind::Operation).await;
+    let claimed = env.claim(WorkKind::Operation).await.remove(0);
+    env.store.complete(&[end(&claimed)]).await.unwrap();
+    env.commit(Transaction::new().delete(cluster.uuid, Etag(2)).save_position("reader", start)).await;
+    assert_eq!(env.store.saved_position("reader").await.unwrap(), Some(start));
+    env.all_visible().await;
+    let page = env.store.feed_after(start, 3).await.unwrap();
+    let rest = env.store.feed_after(page.next, 100).await.unwrap();
     let told: Vec<Subject> = page.changes.iter().chain(&rest.changes).map(|it| it.subject).collect();
     let changed = |etag, deleted| Subject::Document { etag: Etag(etag), deleted };
     assert_eq!(told, [changed(1, false), changed(2, false), Subject::Work, Subject::Work, changed(3, true)]);
-    assert_eq!(bed.store.feed_after(rest.next, 5).await.unwrap().next, rest.next);
+    assert_eq!(env.store.feed_after(rest.next, 5).await.unwrap().next, rest.next);
 
-    assert_eq!(bed.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 0);
-    bed.shift(Duration::from_secs(3600));
-    assert_eq!(bed.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 2, vec![]).await.unwrap(), 2);
-    assert!(matches!(bed.store.feed_after(start, 5).await, Err(FeedError::Gone { .. })));
+    assert_eq!(env.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 0);
+    env.shift(Duration::from_secs(3600));
+    assert_eq!(env.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 2, vec![]).await.unwrap(), 2);
+    assert!(matches!(env.store.feed_after(start, 5).await, Err(FeedError::Gone { .. })));
     assert_eq!(
-        bed.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(),
+        env.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(),
         2,
         "the newest stays"
     );
-    assert!(bed.store.feed_after(rest.next, 5).await.unwrap().changes.is_empty());
+    assert!(env.store.feed_after(rest.next, 5).await.unwrap().changes.is_empty());
     // The tombstone stays with its feed row.
     assert_eq!(
-        bed.store.trim(RetentionTarget::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(),
+        env.store.trim(RetentionTarget::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(),
         0
     );
-    let operation = NewDocument { uuid: claimed.hold.work, ..document("/s/op") };
-    bed.commit(create(operation.clone())).await;
-    bed.all_visible().await;
-    assert_eq!(bed.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 1);
+    let operation = NewDocument { uuid: claimed.lease.work, ..document("/s/op") };
+    env.commit(create(operation.clone())).await;
+    env.all_visible().await;
+    assert_eq!(env.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 1);
     assert_eq!(
-        bed.store.trim(RetentionTarget::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(),
+        env.store.trim(RetentionTarget::Tombstones, Duration::from_secs(60), 500, vec![]).await.unwrap(),
         1
     );
     let minute = crate::Retention { operations: Duration::from_secs(60), ..crate::Retention::default() };
-    assert_eq!(bed.store.trim_history(crate::Retention::default(), 500).await.unwrap().changed, 0);
-    assert_eq!(bed.store.trim_history(minute, 500).await.unwrap().changed, 1);
-    assert!(bed.store.get(operation.uuid).await.unwrap().is_none());
+    assert_eq!(env.store.trim_history(crate::Retention::default(), 500).await.unwrap().changed, 0);
+    assert_eq!(env.store.trim_history(minute, 500).await.unwrap().changed, 1);
+    assert!(env.store.get(operation.uuid).await.unwrap().is_none());
     let other = crate::Position { generation: start.generation + 1, ..rest.next };
-    assert!(matches!(bed.store.feed_after(other, 5).await, Err(FeedError::Gone { .. })));
+    assert!(matches!(env.store.feed_after(other, 5).await, Err(FeedError::Gone { .. })));
     // Within a second an empty page may be believed.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let ahead = crate::Position { tx: rest.next.tx + 1_000_000, ..rest.next };
-    assert!(matches!(bed.store.feed_after(ahead, 5).await, Err(FeedError::Gone { .. })));
+    assert!(matches!(env.store.feed_after(ahead, 5).await, Err(FeedError::Gone { .. })));
 }
 
 fn entry() -> AuditEntry {
@@ -299,16 +299,16 @@ fn entry() -> AuditEntry {
 
 #[tokio::test]
 async fn audit_entries_are_sealed_by_the_one_who_holds_the_lease() {
-    let bed = bed!();
+    let env = env!();
     for _ in 0..3 {
-        bed.commit(Transaction::new().audit(entry())).await;
+        env.commit(Transaction::new().audit(entry())).await;
     }
     let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
-    let fence = bed.store.take_lease("sealer", one, LEASE).await.unwrap().unwrap();
-    assert_eq!(bed.store.take_lease("sealer", one, LEASE).await.unwrap(), Some(fence));
-    assert_eq!(bed.store.take_lease("sealer", other, LEASE).await.unwrap(), None);
-    bed.all_visible().await;
-    let unsealed = bed.store.audit_unsealed(2).await.unwrap();
+    let fence = env.store.take_lease("sealer", one, LEASE).await.unwrap().unwrap();
+    assert_eq!(env.store.take_lease("sealer", one, LEASE).await.unwrap(), Some(fence));
+    assert_eq!(env.store.take_lease("sealer", other, LEASE).await.unwrap(), None);
+    env.all_visible().await;
+    let unsealed = env.store.audit_unsealed(2).await.unwrap();
     assert_eq!(unsealed.len(), 2);
     let seal = |number: i64, row: &crate::engine::AuditRow| AuditSeal {
         place: row.place,
@@ -318,28 +318,28 @@ async fn audit_entries_are_sealed_by_the_one_who_holds_the_lease() {
     };
     let sealings = vec![seal(1, &unsealed[0]), seal(2, &unsealed[1])];
     let meta = vec![("audit_head".to_owned(), "2 s2".to_owned())];
-    bed.store.seal_audit("sealer", fence, sealings, meta.clone()).await.unwrap();
-    assert_eq!(bed.store.meta("audit_head").await.unwrap().as_deref(), Some("2 s2"));
-    bed.store.release_lease("sealer", one).await.unwrap();
-    assert_eq!(bed.store.take_lease("sealer", other, LEASE).await.unwrap(), Some(fence + 1));
-    let last = bed.store.audit_unsealed(10).await.unwrap();
-    let late = bed.store.seal_audit("sealer", fence, vec![seal(3, &last[0])], meta).await.unwrap_err();
+    env.store.seal_audit("sealer", fence, sealings, meta.clone()).await.unwrap();
+    assert_eq!(env.store.meta("audit_head").await.unwrap().as_deref(), Some("2 s2"));
+    env.store.release_lease("sealer", one).await.unwrap();
+    assert_eq!(env.store.take_lease("sealer", other, LEASE).await.unwrap(), Some(fence + 1));
+    let last = env.store.audit_unsealed(10).await.unwrap();
+    let late = env.store.seal_audit("sealer", fence, vec![seal(3, &last[0])], meta).await.unwrap_err();
     assert!(matches!(late, StoreError::LostNamedLease { name } if name == "sealer"));
     let listing = AuditQuery { action: Some("cluster".to_owned()), limit: 2, ..AuditQuery::default() };
-    let newest = bed.store.audit_list(listing.clone()).await.unwrap();
+    let newest = env.store.audit_list(listing.clone()).await.unwrap();
     assert_eq!(newest[0].record.id, last[0].record.id);
-    let rest = bed.store.audit_list(AuditQuery { before: Some(newest[1].place), ..listing }).await.unwrap();
+    let rest = env.store.audit_list(AuditQuery { before: Some(newest[1].place), ..listing }).await.unwrap();
     assert_eq!(rest[0].record.id, unsealed[0].record.id);
-    assert_eq!(bed.store.audit_sealed(2, 10).await.unwrap()[0].record.seal.as_deref(), Some("s2"));
-    bed.shift(Duration::from_secs(3600));
+    assert_eq!(env.store.audit_sealed(2, 10).await.unwrap()[0].record.seal.as_deref(), Some("s2"));
+    env.shift(Duration::from_secs(3600));
     let stale = |from, up_to| RetentionTarget::Audit { from, up_to };
-    assert_eq!(bed.store.trim(stale(1, 2), LEASE, 10, vec![]).await.unwrap(), 0, "the newest stays");
-    assert_eq!(bed.store.trim(stale(0, 2), LEASE, 10, vec![]).await.unwrap(), 1);
+    assert_eq!(env.store.trim(stale(1, 2), LEASE, 10, vec![]).await.unwrap(), 0, "the newest stays");
+    assert_eq!(env.store.trim(stale(0, 2), LEASE, 10, vec![]).await.unwrap(), 1);
 }
 
 #[tokio::test]
 async fn health_keeps_since_when() {
-    let bed = bed!();
+    let env = env!();
     let cluster = Uuid::new_v4();
     let sample = |reachable| crate::HealthSample {
         cluster,
@@ -348,20 +348,20 @@ async fn health_keeps_since_when() {
         since: Timestamp::MIN,
         details: json!({"n": 1}).into(),
     };
-    bed.store.put_health(vec![sample(false), sample(true)]).await.unwrap();
-    let first = bed.store.health(vec![cluster]).await.unwrap().remove(0);
+    env.store.put_health(vec![sample(false), sample(true)]).await.unwrap();
+    let first = env.store.health(vec![cluster]).await.unwrap().remove(0);
     assert!(first.reachable);
-    bed.store.put_health(vec![sample(true)]).await.unwrap();
-    let second = bed.store.health(vec![cluster]).await.unwrap().remove(0);
+    env.store.put_health(vec![sample(true)]).await.unwrap();
+    let second = env.store.health(vec![cluster]).await.unwrap().remove(0);
     assert!(second.since == first.since && second.at > first.at);
-    bed.store.put_health(vec![sample(false)]).await.unwrap();
-    let third = bed.store.health(vec![cluster]).await.unwrap().remove(0);
+    env.store.put_health(vec![sample(false)]).await.unwrap();
+    let third = env.store.health(vec![cluster]).await.unwrap().remove(0);
     assert_eq!(third.since, third.at);
 }
 
 #[tokio::test]
 async fn a_store_moves_whole_into_an_empty_one() {
-    let (from, to) = (bed!(), bed!());
+    let (from, to) = (env!(), env!());
     from.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k1".to_owned())]))).await;
     let cluster = NewDocument { unique_keys: vec!["k".to_owned()], ..document("/s/a") };
     let sealed = crate::SealedSecret {
@@ -379,8 +379,8 @@ async fn a_store_moves_whole_into_an_empty_one() {
     from.commit(Transaction::new().enqueue(work.clone())).await;
     let claimed = from.claim(WorkKind::Manifest).await.remove(0);
     let told = api::admin::Entry::new(Timestamp::MIN, api::admin::EntryEvent::Claimed, "me", 1);
-    let checkpoint = Transaction::new().checkpoint(claimed.hold, "one", json!({"a": [1]}));
-    from.commit(checkpoint.record(claimed.hold.work, told)).await;
+    let checkpoint = Transaction::new().checkpoint(claimed.lease, "one", json!({"a": [1]}));
+    from.commit(checkpoint.record(claimed.lease.work, told)).await;
     let done = from.enqueue(Uuid::new_v4(), WorkKind::Operation).await;
     from.store.complete(&[end(&from.claim(WorkKind::Operation).await[0])]).await.unwrap();
     from.all_visible().await;
@@ -399,7 +399,7 @@ async fn a_store_moves_whole_into_an_empty_one() {
         .await
         .unwrap();
 
-    let before = to.store.feed_now().await.unwrap();
+    let before = to.store.feed_end().await.unwrap();
     let mut import = to.store.begin_import().await.unwrap();
     for table in &crate::transfer::TABLES {
         let first = from.store.dump(table, None, 1).await.unwrap();
@@ -420,6 +420,6 @@ async fn a_store_moves_whole_into_an_empty_one() {
     assert_eq!(to.store.secret(cluster.uuid, "n").await.unwrap(), Some(sealed));
     assert_eq!(to.state(done).await, WorkState::Completed);
     let resumed = to.claim(WorkKind::Manifest).await.remove(0);
-    assert_eq!((resumed.hold.fence, resumed.attempt, resumed.checkpoint), (2, 2, Some(json!({"a": [1]}))));
+    assert_eq!((resumed.lease.fence, resumed.attempt, resumed.checkpoint), (2, 2, Some(json!({"a": [1]}))));
     to.sound().await;
 }

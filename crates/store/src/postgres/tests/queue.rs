@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{Bed, bed, document, end, ended, entry};
+use super::{TestEnvironment, document, end, ended, entry, env};
 use crate::audit::NewAuditRecord;
 use crate::transaction::{Transaction, Write};
 use crate::work::{CompletionOutcome, NewWork, Release, Signals};
@@ -16,196 +16,196 @@ use crate::{LEASE, StoreError};
 
 #[tokio::test]
 async fn work_is_claimed_checkpointed_given_back_and_ended() {
-    let bed = bed!();
+    let env = env!();
     let lane = Uuid::new_v4();
-    let work = bed.enqueue(lane, WorkKind::Manifest).await;
-    let error = bed.refused(Transaction::new().enqueue(NewWork::new(work, lane, WorkKind::Manifest))).await;
+    let work = env.enqueue(lane, WorkKind::Manifest).await;
+    let error = env.refused(Transaction::new().enqueue(NewWork::new(work, lane, WorkKind::Manifest))).await;
     assert!(
         matches!(&error, StoreError::Exists { kind, id } if kind == "work" && *id == work.to_string()),
         "{error:?}"
     );
-    assert!(bed.claim(WorkKind::Operation).await.is_empty());
-    assert_eq!(bed.store.until_due(WorkKind::Manifest).await.unwrap(), Some(Duration::ZERO));
-    let claimed = bed.claim(WorkKind::Manifest).await.remove(0);
-    assert_eq!((claimed.hold.work, claimed.hold.fence, claimed.attempt), (work, 1, 1));
-    assert!(bed.claim(WorkKind::Manifest).await.is_empty());
-    assert_eq!(bed.store.until_due(WorkKind::Manifest).await.unwrap(), None);
+    assert!(env.claim(WorkKind::Operation).await.is_empty());
+    assert_eq!(env.store.until_due(WorkKind::Manifest).await.unwrap(), Some(Duration::ZERO));
+    let claimed = env.claim(WorkKind::Manifest).await.remove(0);
+    assert_eq!((claimed.lease.work, claimed.lease.fence, claimed.attempt), (work, 1, 1));
+    assert!(env.claim(WorkKind::Manifest).await.is_empty());
+    assert_eq!(env.store.until_due(WorkKind::Manifest).await.unwrap(), None);
 
     // An operation pre-empts the manifest and goes before it.
-    let operation = bed.enqueue(lane, WorkKind::Operation).await;
-    let committed = bed
-        .commit(Transaction::new().checkpoint(claimed.hold, "one", json!({"n": 1})).guard(claimed.hold))
+    let operation = env.enqueue(lane, WorkKind::Operation).await;
+    let committed = env
+        .commit(Transaction::new().checkpoint(claimed.lease, "one", json!({"n": 1})).guard(claimed.lease))
         .await;
     assert_eq!(committed.signals(work), Signals { preempt: true, cancel: false });
-    let renewed = bed.store.renew(claimed.hold.owner, vec![lane, Uuid::new_v4()], LEASE).await.unwrap();
+    let renewed = env.store.renew(claimed.lease.owner, vec![lane, Uuid::new_v4()], LEASE).await.unwrap();
     assert_eq!(renewed.len(), 1);
     assert!(renewed[0].signals.preempt);
-    bed.commit(Transaction::new().hand_back(Release::new(claimed.hold, Duration::ZERO, false))).await;
+    env.commit(Transaction::new().release(Release::new(claimed.lease, Duration::ZERO, false))).await;
     assert!(
-        matches!(bed.refused(Transaction::new().guard(claimed.hold)).await, StoreError::LostLease { work: lost } if lost == work)
+        matches!(env.refused(Transaction::new().guard(claimed.lease)).await, StoreError::LostLease { work: lost } if lost == work)
     );
-    assert!(bed.claim(WorkKind::Manifest).await.is_empty());
-    let first = bed.claim(WorkKind::Operation).await.remove(0);
-    assert_eq!((first.hold.work, first.hold.fence), (operation, 2));
-    assert_eq!(bed.store.pending(lane, 10).await.unwrap()[0].id, work);
+    assert!(env.claim(WorkKind::Manifest).await.is_empty());
+    let first = env.claim(WorkKind::Operation).await.remove(0);
+    assert_eq!((first.lease.work, first.lease.fence), (operation, 2));
+    assert_eq!(env.store.pending(lane, 10).await.unwrap()[0].id, work);
 
     // The end of the one and the beginning of the next, in one transaction with a document.
     let next = Uuid::new_v4();
     let ending =
         Transaction::new().complete(ended(&first)).enqueue(NewWork::new(next, lane, WorkKind::Operation));
-    bed.commit(ending.with(Write::Create(document("/s/x"))).audit(entry())).await;
-    assert_eq!(bed.state(operation).await, WorkState::Completed);
-    let second = bed.claim(WorkKind::Operation).await.remove(0);
-    let fates = bed.store.complete(&[end(&first), end(&second), end(&second)]).await.unwrap();
+    env.commit(ending.with(Write::Create(document("/s/x"))).audit(entry())).await;
+    assert_eq!(env.state(operation).await, WorkState::Completed);
+    let second = env.claim(WorkKind::Operation).await.remove(0);
+    let fates = env.store.complete(&[end(&first), end(&second), end(&second)]).await.unwrap();
     assert_eq!(fates, [CompletionOutcome::Lost, CompletionOutcome::Done, CompletionOutcome::Lost]);
-    let error = bed.refused(Transaction::new().complete(ended(&second))).await;
+    let error = env.refused(Transaction::new().complete(ended(&second))).await;
     assert!(matches!(error, StoreError::LostLease { work: lost } if lost == next));
 
-    let resumed = bed.claim(WorkKind::Manifest).await.remove(0);
+    let resumed = env.claim(WorkKind::Manifest).await.remove(0);
     assert_eq!(
         (resumed.attempt, resumed.step.as_deref(), resumed.checkpoint.clone()),
         (1, Some("one"), Some(json!({"n": 1})))
     );
-    bed.store.complete(&[end(&resumed)]).await.unwrap();
-    let view = bed.store.works(vec![work, next, Uuid::new_v4()]).await.unwrap();
+    env.store.complete(&[end(&resumed)]).await.unwrap();
+    let view = env.store.works(vec![work, next, Uuid::new_v4()]).await.unwrap();
     assert_eq!(view.len(), 2);
     assert!(view.iter().all(|it| it.finished == Some(it.due_at) && it.result.is_some()));
-    let error = bed.refused(Transaction::new().enqueue(NewWork::new(work, lane, WorkKind::Manifest))).await;
+    let error = env.refused(Transaction::new().enqueue(NewWork::new(work, lane, WorkKind::Manifest))).await;
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
-    bed.sound().await;
+    env.sound().await;
 }
 
 #[tokio::test]
 async fn pending_work_is_withdrawn_and_expedited_and_running_work_is_asked_to_cancel() {
-    let bed = bed!();
+    let env = env!();
     let lane = Uuid::new_v4();
     let later = NewWork {
         run_after: Some(Timestamp::MAX - SignedDuration::from_hours(1)),
         ..NewWork::new(Uuid::new_v4(), lane, WorkKind::Manifest)
     };
-    bed.commit(Transaction::new().enqueue(later.clone())).await;
-    assert!(bed.claim(WorkKind::Manifest).await.is_empty());
-    assert!(bed.store.until_due(WorkKind::Manifest).await.unwrap().unwrap() > LEASE);
-    bed.commit(Transaction::new().expedite(later.id)).await;
-    let claimed = bed.claim(WorkKind::Manifest).await.remove(0);
+    env.commit(Transaction::new().enqueue(later.clone())).await;
+    assert!(env.claim(WorkKind::Manifest).await.is_empty());
+    assert!(env.store.until_due(WorkKind::Manifest).await.unwrap().unwrap() > LEASE);
+    env.commit(Transaction::new().expedite(later.id)).await;
+    let claimed = env.claim(WorkKind::Manifest).await.remove(0);
     assert_eq!(claimed.run_after, Timestamp::UNIX_EPOCH);
     for refused in [Transaction::new().expedite(later.id), Transaction::new().withdraw(later.id, json!({}))] {
-        let error = bed.refused(refused).await;
+        let error = env.refused(refused).await;
         assert!(
             matches!(&error, StoreError::WrongState { state, wanted: "Pending", .. } if state == "InProgress"),
             "{error:?}"
         );
     }
-    bed.commit(Transaction::new().request_cancel(later.id)).await;
-    assert!(bed.commit(Transaction::new().guard(claimed.hold)).await.signals(later.id).cancel);
-    let pending = bed.enqueue(lane, WorkKind::Manifest).await;
-    let error = bed.refused(Transaction::new().request_cancel(pending)).await;
+    env.commit(Transaction::new().request_cancel(later.id)).await;
+    assert!(env.commit(Transaction::new().guard(claimed.lease)).await.signals(later.id).cancel);
+    let pending = env.enqueue(lane, WorkKind::Manifest).await;
+    let error = env.refused(Transaction::new().request_cancel(pending)).await;
     assert!(
         matches!(&error, StoreError::WrongState { state, wanted: "InProgress", .. } if state == "Pending"),
         "{error:?}"
     );
-    bed.commit(Transaction::new().withdraw(pending, json!({"message": "no"}))).await;
-    assert_eq!(bed.state(pending).await, WorkState::Cancelled);
-    let more = [bed.enqueue(lane, WorkKind::Manifest).await, bed.enqueue(lane, WorkKind::Operation).await];
-    bed.commit(Transaction::new().withdraw_lane(lane, json!({"message": "no"}))).await;
+    env.commit(Transaction::new().withdraw(pending, json!({"message": "no"}))).await;
+    assert_eq!(env.state(pending).await, WorkState::Cancelled);
+    let more = [env.enqueue(lane, WorkKind::Manifest).await, env.enqueue(lane, WorkKind::Operation).await];
+    env.commit(Transaction::new().withdraw_lane(lane, json!({"message": "no"}))).await;
     for work in more {
-        assert_eq!(bed.state(work).await, WorkState::Cancelled);
+        assert_eq!(env.state(work).await, WorkState::Cancelled);
     }
     let unknown = Uuid::new_v4();
     assert!(
-        matches!(bed.refused(Transaction::new().withdraw(unknown, json!({}))).await, StoreError::NoSuchWork { work } if work == unknown)
+        matches!(env.refused(Transaction::new().withdraw(unknown, json!({}))).await, StoreError::NoSuchWork { work } if work == unknown)
     );
-    bed.store.complete(&[end(&claimed)]).await.unwrap();
-    assert_eq!(bed.store.lane(lane).await.unwrap().unwrap().head_kind, None);
-    bed.sound().await;
+    env.store.complete(&[end(&claimed)]).await.unwrap();
+    assert_eq!(env.store.lane(lane).await.unwrap().unwrap().head_kind, None);
+    env.sound().await;
 }
 
 #[tokio::test]
 async fn a_lost_holder_is_replaced_and_late_work_is_closed() {
-    let bed = bed!();
+    let env = env!();
     let (lane, late_lane) = (Uuid::new_v4(), Uuid::new_v4());
-    let work = bed.enqueue(lane, WorkKind::Manifest).await;
-    let claimed = bed.claim(WorkKind::Manifest).await.remove(0);
-    bed.commit(Transaction::new().checkpoint(claimed.hold, "one", json!(1))).await;
-    let soon = bed.store.works(vec![work]).await.unwrap()[0].created + SignedDuration::from_secs(30);
+    let work = env.enqueue(lane, WorkKind::Manifest).await;
+    let claimed = env.claim(WorkKind::Manifest).await.remove(0);
+    env.commit(Transaction::new().checkpoint(claimed.lease, "one", json!(1))).await;
+    let soon = env.store.works(vec![work]).await.unwrap()[0].created + SignedDuration::from_secs(30);
     let late =
         |lane| NewWork { run_before: Some(soon), ..NewWork::new(Uuid::new_v4(), lane, WorkKind::Manifest) };
     let (first, second, third) = (late(late_lane), late(late_lane), late(lane));
     let good = NewWork::new(Uuid::new_v4(), late_lane, WorkKind::Manifest);
     for work in [&first, &second, &third, &good] {
-        bed.commit(Transaction::new().enqueue((*work).clone())).await;
+        env.commit(Transaction::new().enqueue((*work).clone())).await;
     }
-    assert!(bed.store.take_over(WorkKind::Manifest, 10, Uuid::new_v4(), LEASE).await.unwrap().is_empty());
+    assert!(env.store.take_over(WorkKind::Manifest, 10, Uuid::new_v4(), LEASE).await.unwrap().is_empty());
 
-    bed.shift(Duration::from_secs(61));
-    assert!(bed.store.take_over(WorkKind::Operation, 10, Uuid::new_v4(), LEASE).await.unwrap().is_empty());
-    let taken = bed.store.take_over(WorkKind::Manifest, 10, Uuid::new_v4(), LEASE).await.unwrap().remove(0);
+    env.shift(Duration::from_secs(61));
+    assert!(env.store.take_over(WorkKind::Operation, 10, Uuid::new_v4(), LEASE).await.unwrap().is_empty());
+    let taken = env.store.take_over(WorkKind::Manifest, 10, Uuid::new_v4(), LEASE).await.unwrap().remove(0);
     assert!(taken.taken_over);
-    assert_eq!((taken.attempt, taken.hold.fence, taken.step.as_deref()), (2, 2, Some("one")));
+    assert_eq!((taken.attempt, taken.lease.fence, taken.step.as_deref()), (2, 2, Some("one")));
     assert!(matches!(
-        bed.refused(Transaction::new().checkpoint(claimed.hold, "two", json!(2))).await,
+        env.refused(Transaction::new().checkpoint(claimed.lease, "two", json!(2))).await,
         StoreError::LostLease { .. }
     ));
-    assert_eq!(bed.store.complete(&[end(&claimed)]).await.unwrap(), [CompletionOutcome::Lost]);
+    assert_eq!(env.store.complete(&[end(&claimed)]).await.unwrap(), [CompletionOutcome::Lost]);
 
     // A claim closes what is in front of it; the sweep finds the rest.
-    assert_eq!(bed.claim(WorkKind::Manifest).await[0].hold.work, good.id);
-    assert_eq!(bed.state(first.id).await, WorkState::TimedOut);
-    assert_eq!(bed.state(second.id).await, WorkState::TimedOut);
-    assert_eq!(bed.state(third.id).await, WorkState::Pending);
-    let walk = bed.store.expire(None, 100).await.unwrap();
+    assert_eq!(env.claim(WorkKind::Manifest).await[0].lease.work, good.id);
+    assert_eq!(env.state(first.id).await, WorkState::TimedOut);
+    assert_eq!(env.state(second.id).await, WorkState::TimedOut);
+    assert_eq!(env.state(third.id).await, WorkState::Pending);
+    let walk = env.store.expire(None, 100).await.unwrap();
     assert_eq!((walk.changed, walk.next), (1, None));
-    assert_eq!(bed.state(third.id).await, WorkState::TimedOut);
-    bed.sound().await;
+    assert_eq!(env.state(third.id).await, WorkState::TimedOut);
+    env.sound().await;
 }
 
 #[tokio::test]
 async fn budgets_park_lanes_and_let_them_go_on() {
-    let bed = bed!();
+    let env = env!();
     let budgeted = |keys: &[&str]| NewWork {
         budgets: keys.iter().map(|key| (*key).to_owned()).collect(),
         ..NewWork::new(Uuid::new_v4(), Uuid::new_v4(), WorkKind::Manifest)
     };
     let early = budgeted(&["fleet", "region/a"]);
-    bed.commit(Transaction::new().enqueue(early.clone())).await;
-    let running = bed.claim(WorkKind::Manifest).await.remove(0);
+    env.commit(Transaction::new().enqueue(early.clone())).await;
+    let running = env.claim(WorkKind::Manifest).await.remove(0);
     // What runs already counts.
-    bed.store
+    env.store
         .set_budget("fleet".to_owned(), Some(2), Some(NewAuditRecord::new(entry(), None)))
         .await
         .unwrap();
-    bed.store.set_budget("region/a".to_owned(), Some(1), None).await.unwrap();
+    env.store.set_budget("region/a".to_owned(), Some(1), None).await.unwrap();
     for keys in [&["fleet", "region/a"][..], &["fleet", "region/b"], &["fleet"], &[]] {
-        bed.commit(Transaction::new().enqueue(budgeted(keys))).await;
+        env.commit(Transaction::new().enqueue(budgeted(keys))).await;
     }
-    let claimed = bed.claim(WorkKind::Manifest).await;
+    let claimed = env.claim(WorkKind::Manifest).await;
     assert_eq!(claimed.len(), 2, "one more of the fleet, and one that no budget counts");
-    let budgets = bed.store.budgets().await.unwrap();
+    let budgets = env.store.budgets().await.unwrap();
     assert_eq!(
         budgets.iter().map(|it| (it.limit, it.used, it.parked)).collect::<Vec<_>>(),
         [(2, 2, 1), (1, 1, 1)]
     );
-    bed.sound().await;
-    bed.store.complete(&[end(&running)]).await.unwrap();
-    let claimed = bed.claim(WorkKind::Manifest).await;
+    env.sound().await;
+    env.store.complete(&[end(&running)]).await.unwrap();
+    let claimed = env.claim(WorkKind::Manifest).await;
     assert_eq!(claimed.len(), 1);
-    bed.store.set_budget("fleet".to_owned(), None, None).await.unwrap();
-    assert!(bed.claim(WorkKind::Manifest).await.len() <= 1);
-    bed.sound().await;
-    bed.store.set_budget("region/a".to_owned(), Some(0), None).await.unwrap();
-    bed.commit(Transaction::new().hand_back(Release::new(claimed[0].hold, Duration::ZERO, true))).await;
-    bed.sound().await;
-    bed.store.set_budget("region/a".to_owned(), Some(9), None).await.unwrap();
-    assert!(!bed.claim(WorkKind::Manifest).await.is_empty());
-    bed.sound().await;
+    env.store.set_budget("fleet".to_owned(), None, None).await.unwrap();
+    assert!(env.claim(WorkKind::Manifest).await.len() <= 1);
+    env.sound().await;
+    env.store.set_budget("region/a".to_owned(), Some(0), None).await.unwrap();
+    env.commit(Transaction::new().release(Release::new(claimed[0].lease, Duration::ZERO, true))).await;
+    env.sound().await;
+    env.store.set_budget("region/a".to_owned(), Some(9), None).await.unwrap();
+    assert!(!env.claim(WorkKind::Manifest).await.is_empty());
+    env.sound().await;
 }
 
 #[tokio::test]
 async fn a_claim_looks_at_few_rows_however_many_wait() {
-    let bed = bed!();
+    let env = env!();
     for (lanes, per_lane) in [(100, 10), (200, 495)] {
         // Behind the engine's back, for speed: most lanes are due, all have a backlog.
-        bed.database
+        env.database
             .psql(&format!(
                 "insert into work (id, lane, kind, class, run_after, due_at, priority, state, created, changed)
                  select gen_random_uuid(), md5('{per_lane}' || l)::uuid, 'manifest', 2, n, n, 0, 'Pending', 0, 0
@@ -215,45 +215,45 @@ async fn a_claim_looks_at_few_rows_however_many_wait() {
                  order by lane, class, due_at, priority, id on conflict do nothing"
             ))
             .unwrap();
-        let before = counters(&bed).await;
-        let claimed = bed.claim(WorkKind::Manifest).await;
+        let before = counters(&env).await;
+        let claimed = env.claim(WorkKind::Manifest).await;
         assert_eq!(claimed.len(), 50);
-        let after = counters(&bed).await;
+        let after = counters(&env).await;
         let read: i64 = after.iter().zip(&before).map(|(after, before)| after - before).sum();
         assert!(read <= 20 * 50, "a claim of 50 read {read} rows");
         assert_eq!(
-            bed.store.complete(&claimed.iter().map(end).collect::<Vec<_>>()).await.unwrap(),
+            env.store.complete(&claimed.iter().map(end).collect::<Vec<_>>()).await.unwrap(),
             [CompletionOutcome::Done; 50]
         );
-        let done = counters(&bed).await;
+        let done = counters(&env).await;
         let read: i64 = done.iter().zip(&after).map(|(after, before)| after - before).sum();
         assert!(read <= 20 * 50, "ending 50 read {read} rows");
     }
-    bed.sound().await;
+    env.sound().await;
 }
 
 /// Rows that scans of the queue's tables and indexes have read so far, other than one by one through a primary key.
-async fn counters(bed: &Bed) -> Vec<i64> {
+async fn counters(env: &TestEnvironment) -> Vec<i64> {
     // Statistics are told by each session after a moment of idleness; ending the sessions tells them at once.
-    bed.store.shared.pool.retain(|_, _| false);
+    env.store.shared.pool.retain(|_, _| false);
     let sql = "select coalesce(sum(seq_tup_read), 0) from pg_stat_user_tables where relname in ('work', 'lanes')
                union all select coalesce(sum(idx_tup_read), 0) from pg_stat_user_indexes where relname in ('work', 'lanes')";
     let others = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and query not like '%listen%' and query not like 'notify%'";
     for _ in 0..200 {
-        if bed.database.psql(others).unwrap() == "0" {
+        if env.database.psql(others).unwrap() == "0" {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
-    bed.database.psql(sql).unwrap().lines().map(|line| line.parse().unwrap()).collect()
+    env.database.psql(sql).unwrap().lines().map(|line| line.parse().unwrap()).collect()
 }
 
 #[tokio::test]
 async fn a_claim_goes_through_the_partial_indexes() {
-    let bed = bed!();
+    let env = env!();
     for rows in [1_000, 100_000] {
-        bed.database
+        env.database
             .psql(&format!(
                 "truncate work, lanes;
                  insert into work (id, lane, kind, class, run_after, due_at, priority, state, created, changed)
@@ -262,7 +262,7 @@ async fn a_claim_goes_through_the_partial_indexes() {
                  select distinct on (lane) lane, kind, class, due_at, priority from work order by lane, class, due_at, priority, id"
             ))
             .unwrap();
-        let client = bed.store.shared.pool.get().await.unwrap();
+        let client = env.store.shared.pool.get().await.unwrap();
         let due = "explain select lane from lanes where head_kind = 'manifest' and head_at <= statement_micros_v1()
                    and owner is null and parked_on is null order by head_at, head_priority, lane limit 50 for update skip locked";
         let first = "explain select f.id from unnest(array(select lane from lanes limit 50)) as x (lane) left join lateral (
@@ -281,16 +281,16 @@ async fn a_claim_goes_through_the_partial_indexes() {
 async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
     type Seen = Arc<std::sync::Mutex<std::collections::HashSet<Uuid>>>;
 
-    let bed = bed!();
+    let env = env!();
     for (key, limit) in [("fleet", 12), ("region/a", 5), ("region/b", 4)] {
-        bed.store.set_budget(key.to_owned(), Some(limit), None).await.unwrap();
+        env.store.set_budget(key.to_owned(), Some(limit), None).await.unwrap();
     }
     let lanes: Arc<Vec<Uuid>> = Arc::new((0..20).map(|_| Uuid::new_v4()).collect());
     let (busy, enqueued, done) = (Seen::default(), Seen::default(), Seen::default());
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..8_usize {
         let (store, lanes, busy, enqueued, done) =
-            (bed.store.clone(), lanes.clone(), busy.clone(), enqueued.clone(), done.clone());
+            (env.store.clone(), lanes.clone(), busy.clone(), enqueued.clone(), done.clone());
         tasks.spawn(async move {
             let owner = Uuid::new_v4();
             for round in 0..40_usize {
@@ -314,9 +314,9 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
                 let claimed = store.claim(kind, 10, owner, LEASE).await.unwrap();
                 for it in &claimed {
                     assert!(
-                        busy.lock().unwrap().insert(it.hold.lane),
+                        busy.lock().unwrap().insert(it.lease.lane),
                         "two at once in lane {}",
-                        it.hold.lane
+                        it.lease.lane
                     );
                 }
                 if round % 10 == 3 && worker == 0 {
@@ -325,14 +325,14 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
                         .await
                         .unwrap();
                 }
-                store.renew(owner, claimed.iter().map(|it| it.hold.lane).collect(), LEASE).await.unwrap();
+                store.renew(owner, claimed.iter().map(|it| it.lease.lane).collect(), LEASE).await.unwrap();
                 let mut batch = Vec::new();
                 for (n, it) in claimed.into_iter().enumerate() {
-                    let lane = it.hold.lane;
+                    let lane = it.lease.lane;
                     match n % 4 {
                         0 => {
                             busy.lock().unwrap().remove(&lane);
-                            let back = Release::new(it.hold, Duration::ZERO, false);
+                            let back = Release::new(it.lease, Duration::ZERO, false);
                             let next = NewWork::new(
                                 Uuid::new_v4(),
                                 lanes[(n + round) % lanes.len()],
@@ -342,8 +342,8 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
                             store
                                 .commit(
                                     Transaction::new()
-                                        .checkpoint(it.hold, "s", json!(n))
-                                        .hand_back(back)
+                                        .checkpoint(it.lease, "s", json!(n))
+                                        .release(back)
                                         .enqueue(next),
                                 )
                                 .await
@@ -353,8 +353,8 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
                     }
                 }
                 for it in &batch {
-                    busy.lock().unwrap().remove(&it.hold.lane);
-                    assert!(done.lock().unwrap().insert(it.hold.work), "done twice");
+                    busy.lock().unwrap().remove(&it.lease.lane);
+                    assert!(done.lock().unwrap().insert(it.lease.work), "done twice");
                 }
                 let fates = store.complete(&batch.iter().map(end).collect::<Vec<_>>()).await.unwrap();
                 assert!(fates.iter().all(|it| *it == CompletionOutcome::Done));
@@ -364,19 +364,19 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
     }
-    bed.sound().await;
+    env.sound().await;
     // Drain what is left: nothing stays parked for ever.
     let mut idle = 0;
     while idle < 20 {
         let before = done.lock().unwrap().len();
         for kind in WorkKind::ALL {
-            let claimed = bed.claim(kind).await;
-            done.lock().unwrap().extend(claimed.iter().map(|it| it.hold.work));
-            bed.store.complete(&claimed.iter().map(end).collect::<Vec<_>>()).await.unwrap();
+            let claimed = env.claim(kind).await;
+            done.lock().unwrap().extend(claimed.iter().map(|it| it.lease.work));
+            env.store.complete(&claimed.iter().map(end).collect::<Vec<_>>()).await.unwrap();
         }
         idle = if done.lock().unwrap().len() == before { idle + 1 } else { 0 };
     }
     assert_eq!(*enqueued.lock().unwrap(), *done.lock().unwrap());
-    assert!(bed.store.budgets().await.unwrap().iter().all(|it| it.used == 0 && it.parked == 0));
-    bed.sound().await;
+    assert!(env.store.budgets().await.unwrap().iter().all(|it| it.used == 0 && it.parked == 0));
+    env.sound().await;
 }

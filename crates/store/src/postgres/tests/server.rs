@@ -5,22 +5,22 @@ use std::time::Duration;
 use api::work::WorkKind;
 use uuid::Uuid;
 
-use super::{bed, create, document, options};
+use super::{create, document, env, options};
 use crate::StoreError;
 use crate::feed::FeedError;
+use crate::notify::Topic;
 use crate::open::{Migrate, OpenError, Options};
 use crate::postgres::Postgres;
-use crate::wake::Topic;
 
 #[tokio::test]
 async fn another_process_is_woken() {
-    let bed = bed!();
-    let other = Postgres::open(&options(bed.database.url())).await.unwrap();
-    let mut wakeups = other.wakeups(Topic::Work(WorkKind::Manifest));
+    let env = env!();
+    let other = Postgres::open(&options(env.database.url())).await.unwrap();
+    let mut notifications = other.notifications(Topic::Work(WorkKind::Manifest));
     // Once for having begun to listen.
-    tokio::time::timeout(Duration::from_secs(10), wakeups.next()).await.unwrap();
-    bed.enqueue(Uuid::new_v4(), WorkKind::Manifest).await;
-    tokio::time::timeout(Duration::from_secs(10), wakeups.next()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), notifications.next()).await.unwrap();
+    env.enqueue(Uuid::new_v4(), WorkKind::Manifest).await;
+    tokio::time::timeout(Duration::from_secs(10), notifications.next()).await.unwrap();
     other.close().await;
     assert!(matches!(other.meta("generation").await, Err(StoreError::Unavailable { .. })));
 }
@@ -65,14 +65,14 @@ async fn what_does_not_fit_is_refused_in_one_sentence() {
 
 #[tokio::test]
 async fn a_restored_database_is_another_generation() {
-    let bed = bed!();
-    let before = bed.store.feed_now().await.unwrap();
-    bed.database.psql("update meta set value = '1' where key = 'system_identifier'").unwrap();
-    let reopened = Postgres::open(&options(bed.database.url())).await.unwrap();
-    assert_eq!(reopened.feed_now().await.unwrap().generation, before.generation + 1);
-    assert!(matches!(bed.store.feed_after(before, 1).await, Err(FeedError::Gone { .. })));
-    let again = Postgres::open(&options(bed.database.url())).await.unwrap();
-    assert_eq!(again.feed_now().await.unwrap().generation, before.generation + 1);
+    let env = env!();
+    let before = env.store.feed_end().await.unwrap();
+    env.database.psql("update meta set value = '1' where key = 'system_identifier'").unwrap();
+    let reopened = Postgres::open(&options(env.database.url())).await.unwrap();
+    assert_eq!(reopened.feed_end().await.unwrap().generation, before.generation + 1);
+    assert!(matches!(env.store.feed_after(before, 1).await, Err(FeedError::Gone { .. })));
+    let again = Postgres::open(&options(env.database.url())).await.unwrap();
+    assert_eq!(again.feed_end().await.unwrap().generation, before.generation + 1);
 }
 
 #[tokio::test]
@@ -85,19 +85,19 @@ async fn a_server_that_went_away_is_found_again() {
     let store = Postgres::open(&options(&server.url("postgres"))).await.unwrap();
     store.commit(create(document("/s/a"))).await.unwrap();
     server.stop(StopMode::Immediate).unwrap();
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let error = store.commit(create(document("/s/b"))).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(10));
     server.restart().unwrap();
-    let mut wakeups = store.wakeups(Topic::Feed);
+    let mut notifications = store.notifications(Topic::Feed);
     let mut tries = 0;
     while store.commit(create(document(&format!("/s/c{tries}")))).await.is_err() {
         tries += 1;
         assert!(tries < 20, "it never came back");
     }
     assert!(store.find("/s/a").await.unwrap().is_some());
-    tokio::time::timeout(Duration::from_secs(10), wakeups.next()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), notifications.next()).await.unwrap();
     store.close().await;
 }
 

@@ -75,9 +75,9 @@ async fn a_server_is_believed_only_by_its_certificate() {
 async fn a_server_elsewhere_is_not_spoken_to_in_plain_text() {
     // The name does not resolve; what matters is that the refusal comes of TLS being wanted, or of the name.
     let options = options("postgres://me@db.invalid/fleet");
-    let route = crate::postgres::connect::Route::find(&options).unwrap();
+    let route = crate::postgres::connect::ServerConfig::find(&options).unwrap();
     assert_eq!(route.config.get_ssl_mode(), tokio_postgres::config::SslMode::Require);
     let by_name = super::options("postgres://me@db.invalid/fleet?sslmode=disable");
-    let route = crate::postgres::connect::Route::find(&by_name).unwrap();
+    let route = crate::postgres::connect::ServerConfig::find(&by_name).unwrap();
     assert_eq!(route.config.get_ssl_mode(), tokio_postgres::config::SslMode::Disable);
 }

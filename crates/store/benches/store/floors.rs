@@ -33,15 +33,15 @@ impl RawFile {
     pub(crate) async fn rate(&self, slice: Duration) -> anyhow::Result<f64> {
         let file = self.file.clone();
         let rate = tokio::task::spawn_blocking(move || -> std::io::Result<f64> {
-            let begun = Instant::now();
+            let started = Instant::now();
             let mut count = 0_u64;
-            while begun.elapsed() < slice {
+            while started.elapsed() < slice {
                 let place = count % FILE_BLOCKS as u64 * BLOCK_BYTES as u64;
                 file.write_all_at(&[count as u8; BLOCK_BYTES], place)?;
                 file.sync_data()?;
                 count += 1;
             }
-            Ok(count as f64 / begun.elapsed().as_secs_f64())
+            Ok(count as f64 / started.elapsed().as_secs_f64())
         });
         Ok(rate.await??)
     }

@@ -28,7 +28,7 @@ const REST_PAGES: u64 = 200;
 const LOG_PAGES_MAX: u64 = 32_000;
 
 /// The writer's side.
-pub(super) struct Folder {
+pub(super) struct WalCheckpointer {
     /// How many pages the log has.
     pages: Arc<AtomicU64>,
     /// Below this the log is left alone.
@@ -46,7 +46,7 @@ pub(super) struct Folder {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Folder {
+impl WalCheckpointer {
     /// From now on `writer` never folds inside a commit; a thread with the connection `other` does it. `file` is the
     /// store's file: SQLite itself syncs it only when there is nothing left to copy, and then the writer would have to
     /// wait for all that was copied before.
@@ -54,7 +54,7 @@ impl Folder {
         writer: &mut Connection,
         other: Connection,
         file: Arc<File>,
-    ) -> Result<Folder, StoreError> {
+    ) -> Result<WalCheckpointer, StoreError> {
         // Sets the same hook, so it comes first.
         writer.pragma_update(None, "wal_autocheckpoint", 0)?;
         let pages = Arc::new(AtomicU64::new(0));
@@ -73,7 +73,7 @@ impl Folder {
                 source: Some(Box::new(error)),
             })?;
         let long = long_for(writer);
-        Ok(Folder {
+        Ok(WalCheckpointer {
             pages,
             threshold: long,
             long,
@@ -136,7 +136,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for WalCheckpointer {
     /// Its connection is closed before the writer's: the last one to leave removes the log.
     fn drop(&mut self) {
         drop(self.ask.take());

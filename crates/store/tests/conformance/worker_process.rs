@@ -1,4 +1,4 @@
-//! Real worker processes (`examples/drill.rs`): started, told what to do, and killed.
+//! Real worker processes (`examples/test_worker.rs`): started, told what to do, and killed.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use testkit::process::{ChildProcess, example_path};
 use testkit::{postgres, prerequisites};
 use uuid::Uuid;
 
-use crate::hands::SOON;
+use crate::queue_fixture::SOON;
 
 /// A place for a store that several processes open one after the other or at once: it has its key in a file.
 pub(crate) struct Site {
@@ -61,7 +61,7 @@ impl Site {
 
     /// Opens the store in a process of its own.
     pub(crate) fn drill(&self) -> Drill {
-        let mut command = Command::new(example_path("drill").unwrap());
+        let mut command = Command::new(example_path("test_worker").unwrap());
         command.arg(&self.url).arg(self.key_file());
         let mut drill = Drill { child: ChildProcess::start(command).unwrap() };
         assert_eq!(drill.answer(), "ready");
@@ -84,7 +84,7 @@ pub(crate) struct Drill {
 /// What a worker says that it holds.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
-    pub(crate) hold: WorkLease,
+    pub(crate) lease: WorkLease,
     pub(crate) attempt: i32,
     pub(crate) step: Option<String>,
 }
@@ -106,7 +106,7 @@ impl Drill {
         match answer.split(' ').collect::<Vec<_>>().as_slice() {
             ["none"] => None,
             ["held", work, lane, owner, fence, attempt, step] => Some(Held {
-                hold: WorkLease {
+                lease: WorkLease {
                     work: work.parse().unwrap(),
                     lane: lane.parse().unwrap(),
                     owner: owner.parse().unwrap(),
@@ -154,13 +154,13 @@ const CLAIMERS: [usize; 3] = [3, 3, 2];
 
 impl Crew {
     pub(crate) fn start(site: &Site, lease: Duration) -> Crew {
-        let mut crew =
+        let mut worker_process =
             Crew { drills: Vec::new(), witnesses: site.witnesses(), lease, complaints: Vec::new(), kills: 0 };
         for claimers in CLAIMERS {
-            let drill = crew.hire(site, claimers);
-            crew.drills.push(drill);
+            let drill = worker_process.hire(site, claimers);
+            worker_process.drills.push(drill);
         }
-        crew
+        worker_process
     }
 
     fn hire(&self, site: &Site, claimers: usize) -> Drill {

@@ -17,7 +17,7 @@ pub struct PreparedCompletion(Arc<Ready>);
 
 #[derive(Debug)]
 struct Ready {
-    hold: WorkLease,
+    lease: WorkLease,
     state: WorkState,
     result: String,
     told: Vec<EntryText>,
@@ -37,10 +37,10 @@ impl PreparedCompletion {
     }
 
     fn with_result(completion: &Completion, result: &Value) -> PreparedCompletion {
-        let Completion { hold, ending, entries, .. } = completion;
+        let Completion { lease, ending, entries, .. } = completion;
         let told = entries.iter().map(EntryText::of).collect();
         PreparedCompletion(Arc::new(Ready {
-            hold: *hold,
+            lease: *lease,
             state: ending.state(),
             result: result.to_string(),
             told,
@@ -48,8 +48,8 @@ impl PreparedCompletion {
     }
 
     /// The right to end it.
-    pub fn hold(&self) -> WorkLease {
-        self.0.hold
+    pub fn lease(&self) -> WorkLease {
+        self.0.lease
     }
 
     pub(crate) fn state(&self) -> WorkState {

@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 use tokio_postgres::Statement;
 use uuid::Uuid;
 
-use crate::bed::{Bed, Lines, Machine, Place};
 use crate::clients::rate;
+use crate::environment::{Lines, Machine, Place, TestEnvironment};
 use crate::slices::{Plan, alternate};
 use crate::table::{Goal, Row};
 
@@ -24,18 +24,18 @@ const ENQUEUERS: usize = 32;
 /// Lanes of each, so that nobody waits for anybody's lane.
 const LANES_EACH: usize = 100;
 
-pub(crate) async fn wakeups(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<Row>> {
-    let bed = Bed::new(machine, Place::Postgres, &[]).await?;
-    let loud = bed.another(ENQUEUERS).await?;
-    let listener = bed.another(1).await?;
+pub(crate) async fn notifications(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<Row>> {
+    let env = TestEnvironment::new(machine, Place::Postgres, &[]).await?;
+    let loud = env.another(ENQUEUERS).await?;
+    let listener = env.another(1).await?;
     let mut heard = JoinSet::new();
-    let mut wakeups = listener.wakeups(Topic::Work(WorkKind::Manifest));
+    let mut notifications = listener.notifications(Topic::Work(WorkKind::Manifest));
     heard.spawn(async move {
         loop {
-            wakeups.next().await;
+            notifications.next().await;
         }
     });
-    let lines = Lines::open(bed.url()?, ENQUEUERS).await?;
+    let lines = Lines::open(env.url()?, ENQUEUERS).await?;
     let mut quiet = Vec::new();
     for client in &lines.clients {
         let statement = client.prepare("select enqueue_v1($1, $2, $3, $4, $5, $6, $7, $8)").await?;
@@ -95,7 +95,7 @@ pub(crate) async fn wakeups(machine: &Machine, plan: Plan) -> anyhow::Result<Vec
     drop(heard);
     loud.close().await;
     listener.close().await;
-    bed.store.close().await;
+    env.store.close().await;
     let what = "PostgreSQL: 32 enqueuers, wake-ups on / off";
     Ok(vec![Row::compared(what, &pairs, Goal::AtLeast(0.8))])
 }

@@ -8,7 +8,7 @@ use api::work::WorkKind;
 use store::{CLAIM_MAX, Store};
 use uuid::Uuid;
 
-use crate::bed::{Backlog, Bed, Due, Machine, Place};
+use crate::environment::{Backlog, Due, Machine, Place, TestEnvironment};
 use crate::slices::{Plan, alternate};
 use crate::sqlite::{completions, top_up};
 use crate::table::{Goal, Row};
@@ -55,22 +55,22 @@ fn comparisons(engine: &str, large: usize) -> [Comparison; 3] {
 pub(crate) async fn claims(machine: &Machine, place: Place, plan: Plan) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for Comparison { what, goal, floor, measured } in comparisons(place.name(), plan.large) {
-        let uniform = Bed::new(machine, place, &floor).await?;
-        let bed = Bed::new(machine, place, &measured).await?;
+        let uniform = TestEnvironment::new(machine, place, &floor).await?;
+        let env = TestEnvironment::new(machine, place, &measured).await?;
         if measured.iter().any(|it| it.due == Due::First) {
             // The busy one: its first piece of work is in somebody's hands, all others wait behind it.
-            let held = bed.store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), DAY).await?;
+            let held = env.store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), DAY).await?;
             ensure!(held.len() == 1, "the hot lane could not be claimed");
-            let pending = bed.store.pending(held[0].hold.lane, 2).await?;
+            let pending = env.store.pending(held[0].lease.lane, 2).await?;
             ensure!(pending.len() == 2, "another lane than the hot one was claimed first");
         }
         let floor = async |slice| in_a_task(uniform.store.clone(), slice).await;
-        let measured = async |slice| in_a_task(bed.store.clone(), slice).await;
+        let measured = async |slice| in_a_task(env.store.clone(), slice).await;
         let pairs = alternate(plan, floor, measured).await?;
         rows.push(Row::compared(what, &pairs, Goal::AtMost(goal)));
-        let faults = bed.faults().await?;
+        let faults = env.faults().await?;
         ensure!(faults == 0, "{faults} promises of the store were broken by claiming");
-        bed.store.close().await;
+        env.store.close().await;
         uniform.store.close().await;
     }
     Ok(rows)
@@ -84,9 +84,9 @@ async fn in_a_task(store: Store, slice: Duration) -> anyhow::Result<f64> {
 
 /// Seconds for each claim of a full batch. What is claimed is completed and replaced, outside of the time.
 async fn time_per_claim(store: Store, slice: Duration) -> anyhow::Result<f64> {
-    let (owner, begun) = (Uuid::new_v4(), Instant::now());
+    let (owner, started) = (Uuid::new_v4(), Instant::now());
     let (mut spent, mut claims) = (Duration::ZERO, 0);
-    while begun.elapsed() < slice {
+    while started.elapsed() < slice {
         let before = Instant::now();
         let claimed = store.claim(WorkKind::Manifest, CLAIM_MAX, owner).await?;
         spent += before.elapsed();
@@ -97,7 +97,7 @@ async fn time_per_claim(store: Store, slice: Duration) -> anyhow::Result<f64> {
             claimed.len()
         );
         store.complete(&completions(&claimed)).await?;
-        let lanes: Vec<Uuid> = claimed.iter().map(|it| it.hold.lane).collect();
+        let lanes: Vec<Uuid> = claimed.iter().map(|it| it.lease.lane).collect();
         top_up(&store, &lanes).await?;
     }
     Ok(spent.as_secs_f64() / f64::from(claims))

@@ -1,7 +1,7 @@
 //! A worker that a test drives and kills: it opens a store, does what each line of its input says, and answers in
 //! lines. It ends when its input does, so it never outlives a test that was itself killed.
 //!
-//! `drill URL KEYFILE` answers `ready`, and then to
+//! `test_worker URL KEYFILE` answers `ready`, and then to
 //! - `claim KIND LEASE_MS` with `held WORK LANE OWNER FENCE ATTEMPT STEP` or `none`; `take KIND LEASE_MS` likewise, for
 //!   what another holder lost;
 //! - `checkpoint STEP` with `saved` or `lost`;
@@ -32,14 +32,14 @@ use uuid::Uuid;
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let (Some(url), Some(key_file)) = (arguments.next(), arguments.next()) else {
-        bail!("usage: drill URL KEYFILE")
+        bail!("usage: test_worker URL KEYFILE")
     };
     let keyring = Keyring::read(Path::new(&key_file))?;
     let store = Store::open(Options::new(url.parse()?, keyring, Arc::new(SystemClock))).await?;
     say("ready");
     let mut orders = orders();
-    let mut worker = Worker { store, owner: Uuid::new_v4(), hold: None };
-    let mut crew: Option<Crew> = None;
+    let mut worker = Worker { store, owner: Uuid::new_v4(), lease: None };
+    let mut worker_process: Option<Crew> = None;
     while let Some(order) = orders.recv().await {
         let words: Vec<&str> = order.split_whitespace().collect();
         match words.as_slice() {
@@ -49,12 +49,13 @@ async fn main() -> anyhow::Result<()> {
             ["complete"] => worker.complete().await?,
             ["work", directory, claimers, lease] => {
                 let lease = Duration::from_millis(lease.parse()?);
-                crew = Some(Crew::start(worker.store.clone(), directory.into(), claimers.parse()?, lease));
+                worker_process =
+                    Some(Crew::start(worker.store.clone(), directory.into(), claimers.parse()?, lease));
                 say("working");
             }
             ["stop"] => {
-                if let Some(crew) = crew.take() {
-                    crew.stop().await?;
+                if let Some(worker_process) = worker_process.take() {
+                    worker_process.stop().await?;
                 }
                 say("stopped");
                 return Ok(());
@@ -87,7 +88,7 @@ fn orders() -> mpsc::UnboundedReceiver<String> {
 struct Worker {
     store: Store,
     owner: Uuid,
-    hold: Option<WorkLease>,
+    lease: Option<WorkLease>,
 }
 
 impl Worker {
@@ -97,12 +98,12 @@ impl Worker {
             true => self.store.take_over_for(kind, 1, self.owner, lease).await?,
             false => self.store.claim_for(kind, 1, self.owner, lease).await?,
         };
-        let Some(ClaimedWork { hold, attempt, step, .. }) = claimed.into_iter().next() else {
+        let Some(ClaimedWork { lease, attempt, step, .. }) = claimed.into_iter().next() else {
             say("none");
             return Ok(());
         };
-        self.hold = Some(hold);
-        let WorkLease { work, lane, owner, fence } = hold;
+        self.lease = Some(lease);
+        let WorkLease { work, lane, owner, fence } = lease;
         say(&format!("held {work} {lane} {owner} {fence} {attempt} {}", step.as_deref().unwrap_or("-")));
         Ok(())
     }
@@ -110,7 +111,7 @@ impl Worker {
     async fn checkpoint(&mut self, step: &str) -> anyhow::Result<()> {
         match self
             .store
-            .checkpoint(self.hold.context("nothing is held")?, step, json!({ "after": step }))
+            .checkpoint(self.lease.context("nothing is held")?, step, json!({ "after": step }))
             .await
         {
             Ok(_) => say("saved"),
@@ -121,9 +122,9 @@ impl Worker {
     }
 
     async fn complete(&mut self) -> anyhow::Result<()> {
-        let hold = self.hold.context("nothing is held")?;
+        let lease = self.lease.context("nothing is held")?;
         say("completing");
-        match self.store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await?.as_slice() {
+        match self.store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await?.as_slice() {
             [CompletionOutcome::Done] => say("completed"),
             _ => say("lost"),
         }
@@ -137,7 +138,7 @@ impl Worker {
 /// it locked: the lock ends with the process, however that ends. Whoever finds it locked says `double`. What was
 /// ended is written to `done` there, one line each.
 struct Crew {
-    hands: Arc<Hands>,
+    queue_fixture: Arc<Hands>,
     tasks: JoinSet<anyhow::Result<()>>,
 }
 
@@ -153,7 +154,7 @@ struct Hands {
 
 impl Crew {
     fn start(store: Store, directory: PathBuf, claimers: usize, lease: Duration) -> Crew {
-        let hands = Arc::new(Hands {
+        let queue_fixture = Arc::new(Hands {
             store,
             owner: Uuid::new_v4(),
             lease,
@@ -163,16 +164,16 @@ impl Crew {
         });
         let mut tasks = JoinSet::new();
         for n in 0..claimers {
-            let (hands, kind) = (hands.clone(), WorkKind::ALL[n % 2]);
-            tasks.spawn(async move { hands.claimer(kind).await });
+            let (queue_fixture, kind) = (queue_fixture.clone(), WorkKind::ALL[n % 2]);
+            tasks.spawn(async move { queue_fixture.claimer(kind).await });
         }
-        let renewing = hands.clone();
+        let renewing = queue_fixture.clone();
         tasks.spawn(async move { renewing.renew().await });
-        Crew { hands, tasks }
+        Crew { queue_fixture, tasks }
     }
 
     async fn stop(mut self) -> anyhow::Result<()> {
-        self.hands.stopping.store(true, Ordering::SeqCst);
+        self.queue_fixture.stopping.store(true, Ordering::SeqCst);
         while let Some(ended) = self.tasks.join_next().await {
             ended??;
         }
@@ -187,14 +188,14 @@ impl Hands {
             let mut claimed = self.store.claim_for(kind, 4, self.owner, self.lease).await?;
             claimed.extend(self.store.take_over_for(kind, 4, self.owner, self.lease).await?);
             for it in &claimed {
-                self.held().insert(it.hold.lane, began);
+                self.held().insert(it.lease.lane, began);
             }
             if claimed.is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             for it in claimed {
                 self.carry_out(&it).await?;
-                self.held().remove(&it.hold.lane);
+                self.held().remove(&it.lease.lane);
             }
         }
         Ok(())
@@ -202,13 +203,13 @@ impl Hands {
 
     /// Two steps, then the end; but a manifest makes way when it is asked to.
     async fn carry_out(&self, claimed: &ClaimedWork) -> anyhow::Result<()> {
-        let hold = claimed.hold;
-        let witness = File::create(self.directory.join(hold.lane.to_string()))?;
-        if !self.is_sure(hold.lane) {
+        let lease = claimed.lease;
+        let witness = File::create(self.directory.join(lease.lane.to_string()))?;
+        if !self.is_sure(lease.lane) {
             return Ok(());
         }
         if witness.try_lock().is_err() {
-            say(&format!("double {}", hold.lane));
+            say(&format!("double {}", lease.lane));
         }
         let done = match claimed.step.as_deref() {
             Some("two") => 2,
@@ -217,11 +218,11 @@ impl Hands {
         };
         for step in ["one", "two"].into_iter().skip(done) {
             tokio::task::yield_now().await;
-            match self.store.checkpoint(hold, step, json!({ "after": step })).await {
+            match self.store.checkpoint(lease, step, json!({ "after": step })).await {
                 Ok(signals) if signals.preempt => {
                     witness.unlock()?;
-                    let yielding = Release::new(hold, Duration::ZERO, false);
-                    return match self.store.hand_back(yielding).await {
+                    let release = Release::new(lease, Duration::ZERO, false);
+                    return match self.store.release(release).await {
                         Ok(()) | Err(StoreError::LostLease { .. }) => Ok(()),
                         Err(other) => Err(other.into()),
                     };
@@ -233,10 +234,10 @@ impl Hands {
         }
         // Unlocked before it is ended: from then on the lane is somebody else's.
         witness.unlock()?;
-        let ended = self.store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await?;
+        let ended = self.store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await?;
         if ended == [CompletionOutcome::Done] {
             let mut log = File::options().create(true).append(true).open(self.directory.join("done"))?;
-            log.write_all(format!("{}\n", hold.work).as_bytes())?;
+            log.write_all(format!("{}\n", lease.work).as_bytes())?;
         }
         Ok(())
     }

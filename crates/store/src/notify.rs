@@ -56,7 +56,7 @@ impl Topics {
 /// Wakes the waiters of this process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Notifier {
-    bells: Arc<[Arc<TopicNotifier>; 3]>,
+    notifier: Arc<[Arc<TopicNotifier>; 3]>,
 }
 
 /// One bell. Its waiters wake in the order in which they began to wait (those of tokio's `watch` do not), so that a
@@ -70,14 +70,14 @@ struct TopicNotifier {
 impl Notifier {
     pub(crate) fn ring(&self, topics: Topics) {
         for topic in topics.iter() {
-            let bell = &self.bells[topic.index()];
+            let bell = &self.notifier[topic.index()];
             bell.count.fetch_add(1, Ordering::SeqCst);
             bell.rung.notify_waiters();
         }
     }
 
     pub(crate) fn waiter(&self, topic: Topic) -> Notifications {
-        let bell = self.bells[topic.index()].clone();
+        let bell = self.notifier[topic.index()].clone();
         Notifications { seen: bell.count.load(Ordering::SeqCst), bell }
     }
 }

@@ -12,7 +12,7 @@ use store::{
 };
 use uuid::Uuid;
 
-use crate::bed::{Bed, Machine, Note, PATIENCE, Place};
+use crate::environment::{Machine, Note, PATIENCE, Place, TestEnvironment};
 use crate::slices::Plan;
 use crate::table::Row;
 
@@ -26,12 +26,12 @@ const HOLDERS: usize = 7;
 const STALE_WRITES: usize = 1000;
 
 pub(crate) async fn fences(machine: &Machine, place: Place, _plan: Plan) -> anyhow::Result<Vec<Row>> {
-    let bed = Bed::new(machine, place, &[]).await?;
+    let env = TestEnvironment::new(machine, place, &[]).await?;
     let engine = place.name();
-    let taken = resumed(&bed, place).await?;
-    let accepted = stale_writes(&bed.store).await?;
-    let faults = bed.faults().await?;
-    bed.store.close().await;
+    let taken = resumed(&env, place).await?;
+    let accepted = stale_writes(&env.store).await?;
+    let faults = env.faults().await?;
+    env.store.close().await;
     Ok(vec![
         Row::within(
             format!("{engine}: a killed holder's work resumes / lease"),
@@ -45,38 +45,38 @@ pub(crate) async fn fences(machine: &Machine, place: Place, _plan: Plan) -> anyh
 }
 
 /// The longest time from a holder's last sign of life until somebody else has its work.
-async fn resumed(bed: &Bed, place: Place) -> anyhow::Result<Duration> {
+async fn resumed(env: &TestEnvironment, place: Place) -> anyhow::Result<Duration> {
     let lanes: Vec<NewWork> =
         (0..HOLDERS).map(|_| NewWork::new(Uuid::now_v7(), Uuid::new_v4(), WorkKind::Manifest)).collect();
-    bed.store.enqueue(lanes).await?;
+    env.store.enqueue(lanes).await?;
     let mut last_seen = HashMap::new();
     for _ in 0..HOLDERS {
         let holder = match place {
-            Place::Sqlite => bed.store.clone(),
-            Place::Postgres => bed.another(1).await?,
+            Place::Sqlite => env.store.clone(),
+            Place::Postgres => env.another(1).await?,
         };
         let claimed = holder.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), SHORT_LEASE).await?;
         ensure!(claimed.len() == 1, "a holder found nothing to hold");
-        last_seen.insert(claimed[0].hold.work, Instant::now());
-        holder.checkpoint(claimed[0].hold, "half", json!({ "done": 1 })).await?;
+        last_seen.insert(claimed[0].lease.work, Instant::now());
+        holder.checkpoint(claimed[0].lease, "half", json!({ "done": 1 })).await?;
         // Killed: nothing is handed back, nothing is closed.
         drop(holder);
         tokio::time::sleep(LOOK / 3).await;
     }
-    let (me, begun, mut longest) = (Uuid::new_v4(), Instant::now(), Duration::ZERO);
+    let (me, started, mut longest) = (Uuid::new_v4(), Instant::now(), Duration::ZERO);
     while !last_seen.is_empty() {
-        ensure!(begun.elapsed() < PATIENCE, "work of lost holders was never taken over");
-        for taken in bed.store.take_over(WorkKind::Manifest, TAKE_OVER_MAX, me).await? {
+        ensure!(started.elapsed() < PATIENCE, "work of lost holders was never taken over");
+        for taken in env.store.take_over(WorkKind::Manifest, TAKE_OVER_MAX, me).await? {
             ensure!(
                 taken.step.as_deref() == Some("half") && taken.taken_over,
                 "it goes on behind its checkpoint"
             );
-            if let Some(seen) = last_seen.remove(&taken.hold.work) {
+            if let Some(seen) = last_seen.remove(&taken.lease.work) {
                 longest = longest.max(seen.elapsed());
             }
-            let done = Completion::new(taken.hold, Ending::Completed, json!({}));
+            let done = Completion::new(taken.lease, Ending::Completed, json!({}));
             ensure!(
-                bed.store.complete(&[done]).await? == [CompletionOutcome::Done],
+                env.store.complete(&[done]).await? == [CompletionOutcome::Done],
                 "its new holder could not end it"
             );
         }
@@ -103,21 +103,21 @@ async fn stale_writes(store: &Store) -> anyhow::Result<usize> {
         taken += some.len();
     }
     let mut accepted = 0;
-    for (number, ClaimedWork { hold, .. }) in lost.into_iter().enumerate() {
+    for (number, ClaimedWork { lease, .. }) in lost.into_iter().enumerate() {
         let outcome = match number % 4 {
-            0 => store.checkpoint(hold, "late", json!({})).await.map(drop),
+            0 => store.checkpoint(lease, "late", json!({})).await.map(drop),
             1 => {
-                let completion = Completion::new(hold, Ending::Completed, json!({}));
+                let completion = Completion::new(lease, Ending::Completed, json!({}));
                 match store.complete(&[completion]).await?.as_slice() {
                     [CompletionOutcome::Lost] => continue,
                     _ => Ok(()),
                 }
             }
-            2 => store.hand_back(Release::new(hold, Duration::ZERO, true)).await,
+            2 => store.release(Release::new(lease, Duration::ZERO, true)).await,
             _ => {
-                let by = AuditContext::service("bench");
+                let context = AuditContext::service("bench");
                 let guarded =
-                    Transaction::new().guard(hold).create(Uuid::now_v7(), &Note::new(number), &by)?;
+                    Transaction::new().guard(lease).create(Uuid::now_v7(), &Note::new(number), &context)?;
                 store.commit(guarded).await.map(drop)
             }
         };

@@ -11,8 +11,8 @@ use serde_json::json;
 use store::{ClaimedWork, Completion, CompletionOutcome, ENQUEUE_MAX, NewWork, Store};
 use uuid::Uuid;
 
-use crate::bed::{Backlog, Bed, Due, Ground, Machine, Place};
 use crate::clients::Writers;
+use crate::environment::{Backlog, Due, Ground, Machine, Place, TestEnvironment};
 use crate::floors::RawFile;
 use crate::slices::{Plan, alternate};
 use crate::table::{Goal, Row};
@@ -32,36 +32,36 @@ async fn writers(
     what: &str,
     goal: f64,
 ) -> anyhow::Result<Vec<Row>> {
-    let bed = Bed::new(machine, Place::Sqlite, &[]).await?;
-    let raw = raw_file(&bed)?;
-    let writers = Writers::new(bed.store.clone(), count).await?;
+    let env = TestEnvironment::new(machine, Place::Sqlite, &[]).await?;
+    let raw = raw_file(&env)?;
+    let writers = Writers::new(env.store.clone(), count).await?;
     let pairs =
         alternate(plan, async |slice| raw.rate(slice).await, async |slice| writers.rate(slice).await).await?;
-    let faults = bed.faults().await?;
+    let faults = env.faults().await?;
     ensure!(faults == 0, "{faults} promises of the store were broken by writing documents");
-    bed.store.close().await;
+    env.store.close().await;
     Ok(vec![Row::compared(what, &pairs, Goal::AtLeast(goal))])
 }
 
 /// Claim and complete by one worker, 100,000 pending.
 pub(crate) async fn cycles(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<Row>> {
-    let bed = Bed::new(machine, Place::Sqlite, &[Backlog::new(10_000, 10, Due::Now)]).await?;
-    let raw = raw_file(&bed)?;
+    let env = TestEnvironment::new(machine, Place::Sqlite, &[Backlog::new(10_000, 10, Due::Now)]).await?;
+    let raw = raw_file(&env)?;
     let mut rows = Vec::new();
     for (batch, goal) in [(1, 0.3), (50, 1.8)] {
         let floor = async |slice| raw.rate(slice).await;
         let measured = async |slice| {
-            let (done, taken) = in_a_task(bed.store.clone(), batch, slice).await?;
-            top_up(&bed.store, &done).await?;
+            let (done, taken) = in_a_task(env.store.clone(), batch, slice).await?;
+            top_up(&env.store, &done).await?;
             Ok(done.len() as f64 / taken.as_secs_f64())
         };
         let pairs = alternate(plan, floor, measured).await?;
         let what = format!("SQLite: queue cycle (claim, complete), batch {batch} / raw fdatasync");
         rows.push(Row::compared(what, &pairs, Goal::AtLeast(goal)));
     }
-    let faults = bed.faults().await?;
+    let faults = env.faults().await?;
     ensure!(faults == 0, "{faults} promises of the store were broken by claiming and completing");
-    bed.store.close().await;
+    env.store.close().await;
     Ok(rows)
 }
 
@@ -74,20 +74,20 @@ async fn in_a_task(store: Store, batch: usize, slice: Duration) -> anyhow::Resul
 
 /// The lanes that were served, and how long that took.
 async fn cycle(store: Store, batch: usize, slice: Duration) -> anyhow::Result<(Vec<Uuid>, Duration)> {
-    let (owner, begun) = (Uuid::new_v4(), Instant::now());
+    let (owner, started) = (Uuid::new_v4(), Instant::now());
     let mut lanes = Vec::new();
-    while begun.elapsed() < slice {
+    while started.elapsed() < slice {
         let claimed = store.claim(WorkKind::Manifest, batch, owner).await?;
         ensure!(claimed.len() == batch, "{} of {batch} were claimed although all are due", claimed.len());
-        lanes.extend(claimed.iter().map(|it| it.hold.lane));
+        lanes.extend(claimed.iter().map(|it| it.lease.lane));
         let fates = store.complete(&completions(&claimed)).await?;
         ensure!(fates.iter().all(|it| *it == CompletionOutcome::Done), "a fresh hold was lost");
     }
-    Ok((lanes, begun.elapsed()))
+    Ok((lanes, started.elapsed()))
 }
 
 pub(crate) fn completions(claimed: &[ClaimedWork]) -> Vec<Completion> {
-    let completion = |it: &ClaimedWork| Completion::new(it.hold, Ending::Completed, json!({}));
+    let completion = |it: &ClaimedWork| Completion::new(it.lease, Ending::Completed, json!({}));
     claimed.iter().map(completion).collect()
 }
 
@@ -100,8 +100,8 @@ pub(crate) async fn top_up(store: &Store, lanes: &[Uuid]) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn raw_file(bed: &Bed) -> anyhow::Result<RawFile> {
-    match &bed.ground {
+fn raw_file(env: &TestEnvironment) -> anyhow::Result<RawFile> {
+    match &env.ground {
         Ground::Directory(directory) => Ok(RawFile::new(directory.path())?),
         Ground::Database(_) => anyhow::bail!("a database has no directory"),
     }

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::bed::Note;
+use crate::environment::Note;
 
 /// Runs clients until the slice is over; each says how much it did. How much they did together, in a second.
 pub(crate) async fn rate<W>(
@@ -20,16 +20,16 @@ pub(crate) async fn rate<W>(
 where
     W: Future<Output = anyhow::Result<usize>> + Send + 'static,
 {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut clients = JoinSet::new();
     for number in 0..count {
-        clients.spawn(client(number, begun + slice));
+        clients.spawn(client(number, started + slice));
     }
     let mut done = 0;
     while let Some(ended) = clients.join_next().await {
         done += ended.context("a client ended unasked")??;
     }
-    Ok(done as f64 / begun.elapsed().as_secs_f64())
+    Ok(done as f64 / started.elapsed().as_secs_f64())
 }
 
 /// Documents of about 1 KB, each with a client that changes it over and over.
@@ -42,10 +42,10 @@ pub(crate) struct Writers {
 
 impl Writers {
     pub(crate) async fn new(store: Store, count: usize) -> anyhow::Result<Writers> {
-        let by = AuditContext::service("bench");
+        let context = AuditContext::service("bench");
         let mut notes = Vec::with_capacity(count);
         for number in 0..count {
-            let (uuid, _) = store.collection::<Note>().create(&Note::new(number), &by).await?;
+            let (uuid, _) = store.collection::<Note>().create(&Note::new(number), &context).await?;
             let note =
                 store.documents::<Note>().get(uuid).await?.context("a document that was just created")?;
             notes.push(Mutex::new(note));
@@ -69,14 +69,14 @@ impl Writers {
 
     /// Changes one document until the end; what the feed has to tell of it.
     pub(crate) async fn write(&self, number: usize, end: Instant) -> anyhow::Result<Vec<(Uuid, Etag)>> {
-        let by = AuditContext::service("bench");
+        let context = AuditContext::service("bench");
         let mut note = self.notes[number].lock().await;
         let mut wanted = note.document.clone();
         let mut written = Vec::new();
         while Instant::now() < end {
             wanted.count += 1;
             let transaction = match self.audited {
-                true => Transaction::new().update(&note, &wanted, DesiredState::Unchanged, &by)?,
+                true => Transaction::new().update(&note, &wanted, DesiredState::Unchanged, &context)?,
                 false => Transaction::new().observe(&note, &wanted)?,
             };
             let committed = self.store.commit(transaction).await?;

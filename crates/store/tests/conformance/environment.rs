@@ -9,7 +9,7 @@ use store::{Keyring, Location, Options, Store};
 use testkit::{postgres, prerequisites};
 
 /// A fresh store and all that is needed to open it once more.
-pub(crate) struct Bed {
+pub(crate) struct TestEnvironment {
     pub(crate) store: Store,
     pub(crate) options: Options,
     _place: Place,
@@ -21,12 +21,12 @@ enum Place {
     Database(#[expect(dead_code, reason = "dropped when dropped")] postgres::TestDatabase),
 }
 
-impl Bed {
+impl TestEnvironment {
     /// A new SQLite file.
-    pub(crate) async fn sqlite() -> Bed {
+    pub(crate) async fn sqlite() -> TestEnvironment {
         let directory = tempfile::tempdir().unwrap();
         let options = options(Location::Sqlite(directory.path().join("store.db")));
-        Bed {
+        TestEnvironment {
             store: Store::open(options.clone()).await.unwrap(),
             options,
             _place: Place::Directory(directory),
@@ -34,7 +34,7 @@ impl Bed {
     }
 
     /// A new database on the shared PostgreSQL server; none (and a skip by name) where there is no server.
-    pub(crate) async fn postgres() -> Option<Bed> {
+    pub(crate) async fn postgres() -> Option<TestEnvironment> {
         let Some(server) = postgres::shared() else {
             prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
             return None;
@@ -42,7 +42,7 @@ impl Bed {
         let database = server.database().unwrap();
         let options = options(database.url().parse().unwrap());
         let store = Store::open(options.clone()).await.unwrap();
-        Some(Bed { store, options, _place: Place::Database(database) })
+        Some(TestEnvironment { store, options, _place: Place::Database(database) })
     }
 
     /// Whether several stores may be open on it at once.
@@ -98,29 +98,29 @@ pub(crate) fn short_or_long<T>(short: T, long: T) -> T {
 
 /// One test, on both engines; afterwards every promise of the store is verified.
 macro_rules! on_both_engines {
-    ($(#[$meta:meta])* async fn $name:ident($bed:ident: &Bed) $body:block) => {
+    ($(#[$meta:meta])* async fn $name:ident($env:ident: &TestEnvironment) $body:block) => {
         $(#[$meta])*
         mod $name {
             #[allow(unused_imports, reason = "some tests need nothing from around them")]
             use super::*;
 
-            async fn run($bed: &$crate::bed::Bed) $body
+            async fn run($env: &$crate::environment::TestEnvironment) $body
 
             #[test]
             fn on_sqlite() {
-                $crate::bed::block_on(async {
-                    let bed = $crate::bed::Bed::sqlite().await;
-                    run(&bed).await;
-                    bed.assert_sound().await;
+                $crate::environment::block_on(async {
+                    let env = $crate::environment::TestEnvironment::sqlite().await;
+                    run(&env).await;
+                    env.assert_sound().await;
                 });
             }
 
             #[test]
             fn on_postgresql() {
-                $crate::bed::block_on(async {
-                    let Some(bed) = $crate::bed::Bed::postgres().await else { return };
-                    run(&bed).await;
-                    bed.assert_sound().await;
+                $crate::environment::block_on(async {
+                    let Some(env) = $crate::environment::TestEnvironment::postgres().await else { return };
+                    run(&env).await;
+                    env.assert_sound().await;
                 });
             }
         }

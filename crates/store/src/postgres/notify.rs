@@ -13,8 +13,8 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Socket};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::connect::{Link, Route};
-use crate::wake::{Notifications, Notifier, Topic, Topics};
+use super::connect::{ServerConfig, ServerConnection};
+use crate::notify::{Notifications, Notifier, Topic, Topics};
 
 /// Between two rounds of NOTIFY.
 const SPACING: Duration = Duration::from_millis(5);
@@ -23,9 +23,9 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 
 /// The bells of this process, and the wire to those of the others.
 #[derive(Debug)]
-pub(super) struct Post {
-    bells: Notifier,
-    outbox: Arc<PendingNotifications>,
+pub(super) struct NotificationChannel {
+    notifier: Notifier,
+    pending: Arc<PendingNotifications>,
     tasks: TaskTracker,
     end: CancellationToken,
     /// Ends the task when the store is dropped without having been closed.
@@ -39,15 +39,15 @@ struct PendingNotifications {
     filled: Notify,
 }
 
-impl Post {
-    pub(super) fn open(route: Route) -> Post {
-        let (bells, outbox, end, tasks) = (
+impl NotificationChannel {
+    pub(super) fn open(route: ServerConfig) -> NotificationChannel {
+        let (notifier, pending, end, tasks) = (
             Notifier::default(),
             Arc::<PendingNotifications>::default(),
             CancellationToken::new(),
             TaskTracker::new(),
         );
-        let carrier = Carrier { route, bells: bells.clone(), outbox: outbox.clone() };
+        let carrier = NotificationTask { route, notifier: notifier.clone(), pending: pending.clone() };
         let ended = end.clone();
         tasks.spawn(async move {
             tokio::select! {
@@ -56,11 +56,11 @@ impl Post {
             }
         });
         tasks.close();
-        Post { bells, outbox, tasks, _guard: end.clone().drop_guard(), end }
+        NotificationChannel { notifier, pending, tasks, _guard: end.clone().drop_guard(), end }
     }
 
     pub(super) fn waiter(&self, topic: Topic) -> Notifications {
-        self.bells.waiter(topic)
+        self.notifier.waiter(topic)
     }
 
     /// Wakes the waiters of this process now, and those of the others in a moment.
@@ -68,10 +68,10 @@ impl Post {
         if topics.is_empty() {
             return;
         }
-        self.bells.ring(topics);
+        self.notifier.ring(topics);
         let bits = topics.iter().fold(0, |bits, topic| bits | 1 << topic.index());
-        if self.outbox.topics.fetch_or(bits, Ordering::AcqRel) == 0 {
-            self.outbox.filled.notify_one();
+        if self.pending.topics.fetch_or(bits, Ordering::AcqRel) == 0 {
+            self.pending.filled.notify_one();
         }
     }
 
@@ -81,13 +81,13 @@ impl Post {
     }
 }
 
-struct Carrier {
-    route: Route,
-    bells: Notifier,
-    outbox: Arc<PendingNotifications>,
+struct NotificationTask {
+    route: ServerConfig,
+    notifier: Notifier,
+    pending: Arc<PendingNotifications>,
 }
 
-impl Carrier {
+impl NotificationTask {
     async fn run(&self) {
         let mut backoff = BACKOFF.0;
         loop {
@@ -95,8 +95,8 @@ impl Carrier {
                 Ok(Ok((client, link))) => {
                     backoff = BACKOFF.0;
                     match link {
-                        Link::Plain(connection) => self.serve(client, *connection).await,
-                        Link::Encrypted(connection) => self.serve(client, *connection).await,
+                        ServerConnection::Plain(connection) => self.serve(client, *connection).await,
+                        ServerConnection::Encrypted(connection) => self.serve(client, *connection).await,
                     }
                     tracing::info!(
                         "The connection that hears wake-ups from {} was lost; until it is back, polls find everything",
@@ -137,7 +137,7 @@ impl Carrier {
     fn ring(&self, channel: &str) {
         let mut topics = Topics::default();
         Topic::ALL.into_iter().filter(|topic| name(*topic) == channel).for_each(|topic| topics.add(topic));
-        self.bells.ring(topics);
+        self.notifier.ring(topics);
     }
 
     async fn say(&self, client: &Client, own: &AtomicI32) -> Result<(), tokio_postgres::Error> {
@@ -148,11 +148,11 @@ impl Carrier {
         // What was said while nobody listened is lost: everybody looks once.
         let mut all = Topics::default();
         Topic::ALL.into_iter().for_each(|topic| all.add(topic));
-        self.bells.ring(all);
+        self.notifier.ring(all);
         loop {
-            let bits = self.outbox.topics.swap(0, Ordering::AcqRel);
+            let bits = self.pending.topics.swap(0, Ordering::AcqRel);
             if bits == 0 {
-                self.outbox.filled.notified().await;
+                self.pending.filled.notified().await;
                 continue;
             }
             let notes: Vec<String> = Topic::ALL

@@ -62,7 +62,7 @@ impl Place {
 
 /// An open store, and what it stands on. Fields are dropped in order: the store, then its ground.
 #[derive(Debug)]
-pub(crate) struct Bed {
+pub(crate) struct TestEnvironment {
     pub(crate) store: Store,
     pub(crate) options: Options,
     pub(crate) ground: Ground,
@@ -75,9 +75,13 @@ pub(crate) enum Ground {
     Database(TestDatabase),
 }
 
-impl Bed {
+impl TestEnvironment {
     /// A store with these backlogs.
-    pub(crate) async fn new(machine: &Machine, place: Place, backlogs: &[Backlog]) -> anyhow::Result<Bed> {
+    pub(crate) async fn new(
+        machine: &Machine,
+        place: Place,
+        backlogs: &[Backlog],
+    ) -> anyhow::Result<TestEnvironment> {
         let (location, ground) = match place {
             Place::Sqlite => {
                 let directory = machine.directory()?;
@@ -100,7 +104,7 @@ impl Bed {
             }
             store = Store::open(options.clone()).await?;
         }
-        Ok(Bed { store, options, ground })
+        Ok(TestEnvironment { store, options, ground })
     }
 
     /// The same store, opened once more with so many connections; only PostgreSQL can.

@@ -10,8 +10,8 @@ use api::work::WorkKind;
 use store::{CLAIM_MAX, CompletionOutcome, NewWork, Store};
 use uuid::Uuid;
 
-use crate::bed::{Backlog, Bed, Due, Lines, Machine, Place};
 use crate::clients::{Writers, rate};
+use crate::environment::{Backlog, Due, Lines, Machine, Place, TestEnvironment};
 use crate::peer::{self, Peer};
 use crate::slices::{Plan, alternate};
 use crate::sqlite::completions;
@@ -21,8 +21,8 @@ const CONNECTIONS: usize = 8;
 
 /// Changes of documents against the barest commit there is.
 pub(crate) async fn updates(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<Row>> {
-    let bed = Bed::new(machine, Place::Postgres, &[]).await?;
-    let lines = Lines::open(bed.url()?, CONNECTIONS).await?;
+    let env = TestEnvironment::new(machine, Place::Postgres, &[]).await?;
+    let lines = Lines::open(env.url()?, CONNECTIONS).await?;
     lines
         .first()
         .batch_execute(
@@ -35,7 +35,7 @@ pub(crate) async fn updates(machine: &Machine, plan: Plan) -> anyhow::Result<Vec
         plain.push((client.clone(), client.prepare("update plain set n = n + 1 where id = $1").await?));
     }
     let plain = Arc::new(plain);
-    let writers = Writers::new(bed.another(CONNECTIONS).await?, CONNECTIONS).await?;
+    let writers = Writers::new(env.another(CONNECTIONS).await?, CONNECTIONS).await?;
     let floor = async |slice| {
         rate(CONNECTIONS, slice, |number, end| {
             let plain = plain.clone();
@@ -55,7 +55,7 @@ pub(crate) async fn updates(machine: &Machine, plan: Plan) -> anyhow::Result<Vec
     let observing = writers.observing();
     let plain = alternate(plan, floor, async |slice| observing.rate(slice).await).await?;
     let audited = alternate(plan, floor, async |slice| writers.rate(slice).await).await?;
-    bed.store.close().await;
+    env.store.close().await;
     let what = "PostgreSQL: document update with feed row, 8 connections / plain commits";
     let with_record = "PostgreSQL: the same with its audit record / plain commits";
     Ok(vec![
@@ -66,8 +66,8 @@ pub(crate) async fn updates(machine: &Machine, plan: Plan) -> anyhow::Result<Vec
 
 /// Enqueue, claim, complete by 8 workers in batches of 50 with 100,000 pending, against the same without exclusion.
 pub(crate) async fn queue(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<Row>> {
-    let bed = Bed::new(machine, Place::Postgres, &[Backlog::new(10_000, 10, Due::Now)]).await?;
-    let lines = Lines::open(bed.url()?, CONNECTIONS).await?;
+    let env = TestEnvironment::new(machine, Place::Postgres, &[Backlog::new(10_000, 10, Due::Now)]).await?;
+    let lines = Lines::open(env.url()?, CONNECTIONS).await?;
     peer::make(lines.first()).await?;
     let mut peers = Vec::new();
     for client in &lines.clients {
@@ -77,7 +77,7 @@ pub(crate) async fn queue(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<R
     let lanes: Arc<Vec<Uuid>> = Arc::new(lanes.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?);
     let watch = Arc::new(Watch::default());
     let turn = Arc::new(AtomicUsize::new(0));
-    let store = bed.another(CONNECTIONS).await?;
+    let store = env.another(CONNECTIONS).await?;
 
     let floor = async |slice| {
         rate(CONNECTIONS, slice, |number, end| {
@@ -112,9 +112,9 @@ pub(crate) async fn queue(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<R
     let pairs = alternate(plan, floor, measured).await?;
     let sql = "select deadlocks from pg_stat_database where datname = current_database()";
     let deadlocks: i64 = lines.first().query_one(sql, &[]).await?.try_get(0)?;
-    let faults = bed.faults().await?;
+    let faults = env.faults().await?;
     store.close().await;
-    bed.store.close().await;
+    env.store.close().await;
     let cycles = watch.ended();
     Ok(vec![
         Row::compared(
@@ -149,20 +149,20 @@ impl Watch {
         let claimed = store.claim(WorkKind::Manifest, CLAIM_MAX, owner).await?;
         {
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-            let doubled = claimed.iter().filter(|it| !running.insert(it.hold.lane)).count();
+            let doubled = claimed.iter().filter(|it| !running.insert(it.lease.lane)).count();
             self.double_runs.fetch_add(doubled, Ordering::Relaxed);
         }
         {
             // Whoever claims a lane after our completion must find it free here: so it is free before.
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             for it in &claimed {
-                running.remove(&it.hold.lane);
+                running.remove(&it.lease.lane);
             }
         }
         let fates = store.complete(&completions(&claimed)).await?;
         ensure!(fates.iter().all(|it| *it == CompletionOutcome::Done), "a fresh hold was lost");
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let doubled = claimed.iter().filter(|it| !ended.insert(it.hold.work)).count();
+        let doubled = claimed.iter().filter(|it| !ended.insert(it.lease.work)).count();
         self.double_runs.fetch_add(doubled, Ordering::Relaxed);
         Ok(claimed.len())
     }

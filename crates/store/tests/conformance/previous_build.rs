@@ -7,10 +7,10 @@ use sha2::{Digest as _, Sha256};
 use store::Store;
 use uuid::Uuid;
 
-use crate::bed::{Bed, block_on};
+use crate::environment::{TestEnvironment, block_on};
 use crate::fixture::{Folder, assert_sound, close};
-use crate::hands::work_off;
-use crate::raw::Raw;
+use crate::queue_fixture::work_off;
+use crate::raw::RawDatabase;
 
 /// The steps that the build before knew, by the files that each is made of.
 const STEPS: [(&str, &[&str]); 5] = [
@@ -22,7 +22,7 @@ const STEPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Makes an empty database what the build before made of it.
-pub(crate) async fn schema(raw: &Raw, engine: &str) {
+pub(crate) async fn schema(raw: &RawDatabase, engine: &str) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("migrations").join(engine);
     if engine == "sqlite" {
         raw.execute("pragma journal_mode = wal; pragma application_id = 1399353459").await;
@@ -48,11 +48,11 @@ pub(crate) async fn schema(raw: &Raw, engine: &str) {
 }
 
 /// A lane that the build before parked, because the task of its first manifest was stopped; another one goes on behind it.
-async fn parked_lane(raw: &Raw) {
+async fn parked_lane(raw: &RawDatabase) {
     let id = |number: u128| raw.uuid(Uuid::from_u128(number));
     let budgets = |task: &str| match raw {
-        Raw::Sqlite(_) => format!("'[\"fleet\",\"{task}\"]'"),
-        Raw::Postgres { .. } => format!("array['fleet', '{task}']"),
+        RawDatabase::Sqlite(_) => format!("'[\"fleet\",\"{task}\"]'"),
+        RawDatabase::Postgres { .. } => format!("array['fleet', '{task}']"),
     };
     raw.execute(&format!(
         "insert into budgets (key, cap, used) values ('task/bad', 0, 0);
@@ -77,7 +77,7 @@ async fn goes_on(store: &Store) {
 fn a_lane_that_a_stopped_task_had_parked_goes_on_on_sqlite() {
     block_on(async {
         let folder = Folder::new();
-        let raw = Raw::to(&folder.options.location).await;
+        let raw = RawDatabase::to(&folder.options.location).await;
         schema(&raw, "sqlite").await;
         parked_lane(&raw).await;
         let store = folder.open().await;
@@ -89,12 +89,12 @@ fn a_lane_that_a_stopped_task_had_parked_goes_on_on_sqlite() {
 #[test]
 fn a_lane_that_a_stopped_task_had_parked_goes_on_on_postgresql() {
     block_on(async {
-        let Some(bed) = Bed::postgres().await else { return };
-        let raw = Raw::of(&bed).await;
+        let Some(env) = TestEnvironment::postgres().await else { return };
+        let raw = RawDatabase::connect(&env).await;
         raw.execute("drop schema public cascade; create schema public").await;
         schema(&raw, "postgres").await;
         parked_lane(&raw).await;
-        let store = Store::open(bed.options.clone()).await.unwrap();
+        let store = Store::open(env.options.clone()).await.unwrap();
         goes_on(&store).await;
         store.close().await;
     });

@@ -10,8 +10,8 @@ use super::commit::topics;
 use super::micros;
 use crate::audit::NewAuditRecord;
 use crate::entries::StoredEntry;
+use crate::notify::{Topic, Topics};
 use crate::transaction::{DocumentUpdate, NewDocument, Write};
-use crate::wake::{Topic, Topics};
 use crate::work::{Completion, NewWork, Release, WorkLease, first_class};
 use crate::{Etag, StoreError};
 
@@ -53,15 +53,15 @@ const SAVE_POSITIONS: &str = "insert into positions (reader, position, changed)
 pub(super) type Bound = Box<dyn ToSql + Sync + Send>;
 
 /// One statement of a transaction.
-pub(super) struct Step {
+pub(super) struct Statement {
     pub(super) sql: &'static str,
     pub(super) values: Vec<Bound>,
-    pub(super) answers: Answers,
+    pub(super) answers: ResultKind,
 }
 
 /// What a statement answers with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answers {
+pub(super) enum ResultKind {
     Nothing,
     /// The topics that have news, as bits in this column of its only row.
     Woken(usize),
@@ -75,10 +75,10 @@ macro_rules! bound {
 
 /// The changes of a transaction by subject, each in the order in which its rows are locked.
 #[derive(Default)]
-pub(super) struct Sorted {
+pub(super) struct WritesBySubject {
     checkpoints: Vec<(WorkLease, Option<String>, Option<Value>)>,
     completions: Vec<Completion>,
-    yieldings: Vec<Release>,
+    releases: Vec<Release>,
     withdrawn: Vec<(Uuid, Value)>,
     withdrawn_lanes: Vec<(Uuid, Value)>,
     expedited: Vec<Uuid>,
@@ -100,17 +100,17 @@ pub(super) struct Sorted {
     positions: BTreeMap<String, String>,
 }
 
-impl Sorted {
-    pub(super) fn of(writes: Vec<Write>) -> Sorted {
-        let mut sorted = Sorted::default();
+impl WritesBySubject {
+    pub(super) fn new(writes: Vec<Write>) -> WritesBySubject {
+        let mut sorted = WritesBySubject::default();
         for write in writes {
             match write {
-                Write::Guard(hold) => sorted.checkpoints.push((hold, None, None)),
-                Write::Checkpoint { hold, step, data } => {
-                    sorted.checkpoints.push((hold, Some(step), Some(data)));
+                Write::Guard(lease) => sorted.checkpoints.push((lease, None, None)),
+                Write::Checkpoint { lease, step, data } => {
+                    sorted.checkpoints.push((lease, Some(step), Some(data)));
                 }
                 Write::Complete(completion) => sorted.completions.push(completion),
-                Write::Yield(yielding) => sorted.yieldings.push(yielding),
+                Write::Release(release) => sorted.releases.push(release),
                 Write::Withdraw { work, result } => sorted.withdrawn.push((work, result.into())),
                 Write::WithdrawLane { lane, result } => sorted.withdrawn_lanes.push((lane, result.into())),
                 Write::Expedite { work } => sorted.expedited.push(work),
@@ -164,9 +164,9 @@ impl Sorted {
         created.chain(self.updated.iter().map(|it| (it.uuid, it.etag.next()))).collect()
     }
 
-    pub(super) fn names(&self) -> Names {
+    pub(super) fn names(&self) -> ErrorContext {
         let updated = self.updated.iter().map(|it| (it.uuid, it.etag));
-        Names {
+        ErrorContext {
             expected: updated.chain(self.deleted.iter().chain(&self.expected).copied()).collect(),
             created: self
                 .created
@@ -177,50 +177,59 @@ impl Sorted {
         }
     }
 
-    pub(super) fn steps(self) -> Vec<Step> {
+    pub(super) fn steps(self) -> Vec<Statement> {
         let mut steps = Vec::new();
         steps.extend(self.lock_lanes());
         steps.extend(self.lock_told());
         if !self.idle.is_empty() {
-            steps.push(Step { sql: EXPECT_IDLE, values: bound![self.idle], answers: Answers::Nothing });
+            steps.push(Statement {
+                sql: EXPECT_IDLE,
+                values: bound![self.idle],
+                answers: ResultKind::Nothing,
+            });
         }
         if !self.checkpoints.is_empty() {
             let mut columns = (vec![], vec![], vec![], vec![], vec![]);
-            for (hold, step, data) in self.checkpoints {
-                columns.0.push(hold.work);
-                columns.1.push(hold.owner);
-                columns.2.push(hold.fence);
+            for (lease, step, data) in self.checkpoints {
+                columns.0.push(lease.work);
+                columns.1.push(lease.owner);
+                columns.2.push(lease.fence);
                 columns.3.push(step);
                 columns.4.push(data);
             }
             let values = bound![columns.0, columns.1, columns.2, columns.3, columns.4];
-            steps.push(Step { sql: CHECKPOINT, values, answers: Answers::Signals });
+            steps.push(Statement { sql: CHECKPOINT, values, answers: ResultKind::Signals });
         }
         if !self.completions.is_empty() {
             steps.push(complete_step(self.completions, true));
         }
-        if !self.yieldings.is_empty() {
-            let (works, lanes, owners, fences) = holds(self.yieldings.iter().map(|it| it.hold));
-            let rests: Vec<i64> = self.yieldings.iter().map(|it| micros(it.rest)).collect();
-            let spent: Vec<bool> = self.yieldings.iter().map(|it| it.attempt_spent).collect();
-            let uncancelled: Vec<bool> = self.yieldings.iter().map(|it| it.unless_cancelled).collect();
-            let begun: Vec<bool> = self.yieldings.iter().map(|it| it.begun).collect();
+        if !self.releases.is_empty() {
+            let (works, lanes, owners, fences) = lease_columns(self.releases.iter().map(|it| it.lease));
+            let rests: Vec<i64> = self.releases.iter().map(|it| micros(it.delay)).collect();
+            let spent: Vec<bool> = self.releases.iter().map(|it| it.attempt_spent).collect();
+            let uncancelled: Vec<bool> = self.releases.iter().map(|it| it.unless_cancelled).collect();
+            let started: Vec<bool> = self.releases.iter().map(|it| it.started).collect();
             let (names, datas): (Vec<Option<String>>, Vec<Option<Value>>) =
-                self.yieldings.into_iter().map(|it| it.checkpoint.unzip()).unzip();
-            let values = bound![works, lanes, owners, fences, rests, spent, names, datas, uncancelled, begun];
-            steps.push(Step { sql: YIELD, values, answers: Answers::Woken(0) });
+                self.releases.into_iter().map(|it| it.checkpoint.unzip()).unzip();
+            let values =
+                bound![works, lanes, owners, fences, rests, spent, names, datas, uncancelled, started];
+            steps.push(Statement { sql: YIELD, values, answers: ResultKind::Woken(0) });
         }
         for (sql, targets) in [(WITHDRAW, self.withdrawn), (WITHDRAW_LANES, self.withdrawn_lanes)] {
             if !targets.is_empty() {
                 let (targets, results): (Vec<Uuid>, Vec<Value>) = targets.into_iter().unzip();
-                steps.push(Step { sql, values: bound![targets, results], answers: Answers::Woken(0) });
+                steps.push(Statement {
+                    sql,
+                    values: bound![targets, results],
+                    answers: ResultKind::Woken(0),
+                });
             }
         }
         for (sql, works) in
             [(EXPEDITE, self.expedited), (REQUEST_CANCEL, self.cancelled), (DISCARD, self.discarded)]
         {
             if !works.is_empty() {
-                steps.push(Step { sql, values: bound![works], answers: Answers::Woken(0) });
+                steps.push(Statement { sql, values: bound![works], answers: ResultKind::Woken(0) });
             }
         }
         for (sql, works) in [(ENQUEUE, self.enqueued), (REVIVE, self.revived)] {
@@ -231,14 +240,18 @@ impl Sorted {
         if !self.expected.is_empty() {
             let (uuids, etags): (Vec<Uuid>, Vec<i64>) =
                 self.expected.into_iter().map(|(uuid, etag)| (uuid, etag.0)).unzip();
-            steps.push(Step { sql: EXPECT, values: bound![uuids, etags], answers: Answers::Nothing });
+            steps.push(Statement { sql: EXPECT, values: bound![uuids, etags], answers: ResultKind::Nothing });
         }
         if !(self.deleted.is_empty() && self.updated.is_empty() && self.created.is_empty()) {
             steps.push(documents_step(self.deleted, self.updated, self.created));
         }
         if !self.dropped.is_empty() {
             let (owners, names): (Vec<Uuid>, Vec<String>) = self.dropped.into_iter().unzip();
-            steps.push(Step { sql: DROP_SECRETS, values: bound![owners, names], answers: Answers::Nothing });
+            steps.push(Statement {
+                sql: DROP_SECRETS,
+                values: bound![owners, names],
+                answers: ResultKind::Nothing,
+            });
         }
         for (sql, secrets) in [(PUT_SECRETS, self.secrets), (ENSURE_SECRETS, self.ensured)] {
             if !secrets.is_empty() {
@@ -247,35 +260,39 @@ impl Sorted {
         }
         if !self.meta.is_empty() {
             let (keys, values): (Vec<String>, Vec<String>) = self.meta.into_iter().unzip();
-            steps.push(Step { sql: SET_META, values: bound![keys, values], answers: Answers::Nothing });
+            steps.push(Statement {
+                sql: SET_META,
+                values: bound![keys, values],
+                answers: ResultKind::Nothing,
+            });
         }
         if !self.audit.is_empty() {
             steps.push(audit_step(self.audit));
         }
         if !self.positions.is_empty() {
             let (readers, positions): (Vec<String>, Vec<String>) = self.positions.into_iter().unzip();
-            steps.push(Step {
+            steps.push(Statement {
                 sql: SAVE_POSITIONS,
                 values: bound![readers, positions],
-                answers: Answers::Nothing,
+                answers: ResultKind::Nothing,
             });
         }
         if !self.recorded.is_empty() {
             let (works, bodies, of_steps) = recorded(self.recorded);
             let values = bound![works, bodies, of_steps];
-            steps.push(Step { sql: RECORD, values, answers: Answers::Nothing });
+            steps.push(Statement { sql: RECORD, values, answers: ResultKind::Nothing });
         }
         steps
     }
 
     /// Whoever tells of work holds its row; these are told of and not otherwise touched. A row of work comes behind the
     /// lanes, and all of them come in order: so what is checkpointed is locked with them.
-    fn lock_told(&self) -> Option<Step> {
+    fn lock_told(&self) -> Option<Statement> {
         let moved: HashSet<Uuid> = self
             .completions
             .iter()
-            .map(|it| it.hold.work)
-            .chain(self.yieldings.iter().map(|it| it.hold.work))
+            .map(|it| it.lease.work)
+            .chain(self.releases.iter().map(|it| it.lease.work))
             .chain(self.withdrawn.iter().map(|it| it.0))
             .chain(self.expedited.iter().copied())
             .chain(self.enqueued.iter().chain(&self.revived).map(|it| it.id))
@@ -287,14 +304,14 @@ impl Sorted {
             return None;
         }
         let works: Vec<Uuid> = told.into_iter().chain(held).collect();
-        Some(Step { sql: LOCK_TOLD, values: bound![works], answers: Answers::Nothing })
+        Some(Statement { sql: LOCK_TOLD, values: bound![works], answers: ResultKind::Nothing })
     }
 
     /// Each verb of the queue locks its lanes in order; several verbs together need them locked in order beforehand.
-    fn lock_lanes(&self) -> Option<Step> {
+    fn lock_lanes(&self) -> Option<Statement> {
         let verbs = [
             self.completions.is_empty(),
-            self.yieldings.is_empty(),
+            self.releases.is_empty(),
             self.withdrawn.is_empty(),
             self.withdrawn_lanes.is_empty(),
             self.expedited.is_empty(),
@@ -312,38 +329,38 @@ impl Sorted {
         let held = self
             .completions
             .iter()
-            .map(|it| it.hold.lane)
-            .chain(self.yieldings.iter().map(|it| it.hold.lane));
+            .map(|it| it.lease.lane)
+            .chain(self.releases.iter().map(|it| it.lease.lane));
         let lanes: Vec<Uuid> =
             held.chain(self.withdrawn_lanes.iter().map(|it| it.0)).chain(self.idle.iter().copied()).collect();
         let named = self.withdrawn.iter().map(|it| it.0).chain(self.expedited.iter().copied());
         let works: Vec<Uuid> =
             named.chain(self.cancelled.iter().copied()).chain(self.discarded.iter().copied()).collect();
         let fresh: Vec<Uuid> = self.enqueued.iter().chain(&self.revived).map(|it| it.lane).collect();
-        Some(Step { sql: LOCK_LANES, values: bound![lanes, works, fresh], answers: Answers::Nothing })
+        Some(Statement { sql: LOCK_LANES, values: bound![lanes, works, fresh], answers: ResultKind::Nothing })
     }
 }
 
-fn holds(given: impl Iterator<Item = WorkLease>) -> (Vec<Uuid>, Vec<Uuid>, Vec<Uuid>, Vec<i64>) {
+fn lease_columns(given: impl Iterator<Item = WorkLease>) -> (Vec<Uuid>, Vec<Uuid>, Vec<Uuid>, Vec<i64>) {
     let mut columns = (vec![], vec![], vec![], vec![]);
-    for hold in given {
-        columns.0.push(hold.work);
-        columns.1.push(hold.lane);
-        columns.2.push(hold.owner);
-        columns.3.push(hold.fence);
+    for lease in given {
+        columns.0.push(lease.work);
+        columns.1.push(lease.lane);
+        columns.2.push(lease.owner);
+        columns.3.push(lease.fence);
     }
     columns
 }
 
-fn complete_step(completions: Vec<Completion>, strict: bool) -> Step {
-    let (works, lanes, owners, fences) = holds(completions.iter().map(|it| it.hold));
+fn complete_step(completions: Vec<Completion>, strict: bool) -> Statement {
+    let (works, lanes, owners, fences) = lease_columns(completions.iter().map(|it| it.lease));
     let states: Vec<&'static str> = completions.iter().map(|it| it.ending.state().as_str()).collect();
     let results: Vec<Value> = completions.into_iter().map(|it| it.result.into()).collect();
     let values = bound![works, lanes, owners, fences, states, results, strict];
-    Step { sql: COMPLETE, values, answers: Answers::Woken(1) }
+    Statement { sql: COMPLETE, values, answers: ResultKind::Woken(1) }
 }
 
-fn enqueue_step(sql: &'static str, enqueued: Vec<NewWork>) -> Step {
+fn enqueue_step(sql: &'static str, enqueued: Vec<NewWork>) -> Statement {
     let micros = |at: Option<jiff::Timestamp>| at.map(jiff::Timestamp::as_microsecond);
     let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
     for mut work in enqueued {
@@ -362,10 +379,10 @@ fn enqueue_step(sql: &'static str, enqueued: Vec<NewWork>) -> Step {
     let values = bound![
         columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7, columns.8
     ];
-    Step { sql, values, answers: Answers::Nothing }
+    Statement { sql, values, answers: ResultKind::Nothing }
 }
 
-fn secrets_step(sql: &'static str, secrets: Vec<crate::SealedSecret>) -> Step {
+fn secrets_step(sql: &'static str, secrets: Vec<crate::SealedSecret>) -> Statement {
     let mut columns = (vec![], vec![], vec![], vec![]);
     for sealed in secrets {
         columns.0.push(sealed.owner);
@@ -374,7 +391,7 @@ fn secrets_step(sql: &'static str, secrets: Vec<crate::SealedSecret>) -> Step {
         columns.3.push(sealed.key_id);
     }
     let values = bound![columns.0, columns.1, columns.2, columns.3];
-    Step { sql, values, answers: Answers::Nothing }
+    Statement { sql, values, answers: ResultKind::Nothing }
 }
 
 /// Entries as three arrays.
@@ -392,7 +409,7 @@ fn documents_step(
     deleted: Vec<(Uuid, Etag)>,
     updated: Vec<DocumentUpdate>,
     created: Vec<NewDocument>,
-) -> Step {
+) -> Statement {
     let (mut owners, mut keyed, mut keys) = (vec![], vec![], vec![]);
     let mut hold_keys = |uuid: Uuid, wanted: Vec<String>| {
         owners.push(uuid);
@@ -428,10 +445,10 @@ fn documents_step(
         gone, gone_etags, changed.0, changed.1, changed.2, changed.3, new.0, new.1, new.2, new.3, new.4,
         owners, keyed, keys
     ];
-    Step { sql: DOCUMENTS, values, answers: Answers::Nothing }
+    Statement { sql: DOCUMENTS, values, answers: ResultKind::Nothing }
 }
 
-pub(super) fn audit_step(records: Vec<NewAuditRecord>) -> Step {
+pub(super) fn audit_step(records: Vec<NewAuditRecord>) -> Statement {
     let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
     for NewAuditRecord { id, entry, mac } in records {
         columns.0.push(id);
@@ -447,17 +464,17 @@ pub(super) fn audit_step(records: Vec<NewAuditRecord>) -> Step {
     let values = bound![
         columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7, columns.8
     ];
-    Step { sql: AUDIT, values, answers: Answers::Nothing }
+    Statement { sql: AUDIT, values, answers: ResultKind::Nothing }
 }
 
 /// What the server's refusals do not know of the transaction.
-pub(super) struct Names {
+pub(super) struct ErrorContext {
     expected: Vec<(Uuid, Etag)>,
     created: Vec<(String, String, String)>,
     key_ids: Vec<String>,
 }
 
-impl Names {
+impl ErrorContext {
     pub(super) fn put_into(&self, error: StoreError) -> StoreError {
         match error {
             StoreError::Changed { uuid, found, .. } => {

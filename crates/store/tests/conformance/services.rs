@@ -9,7 +9,7 @@ use serde_json::json;
 use store::{Completion, Release, Secrets, Store, StoreError, WorkLease};
 use uuid::Uuid;
 
-use crate::fixture::{billing, by, cluster, counter, operation};
+use crate::fixture::{billing, cluster, context, counter, operation};
 
 fn subscription(state: SubscriptionState) -> Subscription {
     Subscription {
@@ -25,39 +25,39 @@ fn subscription(state: SubscriptionState) -> Subscription {
 async fn claim(store: &Store) -> WorkLease {
     let mut claimed = store.claim(WorkKind::Operation, 10, Uuid::new_v4()).await.unwrap();
     assert_eq!(claimed.len(), 1);
-    claimed.remove(0).hold
+    claimed.remove(0).lease
 }
 
 on_both_engines! {
-    async fn a_subscription_is_put_as_often_as_it_is_said_and_its_removal_is_enqueued_once(bed: &Bed) {
+    async fn a_subscription_is_put_as_often_as_it_is_said_and_its_removal_is_enqueued_once(env: &TestEnvironment) {
         use SubscriptionState::{Deleted, Registered, Warned};
-        let store = &bed.store;
+        let store = &env.store;
         let subscriptions = store.subscriptions();
-        let (uuid, first, new) = subscriptions.put(&subscription(Registered), None, &by()).await.unwrap();
+        let (uuid, first, new) = subscriptions.put(&subscription(Registered), None, &context()).await.unwrap();
         assert!(new && counter(first) == 1);
-        let (same, second, new) = subscriptions.put(&subscription(Warned), None, &by()).await.unwrap();
+        let (same, second, new) = subscriptions.put(&subscription(Warned), None, &context()).await.unwrap();
         assert_eq!((same, counter(second), new), (uuid, 2, false));
-        let stale = subscriptions.put(&subscription(Registered), Some(first), &by()).await;
+        let stale = subscriptions.put(&subscription(Registered), Some(first), &context()).await;
         assert!(matches!(stale, Err(StoreError::Changed { .. })), "{stale:?}");
-        subscriptions.put(&subscription(Registered), Some(second), &by()).await.unwrap();
+        subscriptions.put(&subscription(Registered), Some(second), &context()).await.unwrap();
         assert_eq!(store.queue(WorkKind::Operation).await.unwrap().pending, 0);
 
         // Twice Deleted is one removal; its lane is the subscription itself.
         for _ in 0..2 {
-            subscriptions.put(&subscription(Deleted), None, &by()).await.unwrap();
+            subscriptions.put(&subscription(Deleted), None, &context()).await.unwrap();
         }
         assert_eq!(store.queue(WorkKind::Operation).await.unwrap().pending, 1);
-        let hold = claim(store).await;
-        assert_eq!(hold.lane, uuid);
+        let lease = claim(store).await;
+        assert_eq!(lease.lane, uuid);
         let read = subscriptions.find(&subscription(Deleted).path()).await.unwrap().unwrap();
         assert_eq!((read.uuid, read.document), (uuid, subscription(Deleted)));
     }
 }
 
 on_both_engines! {
-    async fn of_two_who_put_a_subscription_at_once_one_creates_it(bed: &Bed) {
-        let store = &bed.store;
-        let put = async || store.subscriptions().put(&subscription(SubscriptionState::Deleted), None, &by()).await.unwrap();
+    async fn of_two_who_put_a_subscription_at_once_one_creates_it(env: &TestEnvironment) {
+        let store = &env.store;
+        let put = async || store.subscriptions().put(&subscription(SubscriptionState::Deleted), None, &context()).await.unwrap();
         let (one, other, third) = tokio::join!(put(), put(), put());
         let new = [one.2, other.2, third.2].into_iter().filter(|new| *new).count();
         assert_eq!((new, one.0 == other.0 && other.0 == third.0), (1, true));
@@ -65,25 +65,25 @@ on_both_engines! {
         let absent = store.subscriptions().put(
             &Subscription { subscription_id: "nobody".to_owned(), ..subscription(SubscriptionState::Warned) },
             Some(one.1),
-            &by(),
+            &context(),
         ).await;
         assert!(matches!(absent, Err(StoreError::Gone { .. })), "{absent:?}");
     }
 }
 
 on_both_engines! {
-    async fn no_cluster_is_made_in_a_subscription_that_was_changed_since_it_was_looked_at(bed: &Bed) {
-        let (store, path) = (&bed.store, subscription(SubscriptionState::Registered).path());
-        store.subscriptions().create(&subscription(SubscriptionState::Registered), &by()).await.unwrap();
-        let again = store.subscriptions().create(&subscription(SubscriptionState::Registered), &by()).await;
+    async fn no_cluster_is_made_in_a_subscription_that_was_changed_since_it_was_looked_at(env: &TestEnvironment) {
+        let (store, path) = (&env.store, subscription(SubscriptionState::Registered).path());
+        store.subscriptions().create(&subscription(SubscriptionState::Registered), &context()).await.unwrap();
+        let again = store.subscriptions().create(&subscription(SubscriptionState::Registered), &context()).await;
         assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
         let read = store.subscriptions().find(&path).await.unwrap().unwrap();
         let make = async |name: &str| {
             let create = operation(Uuid::now_v7(), Verb::Create);
-            store.clusters().begin_create_in(&read, &cluster(name), &create, &Secrets::new(), &by()).await
+            store.clusters().start_create_in(&read, &cluster(name), &create, &Secrets::new(), &context()).await
         };
         make("one").await.unwrap();
-        store.subscriptions().put(&subscription(SubscriptionState::Deleted), Some(read.etag), &by()).await.unwrap();
+        store.subscriptions().put(&subscription(SubscriptionState::Deleted), Some(read.etag), &context()).await.unwrap();
         let late = make("two").await;
         assert!(matches!(late, Err(StoreError::Changed { uuid, expected, .. }) if uuid == read.uuid && expected == read.etag), "{late:?}");
         assert!(store.clusters().find(&cluster("two").path()).await.unwrap().is_none());
@@ -92,16 +92,16 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn whoever_sees_a_subscription_gone_sees_every_cluster_that_was_made_in_it(bed: &Bed) {
-        let (store, path) = (&bed.store, subscription(SubscriptionState::Registered).path());
+    async fn whoever_sees_a_subscription_gone_sees_every_cluster_that_was_made_in_it(env: &TestEnvironment) {
+        let (store, path) = (&env.store, subscription(SubscriptionState::Registered).path());
         for round in 0..20 {
-            store.subscriptions().create(&subscription(SubscriptionState::Registered), &by()).await.unwrap();
+            store.subscriptions().create(&subscription(SubscriptionState::Registered), &context()).await.unwrap();
             let read = store.subscriptions().find(&path).await.unwrap().unwrap();
             let (create, wanted) = (operation(Uuid::now_v7(), Verb::Create), cluster(&format!("c-{round}")));
             let make = async {
-                store.clusters().begin_create_in(&read, &wanted, &create, &Secrets::new(), &by()).await
+                store.clusters().start_create_in(&read, &wanted, &create, &Secrets::new(), &context()).await
             };
-            let go = async { store.subscriptions().put(&subscription(SubscriptionState::Deleted), None, &by()).await };
+            let go = async { store.subscriptions().put(&subscription(SubscriptionState::Deleted), None, &context()).await };
             let look = async {
                 while store.subscriptions().find(&path).await.unwrap().unwrap().etag == read.etag {
                     tokio::task::yield_now().await;
@@ -116,17 +116,17 @@ on_both_engines! {
                 Err(other) => panic!("round {round}: {other}"),
             }
             let read = store.subscriptions().find(&path).await.unwrap().unwrap();
-            store.subscriptions().delete(&read, &by()).await.unwrap();
+            store.subscriptions().delete(&read, &context()).await.unwrap();
         }
     }
 }
 
 on_both_engines! {
-    async fn an_operation_is_asked_to_end_whether_it_runs_or_rests(bed: &Bed) {
-        let store = &bed.store;
+    async fn an_operation_is_asked_to_end_whether_it_runs_or_rests(env: &TestEnvironment) {
+        let store = &env.store;
         let lane = Uuid::now_v7();
         let asked = operation(lane, Verb::Create);
-        store.clusters().begin_create(&cluster("one"), &asked, &Secrets::new(), &by()).await.unwrap();
+        store.clusters().start_create(&cluster("one"), &asked, &Secrets::new(), &context()).await.unwrap();
         let at = Timestamp::from_second(1_800_000_000).unwrap();
         let told = async || {
             let log = store.entries(asked.id, None, 100).await.unwrap();
@@ -134,54 +134,54 @@ on_both_engines! {
         };
 
         // One that rests until much later is due at once, and its log says why.
-        let hold = claim(store).await;
+        let lease = claim(store).await;
         let rest = std::time::Duration::from_secs(3600);
-        store.hand_back(Release::new(hold, rest, false)).await.unwrap();
+        store.release(Release::new(lease, rest, false)).await.unwrap();
         assert!(store.claim(WorkKind::Operation, 1, Uuid::new_v4()).await.unwrap().is_empty());
-        store.operations().ask_end(asked.id, at, &by()).await.unwrap();
+        store.operations().request_cancel(asked.id, at, &context()).await.unwrap();
         assert_eq!(told().await, [("tester".to_owned(), Some("a test".to_owned()))]);
 
         // One that runs is told by its next checkpoint.
-        let hold = claim(store).await;
-        assert!(!store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
-        store.operations().ask_end(asked.id, at, &by()).await.unwrap();
-        assert!(store.checkpoint(hold, "s", json!({})).await.unwrap().cancel);
+        let lease = claim(store).await;
+        assert!(!store.checkpoint(lease, "s", json!({})).await.unwrap().cancel);
+        store.operations().request_cancel(asked.id, at, &context()).await.unwrap();
+        assert!(store.checkpoint(lease, "s", json!({})).await.unwrap().cancel);
 
         // One that has ended, and one that never was, are left alone.
-        store.complete(&[Completion::new(hold, Ending::Cancelled, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(lease, Ending::Cancelled, json!({}))]).await.unwrap();
         let before = told().await;
-        store.operations().ask_end(asked.id, at, &by()).await.unwrap();
-        store.operations().ask_end(Uuid::now_v7(), at, &by()).await.unwrap();
+        store.operations().request_cancel(asked.id, at, &context()).await.unwrap();
+        store.operations().request_cancel(Uuid::now_v7(), at, &context()).await.unwrap();
         assert_eq!(told().await, before);
         assert_eq!(store.work(asked.id).await.unwrap().unwrap().state, WorkState::Cancelled);
     }
 }
 
 on_both_engines! {
-    async fn what_is_billed_under_a_hold_is_written_by_its_holder_only(bed: &Bed) {
-        let store = &bed.store;
+    async fn what_is_billed_under_a_hold_is_written_by_its_holder_only(env: &TestEnvironment) {
+        let store = &env.store;
         let lane = Uuid::now_v7();
-        store.clusters().begin_create(&cluster("one"), &operation(lane, Verb::Create), &Secrets::new(), &by()).await.unwrap();
-        let hold = claim(store).await;
-        let stale = WorkLease { fence: hold.fence - 1, ..hold };
+        store.clusters().start_create(&cluster("one"), &operation(lane, Verb::Create), &Secrets::new(), &context()).await.unwrap();
+        let lease = claim(store).await;
+        let stale = WorkLease { fence: lease.fence - 1, ..lease };
         let (record, at) = (billing(lane, 10), Timestamp::from_second(30).unwrap());
-        let open = async |hold| store.billing().under(hold).ensure_open(&record, &by()).await;
-        let close = async |hold| store.billing().under(hold).ensure_closed(&record, at, &by()).await;
+        let open = async |lease| store.billing().with_lease(lease).ensure_open(&record, &context()).await;
+        let close = async |lease| store.billing().with_lease(lease).ensure_closed(&record, at, &context()).await;
         let is_lost = |written: Result<(), StoreError>| matches!(written, Err(StoreError::LostLease { .. }));
         let found = async || store.billing().find(&record.path()).await.unwrap().map(|it| it.document.deletion_time);
 
         assert!(is_lost(open(stale).await) && found().await.is_none());
-        open(hold).await.unwrap();
-        open(hold).await.unwrap();
+        open(lease).await.unwrap();
+        open(lease).await.unwrap();
         assert_eq!(found().await, Some(None));
         assert!(is_lost(close(stale).await));
         assert_eq!(found().await, Some(None), "a worker that lost its lease closes nothing");
-        close(hold).await.unwrap();
-        close(hold).await.unwrap();
+        close(lease).await.unwrap();
+        close(lease).await.unwrap();
         assert_eq!(found().await, Some(Some(at)));
 
-        store.complete(&[Completion::new(hold, Ending::Completed, json!({}))]).await.unwrap();
+        store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await.unwrap();
         let other = billing(Uuid::now_v7(), 10);
-        assert!(is_lost(store.billing().under(hold).ensure_open(&other, &by()).await), "work that has ended holds nothing");
+        assert!(is_lost(store.billing().with_lease(lease).ensure_open(&other, &context()).await), "work that has ended holds nothing");
     }
 }

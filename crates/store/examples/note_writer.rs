@@ -1,7 +1,7 @@
 //! A writer in a process of its own, to be killed: it creates and changes notes as fast as it can, and prints each
 //! write that was answered, `UUID ETAG BYTES .`, one line in one piece. It ends when its standard input does.
 //!
-//! `scribe STORE KEYS`: a path or URL, and the file of its keys.
+//! `note_writer STORE KEYS`: a path or URL, and the file of its keys.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Document for Note {
 async fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     let (Some(place), Some(keys)) = (arguments.next(), arguments.next()) else {
-        eprintln!("scribe: give a store and a key file");
+        eprintln!("note_writer: give a store and a key file");
         return Ok(ExitCode::from(2));
     };
     // In a thread of its own: what blocks on the input must not block the runtime's end.
@@ -65,19 +65,19 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 /// Creates a note and changes it twice, for ever. Some texts are long, so that the log is folded into the file often.
 async fn write(store: Store) -> anyhow::Result<()> {
-    let by = AuditContext::service("scribe");
+    let context = AuditContext::service("note_writer");
     for round in 0.. {
         let bytes = [20, 2_000, 30_000][round % 3];
         let id = format!("/notes/{}", Uuid::new_v4());
         let mut note = Note { id, shelf: "/shelf".to_owned(), text: "x".repeat(bytes) };
-        let (uuid, etag) = store.collection().create(&note, &by).await?;
+        let (uuid, etag) = store.collection().create(&note, &context).await?;
         answered(&format!("{uuid} {etag} {bytes} .\n"))?;
         for more in 1..=2 {
             let Some(read) = store.documents::<Note>().get(uuid).await? else {
                 anyhow::bail!("{uuid} is gone")
             };
             note.text = "y".repeat(bytes + more);
-            let etag = store.collection().update(&read, &note, &by).await?;
+            let etag = store.collection().update(&read, &note, &context).await?;
             answered(&format!("{uuid} {etag} {} .\n", bytes + more))?;
         }
     }

@@ -9,22 +9,22 @@
 //! `make bench ARGS="[--quick] [WORD…]"`: only the subjects whose names contain a word; `--quick` for short slices and
 //! smaller backlogs, to see that everything works rather than how fast it is.
 
-mod bed;
 mod claim;
 mod clients;
+mod environment;
 mod feed;
 mod fence;
 mod floors;
+mod notifications;
 mod peer;
 mod postgres;
 mod slices;
 mod sqlite;
 mod table;
-mod wake;
 
 use std::process::ExitCode;
 
-use bed::{Machine, Place};
+use environment::{Machine, Place};
 use slices::Plan;
 use table::{Row, Table};
 
@@ -93,7 +93,7 @@ impl Subject {
             Subject::PostgresUpdate => postgres::updates(machine, plan).await,
             Subject::PostgresQueue => postgres::queue(machine, plan).await,
             Subject::PostgresClaim => claim::claims(machine, Place::Postgres, plan).await,
-            Subject::PostgresWake => wake::wakeups(machine, plan).await,
+            Subject::PostgresWake => notifications::notifications(machine, plan).await,
             Subject::PostgresFeed => {
                 let mut rows = feed::lost(machine, Place::Postgres, plan).await?;
                 rows.extend(feed::empty_polls(machine, plan).await?);

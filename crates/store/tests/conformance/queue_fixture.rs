@@ -63,18 +63,18 @@ pub(crate) fn future(second: u64) -> Timestamp {
 }
 
 /// The end of work that went well.
-pub(crate) fn done(hold: WorkLease) -> Completion {
-    Completion::new(hold, Ending::Completed, json!({}))
+pub(crate) fn done(lease: WorkLease) -> Completion {
+    Completion::new(lease, Ending::Completed, json!({}))
 }
 
 /// Ends work that is held.
-pub(crate) async fn finish(store: &Store, hold: WorkLease) {
-    assert_eq!(store.complete(&[done(hold)]).await.unwrap(), [CompletionOutcome::Done]);
+pub(crate) async fn finish(store: &Store, lease: WorkLease) {
+    assert_eq!(store.complete(&[done(lease)]).await.unwrap(), [CompletionOutcome::Done]);
 }
 
 /// Gives work back for so long; the attempt counts.
-pub(crate) async fn rest(store: &Store, hold: WorkLease, rest: Duration) {
-    store.hand_back(Release::new(hold, rest, true)).await.unwrap();
+pub(crate) async fn rest(store: &Store, lease: WorkLease, rest: Duration) {
+    store.release(Release::new(lease, rest, true)).await.unwrap();
 }
 
 /// Claims as a process with `slots` free slots does: until they are taken or nothing more is due. A lane whose
@@ -97,8 +97,8 @@ pub(crate) async fn next(store: &Store, kind: WorkKind) -> Option<ClaimedWork> {
 pub(crate) async fn work_off(store: &Store, kind: WorkKind) -> Vec<Uuid> {
     let mut order = Vec::new();
     while let Some(claimed) = next(store, kind).await {
-        order.push(claimed.hold.work);
-        finish(store, claimed.hold).await;
+        order.push(claimed.lease.work);
+        finish(store, claimed.lease).await;
     }
     order
 }

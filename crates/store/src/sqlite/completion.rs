@@ -13,8 +13,8 @@ use super::entries::timed_out;
 use super::writer::Session;
 use super::{Sqlite, json_text, micros};
 use crate::StoreError;
-use crate::end::PreparedCompletion;
-use crate::wake::Topic;
+use crate::completion::PreparedCompletion;
+use crate::notify::Topic;
 use crate::work::{CLASS_BEGUN, CLASS_FRESH, CompleteAndClaimResult, CompletionOutcome, Release, WorkLease};
 
 impl Sqlite {
@@ -26,7 +26,7 @@ impl Sqlite {
         self.write(move |session| session.complete_all(&ends)).await
     }
 
-    pub(crate) async fn turn(
+    pub(crate) async fn complete_and_claim(
         &self,
         ends: &[PreparedCompletion],
         kind: WorkKind,
@@ -40,25 +40,28 @@ impl Sqlite {
             Ok((fates, session.claim(kind, max, owner, micros(lease))?))
         };
         match self.write(write).await {
-            Ok((fates, claimed)) => CompleteAndClaimResult { ended: Ok(fates), claimed: Ok(claimed) },
+            Ok((fates, claimed)) => CompleteAndClaimResult { completed: Ok(fates), claimed: Ok(claimed) },
             Err(error) if error.class() == Class::Transient => {
                 let what = format!("nothing was claimed: {error}");
                 CompleteAndClaimResult {
-                    ended: Err(error),
+                    completed: Err(error),
                     claimed: Err(StoreError::Unavailable { what, source: None }),
                 }
             }
             // One of the two can never be done; the other need not suffer for it.
             Err(_) => {
                 let ended = self.complete(ends).await;
-                CompleteAndClaimResult { ended, claimed: self.claim(kind, max, owner, lease).await }
+                CompleteAndClaimResult {
+                    completed: ended,
+                    claimed: self.claim(kind, max, owner, lease).await,
+                }
             }
         }
     }
 }
 
 /// A row of `work` by its id, as far as ending it needs.
-struct Live {
+struct WorkRow {
     lane: Uuid,
     kind: String,
     state: String,
@@ -67,7 +70,7 @@ struct Live {
     budgets: Option<String>,
 }
 
-impl Live {
+impl WorkRow {
     /// The budgets for whose room it waits, perhaps in a lane that was un-parked for it.
     fn awaits(&self) -> Option<&str> {
         if self.state == "Pending" { self.budgets.as_deref() } else { None }
@@ -78,7 +81,7 @@ impl Session<'_> {
     /// Ends work; each stands alone. They are written in the order of their ids, side by side: many rows on few pages.
     fn complete_all(&mut self, ends: &[PreparedCompletion]) -> Result<Vec<CompletionOutcome>, StoreError> {
         let mut order: Vec<usize> = (0..ends.len()).collect();
-        order.sort_by_key(|index| ends[*index].hold().work);
+        order.sort_by_key(|index| ends[*index].lease().work);
         let mut fates = vec![CompletionOutcome::Lost; ends.len()];
         for index in order {
             if self.complete(&ends[index])? {
@@ -90,25 +93,29 @@ impl Session<'_> {
 
     /// Ends work; false when the hold is stale, and then nothing is changed.
     pub(super) fn complete(&mut self, end: &PreparedCompletion) -> Result<bool, StoreError> {
-        let work = end.hold().work;
+        let work = end.lease().work;
         // Who tells nothing need not know what was told before.
         let found = match end.told() {
-            [] => self.held_by(end.hold())?.map(|live| (live, 0)),
-            _ => self.held_and_told(end.hold())?,
+            [] => self.held_by(end.lease())?.map(|live| (live, 0)),
+            _ => self.held_and_told(end.lease())?,
         };
         let Some((live, last)) = found else { return Ok(false) };
         self.end(work, &live.kind, end.state(), end.result(), live.awaits())?;
         self.lower_budgets(live.held.as_deref())?;
-        self.release(live.lane)?;
+        self.free_lane(live.lane)?;
         self.append_behind(last, work, end.told())?;
         Ok(true)
     }
 
-    pub(super) fn hand_back(&mut self, yielding: &Release) -> Result<(), StoreError> {
-        let hold = yielding.hold;
-        let live = self.held_by(hold)?.ok_or(StoreError::LostLease { work: hold.work })?;
-        if yielding.unless_cancelled && self.guard(hold)?.cancel {
-            return Err(StoreError::WrongState { work: hold.work, state: live.state, wanted: "uncancelled" });
+    pub(super) fn release(&mut self, release: &Release) -> Result<(), StoreError> {
+        let lease = release.lease;
+        let live = self.held_by(lease)?.ok_or(StoreError::LostLease { work: lease.work })?;
+        if release.unless_cancelled && self.guard(lease)?.cancel {
+            return Err(StoreError::WrongState {
+                work: lease.work,
+                state: live.state,
+                wanted: "uncancelled",
+            });
         }
         // What took no effect may still be too late to begin.
         self.connection
@@ -120,18 +127,18 @@ impl Session<'_> {
                  where id = ?1",
             )?
             .execute(params![
-                hold.work,
-                self.now.saturating_add(micros(yielding.rest)),
-                i64::from(!yielding.attempt_spent),
+                lease.work,
+                self.now.saturating_add(micros(release.delay)),
+                i64::from(!release.attempt_spent),
                 self.now,
-                yielding.checkpoint.as_ref().map(|(step, _)| step),
-                yielding.checkpoint.as_ref().map(|(_, data)| json_text(data)),
-                if yielding.begun { CLASS_BEGUN } else { CLASS_FRESH },
-                yielding.begun && !yielding.unless_cancelled
+                release.checkpoint.as_ref().map(|(step, _)| step),
+                release.checkpoint.as_ref().map(|(_, data)| json_text(data)),
+                if release.started { CLASS_BEGUN } else { CLASS_FRESH },
+                release.started && !release.unless_cancelled
             ])?;
-        self.feed(&live.kind, hold.work, 0, false)?;
+        self.feed(&live.kind, lease.work, 0, false)?;
         self.lower_budgets(live.held.as_deref())?;
-        self.release(live.lane)
+        self.free_lane(live.lane)
     }
 
     pub(super) fn withdraw(&mut self, work: Uuid, result: &Value) -> Result<(), StoreError> {
@@ -233,7 +240,7 @@ impl Session<'_> {
         }
     }
 
-    fn pending_or_why(&self, work: Uuid) -> Result<Live, StoreError> {
+    fn pending_or_why(&self, work: Uuid) -> Result<WorkRow, StoreError> {
         match self.live(work)? {
             Some(live) if live.state == "Pending" => Ok(live),
             Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "Pending" }),
@@ -254,7 +261,7 @@ impl Session<'_> {
     }
 
     /// The work, if the holder may still write, and the number of the last entry that tells of it.
-    fn held_and_told(&self, hold: WorkLease) -> Result<Option<(Live, i64)>, StoreError> {
+    fn held_and_told(&self, lease: WorkLease) -> Result<Option<(WorkRow, i64)>, StoreError> {
         Ok(self
             .connection
             .prepare_cached(
@@ -262,23 +269,25 @@ impl Session<'_> {
                    coalesce((select max(number) from entries where work = ?1), 0) from work
                  where id = ?1 and fence = ?2 and owner = ?3 and state = 'InProgress'",
             )?
-            .query_row(params![hold.work, hold.fence, hold.owner], |row| Ok((read_live(row)?, row.get(6)?)))
+            .query_row(params![lease.work, lease.fence, lease.owner], |row| {
+                Ok((read_live(row)?, row.get(6)?))
+            })
             .optional()?)
     }
 
     /// The work, if the holder may still write.
-    fn held_by(&self, hold: WorkLease) -> Result<Option<Live>, StoreError> {
+    fn held_by(&self, lease: WorkLease) -> Result<Option<WorkRow>, StoreError> {
         Ok(self
             .connection
             .prepare_cached(
                 "select lane, kind, state, held, class, budgets from work
                  where id = ?1 and fence = ?2 and owner = ?3 and state = 'InProgress'",
             )?
-            .query_row(params![hold.work, hold.fence, hold.owner], read_live)
+            .query_row(params![lease.work, lease.fence, lease.owner], read_live)
             .optional()?)
     }
 
-    fn live(&self, work: Uuid) -> Result<Option<Live>, StoreError> {
+    fn live(&self, work: Uuid) -> Result<Option<WorkRow>, StoreError> {
         Ok(self
             .connection
             .prepare_cached("select lane, kind, state, held, class, budgets from work where id = ?1")?
@@ -336,8 +345,8 @@ impl Session<'_> {
     }
 }
 
-fn read_live(row: &Row<'_>) -> rusqlite::Result<Live> {
-    Ok(Live {
+fn read_live(row: &Row<'_>) -> rusqlite::Result<WorkRow> {
+    Ok(WorkRow {
         lane: row.get(0)?,
         kind: row.get(1)?,
         state: row.get(2)?,
@@ -361,8 +370,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_that_can_never_be_made_takes_no_end_with_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let location = Location::Sqlite(folder.path().join("store.db"));
+        let checkpointer = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(checkpointer.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
         let sqlite = Sqlite::open(&options).await.unwrap();
         let (me, kind) = (Uuid::new_v4(), WorkKind::Manifest);
@@ -370,7 +379,7 @@ mod tests {
             sqlite.write(move |session| session.enqueue(&work)).await.unwrap();
         };
         enqueue(NewWork::new(Uuid::now_v7(), Uuid::new_v4(), kind)).await;
-        let hold = sqlite.claim(kind, 1, me, LEASE).await.unwrap()[0].hold;
+        let lease = sqlite.claim(kind, 1, me, LEASE).await.unwrap()[0].lease;
         let broken = NewWork::new(Uuid::now_v7(), Uuid::new_v4(), kind);
         enqueue(broken.clone()).await;
         sqlite
@@ -381,9 +390,9 @@ mod tests {
             })
             .await
             .unwrap();
-        let end = PreparedCompletion::of(&Completion::new(hold, Ending::Completed, json!({})));
-        let turn = sqlite.turn(&[end], kind, 9, me, LEASE).await;
-        assert_eq!(turn.ended.unwrap(), [CompletionOutcome::Done]);
+        let end = PreparedCompletion::of(&Completion::new(lease, Ending::Completed, json!({})));
+        let turn = sqlite.complete_and_claim(&[end], kind, 9, me, LEASE).await;
+        assert_eq!(turn.completed.unwrap(), [CompletionOutcome::Done]);
         assert!(matches!(turn.claimed, Err(StoreError::Broken { .. })), "{:?}", turn.claimed);
     }
 }

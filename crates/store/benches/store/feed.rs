@@ -10,8 +10,8 @@ use store::{Etag, Position, Store, Subject};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::bed::{Bed, Lines, Machine, Place};
 use crate::clients::{Writers, rate};
+use crate::environment::{Lines, Machine, Place, TestEnvironment};
 use crate::slices::{Plan, alternate};
 use crate::table::{Goal, Row};
 
@@ -22,12 +22,12 @@ type Told = (Uuid, String);
 
 /// Eight writers, one reader: every committed change must come, once.
 pub(crate) async fn lost(machine: &Machine, place: Place, plan: Plan) -> anyhow::Result<Vec<Row>> {
-    let bed = Bed::new(machine, place, &[]).await?;
-    let writers = Writers::new(bed.store.clone(), WRITERS).await?;
-    let from = bed.store.feed_now().await?;
+    let env = TestEnvironment::new(machine, place, &[]).await?;
+    let writers = Writers::new(env.store.clone(), WRITERS).await?;
+    let from = env.store.feed_end().await?;
     let ended = Arc::new(AtomicBool::new(false));
     let mut reader = JoinSet::new();
-    reader.spawn(read_all(bed.store.clone(), from, ended.clone()));
+    reader.spawn(read_all(env.store.clone(), from, ended.clone()));
     let mut committed: HashMap<Told, usize> = HashMap::new();
     let end = Instant::now() + plan.feed;
     let mut tasks = JoinSet::new();
@@ -36,7 +36,7 @@ pub(crate) async fn lost(machine: &Machine, place: Place, plan: Plan) -> anyhow:
         tasks.spawn(async move { writers.write(number, end).await.map(told) });
     }
     if place == Place::Postgres {
-        tasks.spawn(late_writer(Lines::open(bed.url()?, 1).await?, end));
+        tasks.spawn(late_writer(Lines::open(env.url()?, 1).await?, end));
     }
     while let Some(written) = tasks.join_next().await {
         written??.into_iter().for_each(|it| *committed.entry(it).or_default() += 1);
@@ -45,8 +45,8 @@ pub(crate) async fn lost(machine: &Machine, place: Place, plan: Plan) -> anyhow:
     let delivered = reader.join_next().await.context("the feed's reader")???;
     let lost = committed.iter().filter(|(it, count)| delivered.get(*it) != Some(*count)).count();
     let invented = delivered.keys().filter(|it| !committed.contains_key(*it)).count();
-    let faults = bed.faults().await?;
-    bed.store.close().await;
+    let faults = env.faults().await?;
+    env.store.close().await;
     let what = format!("{}: feed rows lost, repeated or invented, 8 writers", place.name());
     Ok(vec![Row::none_of(what, lost + invented + faults, committed.len())])
 }
@@ -106,8 +106,8 @@ async fn late_writer(lines: Lines, end: Instant) -> anyhow::Result<Vec<Told>> {
 
 /// Asking for news when there are none, with many rows retained, against the least that can be asked of a server.
 pub(crate) async fn empty_polls(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<Row>> {
-    let bed = Bed::new(machine, Place::Postgres, &[]).await?;
-    let lines = Lines::open(bed.url()?, 1).await?;
+    let env = TestEnvironment::new(machine, Place::Postgres, &[]).await?;
+    let lines = Lines::open(env.url()?, 1).await?;
     let rows = i64::try_from(plan.large)?;
     // In transactions of their own, as they would have come.
     for block in 0..10 {
@@ -120,7 +120,7 @@ pub(crate) async fn empty_polls(machine: &Machine, plan: Plan) -> anyhow::Result
             .with_context(|| format!("block {block} of the feed"))?;
     }
     lines.first().batch_execute("vacuum analyze feed").await?;
-    let poller = bed.another(1).await?;
+    let poller = env.another(1).await?;
     // As in every service, something else is due soon: the runtime's clock need not be set anew for each deadline.
     let mut ticking = JoinSet::new();
     ticking.spawn(async {
@@ -129,7 +129,7 @@ pub(crate) async fn empty_polls(machine: &Machine, plan: Plan) -> anyhow::Result
             ticks.tick().await;
         }
     });
-    let position = poller.feed_now().await?;
+    let position = poller.feed_end().await?;
     let one = lines.first().prepare("select 1").await?;
     let client = lines.clients[0].clone();
     let floor = async |slice| {
@@ -163,7 +163,7 @@ pub(crate) async fn empty_polls(machine: &Machine, plan: Plan) -> anyhow::Result
     };
     let pairs = alternate(plan, floor, measured).await?;
     poller.close().await;
-    bed.store.close().await;
+    env.store.close().await;
     let what = format!("PostgreSQL: empty feed poll, {rows} rows retained / select 1");
     Ok(vec![Row::compared(what, &pairs, Goal::AtMost(1.6))])
 }
