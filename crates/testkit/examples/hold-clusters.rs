@@ -1,5 +1,5 @@
-//! Holds the shared cluster, and with the argument `own` one of its own, until it is killed: for the test that
-//! neither outlives that. It prints the directories in which their programs work, and then `ready`.
+//! Holds the shared cluster, and with the argument `own` a private one, until it is killed. A test checks that
+//! neither outlives the process. Prints the working directories of their programs, and then `ready`.
 
 use anyhow::Context;
 use testkit::kube;

@@ -1,5 +1,5 @@
-//! Holds a server, a standby of it and, where it may, a small disk until it is killed, for the test that
-//! nothing outlives that. It prints what it holds, and then `ready`.
+//! Holds a server, a standby of it and, if it may mount, a small disk until it is killed. A test checks that nothing
+//! outlives the process. Prints what it holds, and then `ready`.
 
 use testkit::postgres::{PostgresOptions, TestPostgres};
 use testkit::tmpfs::SmallDisk;

@@ -1,10 +1,10 @@
-//! What tests stand on: real servers, small disks and child processes that can be killed.
+//! The foundation of tests: real servers, small disks and child processes that can be killed.
 //!
-//! Everything started here ends with the test process, even when that is killed with `kill -9`: see
-//! [`scratch`]. A test that needs a part which this machine lacks says so with [`prerequisites::skip`], so that
-//! nothing is left out silently.
+//! Everything started here ends with the test process, even if that is killed with `kill -9`: see [`scratch`]. A test
+//! that needs something which this machine lacks reports it with [`prerequisites::skip`], so that no test is left out
+//! silently.
 //!
-//! This crate knows no other crate of the workspace, and nothing but tests and benchmarks may use it.
+//! This crate depends on no other crate of the workspace, and only tests and benchmarks may use it.
 
 pub mod azure_sdk;
 pub mod chromium;
@@ -19,7 +19,8 @@ pub mod tmpfs;
 
 mod port;
 mod random;
-mod setting;
+mod tools;
+mod environment;
 mod wait;
 
 pub use wait::wait_until;

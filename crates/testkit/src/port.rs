@@ -1,4 +1,4 @@
-//! Ports for servers that cannot be told to take any free one.
+//! Ports for servers that cannot bind port 0.
 
 use std::net::TcpListener;
 
@@ -6,11 +6,11 @@ use anyhow::Context;
 
 use crate::random;
 
-/// A port that nobody listens on. Another process may take it before its user does, who then tries again.
+/// A free port. Another process may take it before its user does; the caller then tries another one.
 ///
-/// It is taken from below the range of which the system itself gives ports to outgoing connections: in
-/// that range a client that keeps trying while the server is down may be given the server's own port,
-/// connect to itself, and so keep the server from coming back.
+/// It is below the range from which the system assigns ports to outgoing connections: in that range a client that
+/// keeps reconnecting while the server is down may get the server's own port, connect to itself, and keep the server
+/// from restarting.
 pub(crate) fn free() -> anyhow::Result<u16> {
     const LOWEST: u16 = 12_000;
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Parts of a machine that some tests need and some machines lack.
+//! What some tests need of the machine, and some machines lack.
 //!
 //! ```no_run
 //! # use testkit::{prerequisites, postgres};
@@ -10,68 +10,67 @@
 //! }
 //! ```
 //!
-//! `cargo test` has no word for "skipped while running" and counts such a test as passed. So every skip is
-//! also written to the file that `SHIPSHAPE_TEST_SKIPPED` names, from which `tools/test` corrects the
-//! count; and `SHIPSHAPE_TEST_REFUSE_SKIPS=1` (CI) turns every skip into a failure.
+//! `cargo test` cannot report that a test skipped itself and counts it as passed. So every skip is also written to
+//! the file that `SHIPSHAPE_TEST_SKIPPED` names, from which `tools/test` corrects the count; and
+//! `SHIPSHAPE_TEST_REFUSE_SKIPS=1` (CI) turns every skip into a failure.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::setting;
+use crate::{environment, tools};
 
 /// The binaries of a PostgreSQL server, or a running one; see [`crate::postgres`].
 pub const POSTGRESQL: &str = "postgresql";
 /// A kube-apiserver with etcd and kubectl; see [`crate::kube`].
 pub const KUBERNETES: &str = "kubernetes";
-/// A kube-controller-manager and a kube-scheduler beside them, which other people's builds may lack.
+/// A kube-controller-manager and a kube-scheduler, which other builds may lack.
 pub const KUBERNETES_CONTROLLERS: &str = "kubernetes-controllers";
-/// Prometheus's tool that checks alerts; see [`crate::promtool`].
+/// Prometheus's promtool; see [`crate::promtool`].
 pub const PROMTOOL: &str = "promtool";
-/// What tests an HTTP API by its description; see [`crate::schemathesis`].
+/// The API tester Schemathesis; see [`crate::schemathesis`].
 pub const SCHEMATHESIS: &str = "schemathesis";
-/// The public Python SDK that customers speak with; see [`crate::azure_sdk`].
+/// The public Python SDK of customers; see [`crate::azure_sdk`].
 pub const AZURE_SDK: &str = "azure-sdk";
 /// Debian's Chromium with its driver and axe-core; see [`crate::chromium`].
 pub const CHROMIUM: &str = "chromium";
 /// The right to mount a small tmpfs; see [`crate::tmpfs`].
 pub const SMALL_DISK: &str = "small-disk";
-/// systemd's own reader of calendar expressions, on PATH; a program by its name, see [`is_on_path`].
+/// The program systemd-analyze, which evaluates calendar expressions; see [`is_on_path`].
 pub const SYSTEMD_ANALYZE: &str = "systemd-analyze";
 
-/// Whether a part that is a program on PATH, and named like it, is there.
+/// Whether a program is on `PATH`.
 pub fn is_on_path(program: &str) -> bool {
-    let path = setting::get("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    tools::on_path(program).is_some()
 }
 
-/// Says that the calling test cannot run because `part` is missing; the test returns after it.
+/// Records that the calling test cannot run because `part` is missing; the test must return after it.
 ///
 /// # Panics
 /// When `SHIPSHAPE_TEST_REFUSE_SKIPS=1`, or when the skip cannot be recorded.
 pub fn skip(part: &str, why: &str) {
-    let skipped = Skipped::here(part, why);
-    if setting::is_on("SHIPSHAPE_TEST_REFUSE_SKIPS") {
-        panic!("{}", skipped.refusal());
+    let skip = Skip::here(part, why);
+    if environment::is_on("SHIPSHAPE_TEST_REFUSE_SKIPS") {
+        panic!("{}", skip.panic_message());
     }
-    println!("{}", skipped.sentence());
-    if let Some(file) = setting::get("SHIPSHAPE_TEST_SKIPPED")
-        && let Err(error) = skipped.append_to(Path::new(&file))
+    println!("{}", skip.message());
+    if let Some(file) = environment::get("SHIPSHAPE_TEST_SKIPPED")
+        && let Err(error) = skip.append_to(Path::new(&file))
     {
-        panic!("{} and it could not be recorded in {}: {error}", skipped.sentence(), file.display());
+        panic!("{}; failed to record this in {}: {error}", skip.message(), file.display());
     }
 }
 
-struct Skipped<'a> {
+struct Skip<'a> {
     part: &'a str,
     why: &'a str,
     executable: String,
     test: String,
 }
 
-impl<'a> Skipped<'a> {
-    fn here(part: &'a str, why: &'a str) -> Skipped<'a> {
-        Skipped {
+impl<'a> Skip<'a> {
+    fn here(part: &'a str, why: &'a str) -> Skip<'a> {
+        Skip {
             part,
             why,
             executable: std::env::current_exe().as_deref().map(target_name).unwrap_or_default(),
@@ -80,20 +79,20 @@ impl<'a> Skipped<'a> {
         }
     }
 
-    fn sentence(&self) -> String {
-        let Skipped { part, why, executable, test } = self;
+    fn message(&self) -> String {
+        let Skip { part, why, executable, test } = self;
         format!("skipped {executable} {test}: it needs {part} ({why})")
     }
 
-    fn refusal(&self) -> String {
-        let Skipped { part, why, .. } = self;
+    fn panic_message(&self) -> String {
+        let Skip { part, why, .. } = self;
         format!(
-            "this test needs the part {part}, which is missing ({why}), and SHIPSHAPE_TEST_REFUSE_SKIPS=1 \
-             refuses to skip it; tools/setup installs what is missing"
+            "this test needs {part}, which is missing ({why}), and SHIPSHAPE_TEST_REFUSE_SKIPS=1 forbids to \
+             skip it; tools/setup installs what is missing"
         )
     }
 
-    /// One line of four fields, in one write: tests of several processes append at the same time.
+    /// Writes one line of four fields in one call: tests of several processes append at the same time.
     fn append_to(&self, file: &Path) -> std::io::Result<()> {
         let fields = [self.part, &self.executable, &self.test, self.why];
         let line = fields.map(|field| field.replace(['\t', '\n'], " ")).join("\t") + "\n";
@@ -101,7 +100,7 @@ impl<'a> Skipped<'a> {
     }
 }
 
-/// `store` for `…/deps/store-0123456789abcdef`: cargo's hash says nothing to a reader.
+/// `store` for `…/deps/store-0123456789abcdef`, without cargo's hash.
 fn target_name(executable: &Path) -> String {
     let stem = PathBuf::from(executable.file_stem().unwrap_or_default()).display().to_string();
     match stem.rsplit_once('-') {
@@ -121,8 +120,8 @@ mod tests {
     fn a_skip_is_one_line_with_part_executable_test_and_reason() {
         let place = ScratchDirectory::new("parts").unwrap();
         let file = place.path().join("skipped");
-        Skipped::here("a-part", "first\nreason").append_to(&file).unwrap();
-        Skipped::here("b-part", "second").append_to(&file).unwrap();
+        Skip::here("a-part", "first\nreason").append_to(&file).unwrap();
+        Skip::here("b-part", "second").append_to(&file).unwrap();
         let name = "parts::tests::a_skip_is_one_line_with_part_executable_test_and_reason";
         assert_eq!(
             std::fs::read_to_string(&file).unwrap(),
@@ -132,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_refused_skip_names_the_part() {
-        assert!(Skipped::here("a-part", "why").refusal().starts_with("this test needs the part a-part,"));
+        assert!(Skip::here("a-part", "why").panic_message().starts_with("this test needs a-part,"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Child processes that a test talks to by lines, and kills.
+//! Child processes that a test exchanges lines with, and kills.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait_until;
 
-/// A running helper executable: lines go in and out, its standard error is the test's own.
+/// A running helper executable. Its standard input and output are lines; its standard error is that of the test.
 ///
-/// It is killed on drop. A helper should also end when its standard input does: a test that is itself
-/// killed with `kill -9` drops nothing.
+/// It is killed on drop. A helper should also exit when its standard input closes: a test that is itself killed with
+/// `kill -9` drops nothing.
 #[derive(Debug)]
 pub struct ChildProcess {
     name: String,
@@ -31,11 +31,11 @@ impl ChildProcess {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("{name} did not start"))?;
+            .with_context(|| format!("failed to start {name}"))?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().context("a piped output is there")?;
         let (sender, lines) = channel();
-        // Reading ahead keeps the helper from blocking on a full pipe while the test looks elsewhere.
+        // Reading ahead keeps the helper from blocking on a full pipe.
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -46,25 +46,25 @@ impl ChildProcess {
         Ok(ChildProcess { name, child, stdin, lines })
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Writes one line to its standard input.
+    /// Writes a line to the standard input.
     pub fn send(&mut self, line: &str) -> anyhow::Result<()> {
         let stdin = self.stdin.as_mut().with_context(|| format!("the input of {} is closed", self.name))?;
         writeln!(stdin, "{line}")
             .and_then(|()| stdin.flush())
-            .with_context(|| format!("{} does not take the line {line:?}", self.name))
+            .with_context(|| format!("{} does not accept the line {line:?}", self.name))
     }
 
-    /// Closes its standard input.
+    /// Closes the standard input.
     pub fn close_input(&mut self) {
         self.stdin = None;
     }
 
-    /// The next line that it printed, or `None` when its output has ended.
+    /// The next line of output, or `None` at its end.
     pub fn next_line(&mut self, deadline: Duration) -> anyhow::Result<Option<String>> {
         match self.lines.recv_timeout(deadline) {
             Ok(line) => Ok(Some(line)),
@@ -73,7 +73,7 @@ impl ChildProcess {
         }
     }
 
-    /// The next line that it printed; that there is none is an error.
+    /// The next line of output; the end of the output is an error.
     pub fn line(&mut self, deadline: Duration) -> anyhow::Result<String> {
         match self.next_line(deadline)? {
             Some(line) => Ok(line),
@@ -81,43 +81,43 @@ impl ChildProcess {
         }
     }
 
-    /// Its exit status, when it has ended.
-    pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
-        self.child.try_wait().with_context(|| format!("{} cannot be waited for", self.name))
+    /// The exit status, if the process has exited.
+    pub fn exit_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        self.child.try_wait().with_context(|| format!("failed to wait for {}", self.name))
     }
 
-    /// Waits until it ends. Past the deadline it is still running and this is an error.
+    /// Waits for the end of the process; fails if it still runs at the deadline.
     pub fn wait(&mut self, deadline: Duration) -> anyhow::Result<ExitStatus> {
-        let until = format!("{} ends", self.name);
-        wait_until(&until, deadline, || self.ended().transpose())?
+        let until = format!("{} exits", self.name);
+        wait_until(&until, deadline, || self.exit_status().transpose())?
     }
 
-    /// Kills it as `kill -9` does and waits until it is gone; no matter if it had ended before.
+    /// Kills the process with `kill -9` and waits for its end; it is no error if it has exited already.
     pub fn kill9(&mut self) -> anyhow::Result<ExitStatus> {
-        self.child.kill().with_context(|| format!("{} cannot be killed", self.name))?;
-        self.child.wait().with_context(|| format!("{} cannot be waited for", self.name))
+        self.child.kill().with_context(|| format!("failed to kill {}", self.name))?;
+        self.child.wait().with_context(|| format!("failed to wait for {}", self.name))
     }
 
-    /// Asks it to end, with SIGTERM; [`ChildProcess::wait`] then sees whether it does.
+    /// Sends SIGTERM; [`ChildProcess::wait`] waits for the effect.
     pub fn terminate(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)
     }
 
-    /// Stops it where it is, with SIGSTOP: to the others it looks hung, though its connections stand.
+    /// Pauses the process with SIGSTOP: it seems to hang, and its connections stay open.
     pub fn pause(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on after [`ChildProcess::pause`].
+    /// Resumes the process after [`ChildProcess::pause`].
     pub fn resume(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
     }
 
     fn signal(&mut self, signal: Signal) -> anyhow::Result<()> {
-        // After it was waited for, its number may be another process's.
-        ensure!(self.ended()?.is_none(), "{} has ended already", self.name);
+        // After the process was waited for, its id may belong to another process.
+        ensure!(self.exit_status()?.is_none(), "{} has exited already", self.name);
         kill_process(Pid::from_child(&self.child), signal)
-            .with_context(|| format!("{} cannot be signalled", self.name))
+            .with_context(|| format!("failed to signal {}", self.name))
     }
 }
 
@@ -128,7 +128,7 @@ impl Drop for ChildProcess {
     }
 }
 
-/// The executable of an example, built with the test that is running: `target/<profile>/examples/NAME`.
+/// The executable of an example in the profile of the running test: `target/<profile>/examples/NAME`.
 ///
 /// `cargo test` builds the examples of a package together with its tests, `cargo test --test NAME` does not.
 pub fn example_path(name: &str) -> anyhow::Result<PathBuf> {
@@ -147,7 +147,7 @@ pub fn example_path(name: &str) -> anyhow::Result<PathBuf> {
     Ok(example)
 }
 
-/// Runs a command to its end with `input` as its standard input; killed when it takes too long.
+/// Runs a command to completion with `input` as its standard input; kills it at the deadline.
 pub(crate) fn output(mut command: Command, input: &str, deadline: Duration) -> anyhow::Result<Output> {
     let name = PathBuf::from(command.get_program()).display().to_string();
     let mut child = command
@@ -155,14 +155,14 @@ pub(crate) fn output(mut command: Command, input: &str, deadline: Duration) -> a
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("{name} did not start"))?;
+        .with_context(|| format!("failed to start {name}"))?;
     let stdout = child.stdout.take().map(collect);
     let stderr = child.stderr.take().map(collect);
     if let Some(mut stdin) = child.stdin.take() {
-        // A command that ends without reading its input says why in its exit status.
+        // A command that exits without reading its input reports the cause in its exit status.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let status = wait_until(&format!("{name} ends"), deadline, || child.try_wait().transpose());
+    let status = wait_until(&format!("{name} exits"), deadline, || child.try_wait().transpose());
     if status.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -258,6 +258,6 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("600");
         let error = output(command, "", Duration::from_millis(20)).unwrap_err();
-        assert_eq!(error.to_string(), "waited 20ms in vain until sleep ends");
+        assert_eq!(error.to_string(), "timed out after 20ms waiting until sleep exits");
     }
 }

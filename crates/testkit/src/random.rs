@@ -1,4 +1,4 @@
-//! Names that do not collide with those of a test running beside this one.
+//! Names that do not collide with those of concurrent tests.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -8,6 +8,6 @@ pub(crate) fn number() -> u64 {
 }
 
 /// Sixteen hexadecimal digits, fit for file and database names.
-pub(crate) fn word() -> String {
+pub(crate) fn suffix() -> String {
     format!("{:016x}", number())
 }

@@ -1,9 +1,9 @@
-//! Directories that never outlive the test process, nor do the processes that work in them.
+//! Directories that never outlive the test process; neither do the processes that run in them.
 //!
-//! Destructors do not run in a process that is killed, nor for statics, so a directory has a guardian: a
-//! small shell that waits for the end of a pipe whose other end only this process holds. When the pipe
-//! closes, the guardian ends every process whose working directory is the scratch directory (or `data` in
-//! it), unmounts `disk` in it and removes it. It needs Linux's `/proc` and a POSIX shell.
+//! Destructors do not run in a process that is killed, nor for statics, so each directory has a guardian: a small shell
+//! that waits for the end of a pipe whose other end only this process holds. When the pipe closes, the guardian ends
+//! every process whose working directory is the scratch directory (or `data` in it), unmounts `disk` in it and removes
+//! it. It needs Linux's `/proc` and a POSIX shell.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -15,7 +15,7 @@ use anyhow::Context;
 
 use crate::random;
 
-/// A private directory with a guardian, removed on drop or when this process ends.
+/// A private directory with a guardian. It is removed on drop or when this process ends.
 #[derive(Debug)]
 pub struct ScratchDirectory {
     path: PathBuf,
@@ -23,16 +23,16 @@ pub struct ScratchDirectory {
 }
 
 impl ScratchDirectory {
-    /// Makes a directory in the system's place for temporary files; `purpose` becomes part of its name.
+    /// Creates a directory among the temporary files; `purpose` becomes part of its name.
     pub fn new(purpose: &str) -> anyhow::Result<ScratchDirectory> {
         ScratchDirectory::new_in(&std::env::temp_dir(), purpose)
     }
 
-    /// Makes a directory in `parent`.
+    /// Creates a directory in `parent`.
     pub fn new_in(parent: &Path, purpose: &str) -> anyhow::Result<ScratchDirectory> {
-        let parent = parent.canonicalize().with_context(|| format!("{} cannot be used", parent.display()))?;
-        let path = parent.join(format!("shipshape-{purpose}-{}", random::word()));
-        // The guardian comes first: there is no moment at which the directory exists unguarded.
+        let parent = parent.canonicalize().with_context(|| format!("failed to resolve {}", parent.display()))?;
+        let path = parent.join(format!("shipshape-{purpose}-{}", random::suffix()));
+        // The guardian is started first, so that the directory is never unguarded.
         let guardian = Command::new("sh")
             .args(["-c", include_str!("guardian.sh"), "shipshape-guardian"])
             .arg(&path)
@@ -41,16 +41,16 @@ impl ScratchDirectory {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .context("the shell that guards a scratch directory did not start")?;
+            .context("failed to start the guardian of a scratch directory")?;
         let scratch = ScratchDirectory { path, guardian };
         DirBuilder::new()
             .mode(0o700)
             .create(&scratch.path)
-            .with_context(|| format!("{} could not be made", scratch.path.display()))?;
+            .with_context(|| format!("failed to create {}", scratch.path.display()))?;
         Ok(scratch)
     }
 
-    /// Where it is; absolute and free of symbolic links.
+    /// The path; absolute and without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -59,7 +59,7 @@ impl ScratchDirectory {
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         drop(self.guardian.stdin.take());
-        // It gives up by itself when something cannot be ended, so this does not wait forever.
+        // The guardian gives up if something cannot be ended, so this does not wait forever.
         let _ = self.guardian.wait();
     }
 }
@@ -90,6 +90,6 @@ mod tests {
     #[test]
     fn a_parent_that_is_missing_is_named() {
         let error = ScratchDirectory::new_in(Path::new("/no/such/place"), "scratch").unwrap_err();
-        assert_eq!(error.to_string(), "/no/such/place cannot be used");
+        assert_eq!(error.to_string(), "failed to resolve /no/such/place");
     }
 }

@@ -1,4 +1,4 @@
-//! Small disks that can be filled: a mounted tmpfs of a few megabytes.
+//! Small disks that tests can fill: a mounted tmpfs of a few megabytes.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::scratch::ScratchDirectory;
 
-/// A file system of a given size, unmounted on drop or when this process ends.
+/// A file system of limited size. It is unmounted on drop or when this process ends.
 ///
 /// It is unmounted lazily: files that are still open stay readable until they are closed.
 #[derive(Debug)]
@@ -19,9 +19,9 @@ pub struct SmallDisk {
 impl SmallDisk {
     /// Mounts a disk of `size_bytes` (rounded up to whole memory pages), which every user may write to.
     ///
-    /// `None` when this process may not mount, which takes root. A user namespace would let anyone mount,
-    /// but a process of several threads, as a test is, cannot enter one; and from outside the disk is seen
-    /// only through a link in `/proc` that SQLite resolves to the wrong place.
+    /// `None` if this process may not mount, which requires root. A user namespace would let anyone mount, but a
+    /// process with several threads, such as a test, cannot enter one; and from outside the disk is visible only
+    /// through a link in `/proc` that SQLite resolves to the wrong path.
     pub fn new(size_bytes: u64) -> Option<SmallDisk> {
         let scratch = ScratchDirectory::new("disk").ok()?;
         let path = scratch.path().join("disk");
@@ -41,7 +41,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A failure is left to the guardian of the scratch directory, which tries it too.
+        // The guardian of the scratch directory unmounts it too, so a failure here is no problem.
         let _ = unmount(&self.path, UnmountFlags::DETACH);
     }
 }

@@ -1,32 +1,32 @@
-//! Waiting for what no event announces: another process, a file, a port.
+//! Waiting for conditions outside this process that send no event: another process, a file, a port.
 
 use std::time::{Duration, Instant};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// Short enough that no test notices it, long enough that a hundred waiting tests leave the cores alone.
+/// Short enough not to slow tests down, long enough that a hundred waiting tests leave the cores free.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks again and again until `look` finds something, at most for `deadline`.
+/// Polls until `poll` returns a value, at most for `deadline`.
 ///
-/// `what` completes the sentence "waited 5s in vain until …". The thread is blocked meanwhile, so
-/// asynchronous tests wait for their own things with their runtime's timers instead.
+/// `what` completes the sentence "timed out after 5s waiting until …". The thread is blocked meanwhile, so
+/// asynchronous tests use the timers of their runtime instead.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place that sleeps: what is waited for is outside this process and tells nobody"
+    reason = "the one place that sleeps: conditions outside this process send no event"
 )]
 pub fn wait_until<T>(
     what: &str,
     deadline: Duration,
-    mut look: impl FnMut() -> Option<T>,
+    mut poll: impl FnMut() -> Option<T>,
 ) -> anyhow::Result<T> {
     let start = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return Ok(found);
         }
         let Some(left) = deadline.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
-            anyhow::bail!("waited {deadline:?} in vain until {what}");
+            anyhow::bail!("timed out after {deadline:?} waiting until {what}");
         };
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn it_looks_again_until_something_is_found() {
         let mut looks = 0;
-        let found = wait_until("the third look", Duration::from_secs(10), || {
+        let found = wait_until("the third poll", Duration::from_secs(10), || {
             looks += 1;
             (looks == 3).then_some(looks)
         });
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn waiting_in_vain_ends_and_says_for_what() {
-        let found = wait_until("pigs fly", Duration::from_millis(5), || None::<()>);
-        assert_eq!(found.unwrap_err().to_string(), "waited 5ms in vain until pigs fly");
+        let found = wait_until("the impossible happens", Duration::from_millis(5), || None::<()>);
+        assert_eq!(found.unwrap_err().to_string(), "timed out after 5ms waiting until the impossible happens");
     }
 }

@@ -1,4 +1,4 @@
-//! The few requests that starting a cluster takes: one connection each, no more HTTP than that.
+//! A minimal HTTP client for the requests that starting a cluster takes, with one connection each.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,20 +12,20 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::pki::Identity;
 
-/// A server that starts or is paused accepts connections and says nothing; then it is asked again.
+/// A server that is starting or paused accepts connections without a response, so the request is repeated.
 const GET_TIMEOUT: Duration = Duration::from_secs(5);
-/// What was asked for only once may take its time on a machine that also compiles.
+/// A request that is sent only once may take long on a busy machine.
 const POST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Asks one API server, as one user.
+/// A client of one API server, as one user.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     address: SocketAddr,
     config: Arc<ClientConfig>,
 }
 
-/// What it answered.
-pub(super) struct Answer {
+/// The response to a request.
+pub(super) struct Response {
     pub(super) status: u16,
     pub(super) body: String,
 }
@@ -43,16 +43,16 @@ impl Client {
         Ok(Client { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), config: Arc::new(config) })
     }
 
-    pub(super) fn get(&self, path: &str) -> anyhow::Result<Answer> {
+    pub(super) fn get(&self, path: &str) -> anyhow::Result<Response> {
         self.request("GET", path, "", GET_TIMEOUT).with_context(|| format!("GET {path}"))
     }
 
-    pub(super) fn post(&self, path: &str, json: &str) -> anyhow::Result<Answer> {
+    pub(super) fn post(&self, path: &str, json: &str) -> anyhow::Result<Response> {
         self.request("POST", path, json, POST_TIMEOUT).with_context(|| format!("POST {path}"))
     }
 
-    /// HTTP/1.0, in which the end of the connection is the end of the body.
-    fn request(&self, method: &str, path: &str, json: &str, timeout: Duration) -> anyhow::Result<Answer> {
+    /// Sends an HTTP/1.0 request, where the end of the connection is the end of the body.
+    fn request(&self, method: &str, path: &str, json: &str, timeout: Duration) -> anyhow::Result<Response> {
         let tcp = TcpStream::connect_timeout(&self.address, timeout)?;
         tcp.set_read_timeout(Some(timeout))?;
         tcp.set_write_timeout(Some(timeout))?;
@@ -65,16 +65,16 @@ impl Client {
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{json}",
             self.address
         )?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        parse(&String::from_utf8_lossy(&answer)).context("the answer is not HTTP")
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response)?;
+        parse(&String::from_utf8_lossy(&response)).context("the response is not HTTP")
     }
 }
 
-fn parse(answer: &str) -> Option<Answer> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
+fn parse(response: &str) -> Option<Response> {
+    let (head, body) = response.split_once("\r\n\r\n")?;
     let status = head.strip_prefix("HTTP/1.")?.split_whitespace().nth(1)?.parse().ok()?;
-    Some(Answer { status, body: body.to_owned() })
+    Some(Response { status, body: body.to_owned() })
 }
 
 #[cfg(test)]
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn an_answer_has_a_status_and_a_body() {
         let check = |given: &str, expect: Option<(u16, &str)>| {
-            let answer = parse(given);
-            assert_eq!(answer.as_ref().map(|answer| (answer.status, answer.body.as_str())), expect);
+            let response = parse(given);
+            assert_eq!(response.as_ref().map(|response| (response.status, response.body.as_str())), expect);
         };
         check("HTTP/1.0 200 OK\r\nA: b\r\n\r\nok\r\n\r\nmore", Some((200, "ok\r\n\r\nmore")));
         check("HTTP/1.1 409 Conflict\r\n\r\n", Some((409, "")));

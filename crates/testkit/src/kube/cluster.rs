@@ -1,4 +1,4 @@
-//! A running cluster as a test sees it: how to reach it, a namespace to work in, kubectl.
+//! A running cluster: its address, namespaces for tests, and kubectl.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,11 +9,11 @@ use anyhow::{Context, ensure};
 use super::binaries::Binaries;
 use super::client::Client;
 use super::pki::{Identity, kubeconfig};
-use super::place::scratch;
+use super::run_directory::scratch;
 use crate::scratch::ScratchDirectory;
 use crate::{random, wait_until};
 
-/// The controllers answer within two seconds, unless the machine also compiles.
+/// The controllers need about two seconds, and much more on a busy machine.
 pub(super) const CONTROLLERS_DEADLINE: Duration = Duration::from_secs(120);
 
 const URL: &str = "url";
@@ -22,10 +22,10 @@ const CERTIFICATE: &str = "admin.crt";
 const KEY: &str = "admin.key";
 const CONTROLLERS: &str = "controllers";
 
-/// A real cluster: a kube-apiserver on loopback, with a certificate authority and an administrator's
-/// certificate of its own.
+/// A real cluster: a kube-apiserver on loopback with its own certificate authority and an administrator's
+/// certificate.
 ///
-/// Its methods block the thread, so asynchronous tests call them before they have much to do.
+/// Its methods block the thread, so asynchronous tests should call them at their start.
 #[derive(Debug)]
 pub struct TestCluster {
     url: String,
@@ -35,11 +35,11 @@ pub struct TestCluster {
     client: Client,
     directory: PathBuf,
     kubectl: PathBuf,
-    /// This process's own, so that a kubectl which it leaves behind ends with it.
+    /// A directory of this process, so that its guardian also ends a kubectl that the test leaves running.
     home: ScratchDirectory,
 }
 
-/// What is written down of a cluster for the other processes of a run.
+/// The files with which other processes of the test run reach the cluster.
 pub(super) struct Access {
     pub(super) port: u16,
     pub(super) authority: String,
@@ -50,7 +50,7 @@ pub(super) struct Access {
 impl Access {
     pub(super) fn write(&self, directory: &Path) -> anyhow::Result<()> {
         let write = |name: &str, text: &str| {
-            std::fs::write(directory.join(name), text).with_context(|| format!("{name} was not written"))
+            std::fs::write(directory.join(name), text).with_context(|| format!("failed to write {name}"))
         };
         write(URL, &format!("https://127.0.0.1:{}", self.port))?;
         write(AUTHORITY, &self.authority)?;
@@ -64,10 +64,10 @@ impl Access {
 }
 
 impl TestCluster {
-    /// The cluster whose [`Access`] is in `directory`.
+    /// Opens the cluster whose [`Access`] is in `directory`.
     pub(super) fn open(directory: &Path, binaries: &Binaries) -> anyhow::Result<TestCluster> {
         let read = |name: &str| {
-            std::fs::read_to_string(directory.join(name)).with_context(|| format!("{name} cannot be read"))
+            std::fs::read_to_string(directory.join(name)).with_context(|| format!("failed to read {name}"))
         };
         let (url, authority) = (read(URL)?, read(AUTHORITY)?);
         let admin = Identity { certificate: read(CERTIFICATE)?, key: read(KEY)? };
@@ -98,12 +98,12 @@ impl TestCluster {
         &self.authority
     }
 
-    /// A kubeconfig of the administrator, with everything inline.
+    /// A kubeconfig for the administrator, with everything inline.
     pub fn kubeconfig(&self) -> &str {
         &self.kubeconfig
     }
 
-    /// A file with [`TestCluster::kubeconfig`].
+    /// The path of a file with [`TestCluster::kubeconfig`].
     pub fn kubeconfig_path(&self) -> PathBuf {
         self.home.path().join("kubeconfig")
     }
@@ -113,20 +113,20 @@ impl TestCluster {
         &self.directory
     }
 
-    /// Whether a kube-controller-manager and a kube-scheduler run: without them Deployments get no pods,
-    /// owned objects outlive their owners and deleted namespaces stay.
+    /// Whether a kube-controller-manager and a kube-scheduler run. Without them Deployments get no pods, owned
+    /// objects outlive their owners and deleted namespaces stay.
     pub fn has_controllers(&self) -> bool {
         self.controllers
     }
 
-    /// Makes a namespace that nobody else uses, and returns its name when its service account is there,
-    /// without which no pod is accepted. It stays when the test ends: its deletion takes seconds.
+    /// Creates a namespace with a unique name and waits for its service account, without which no pod is accepted.
+    /// The namespace is not deleted, because that takes seconds.
     pub fn namespace(&self, prefix: &str) -> anyhow::Result<String> {
-        let name = format!("{prefix}-{}", random::word());
+        let name = format!("{prefix}-{}", random::suffix());
         self.create("/api/v1/namespaces", &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#))?;
         let path = format!("/api/v1/namespaces/{name}");
         if self.controllers {
-            // The controllers make both at about the same time.
+            // The controllers create both at about the same time.
             self.wait_for(&format!("{path}/serviceaccounts/default"), CONTROLLERS_DEADLINE)?;
             self.wait_for(&format!("{path}/configmaps/kube-root-ca.crt"), CONTROLLERS_DEADLINE)?;
         } else {
@@ -135,9 +135,8 @@ impl TestCluster {
         Ok(name)
     }
 
-    /// The kubectl that was built with the server, as the administrator, without any setting or cache of
-    /// the user who runs the test. It works in a directory that is removed after the test process, and ends
-    /// with it.
+    /// A command for the kubectl of the server's build, as the administrator, without settings or caches of the user
+    /// who runs the test. Its working directory is removed with the test process, and it ends with the process.
     pub fn kubectl(&self) -> Command {
         let mut command = Command::new(&self.kubectl);
         for (name, _) in std::env::vars_os() {
@@ -153,21 +152,21 @@ impl TestCluster {
         command
     }
 
-    /// Whether it answers that it is ready.
+    /// Whether the API server reports that it is ready.
     pub fn is_ready(&self) -> bool {
-        self.client.get("/readyz").is_ok_and(|answer| answer.status == 200)
+        self.client.get("/readyz").is_ok_and(|response| response.status == 200)
     }
 
-    /// Waits until there is an object at `path`.
+    /// Waits until an object exists at `path`.
     pub(super) fn wait_for(&self, path: &str, deadline: Duration) -> anyhow::Result<()> {
-        wait_until(&format!("there is {path}"), deadline, || {
-            self.client.get(path).is_ok_and(|answer| answer.status == 200).then_some(())
+        wait_until(&format!("{path} exists"), deadline, || {
+            self.client.get(path).is_ok_and(|response| response.status == 200).then_some(())
         })
     }
 
     fn create(&self, path: &str, json: &str) -> anyhow::Result<()> {
-        let answer = self.client.post(path, json)?;
-        ensure!(answer.status == 201, "POST {path} answered {}: {}", answer.status, answer.body.trim());
+        let response = self.client.post(path, json)?;
+        ensure!(response.status == 201, "POST {path} returned {}: {}", response.status, response.body.trim());
         Ok(())
     }
 }

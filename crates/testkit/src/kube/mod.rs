@@ -1,4 +1,4 @@
-//! Real Kubernetes clusters for tests: one that the tests of a run share, and own ones that may fail.
+//! Real Kubernetes clusters for tests: one that the tests of a run share, and private ones that may fail.
 //!
 //! ```no_run
 //! # use testkit::{kube, prerequisites};
@@ -11,12 +11,12 @@
 //! }
 //! ```
 //!
-//! All of them are kube-apiservers on one etcd, each with a key prefix, a certificate authority and a port on
-//! loopback of its own. There are no kubelets: nodes are objects, and a pod runs when somebody writes so into
-//! its status. Everything ends with the test run whatever happens to it ([`crate::scratch`]).
+//! All of them are kube-apiservers on one etcd, each with its own key prefix, certificate authority and port on loopback.
+//! There are no kubelets: nodes are objects, and a pod runs when a client writes so into its status. Everything ends
+//! with the test run in any case ([`crate::scratch`]).
 //!
-//! The programs are built by `make kube`, or named by `KUBEBUILDER_ASSETS`. Other people's builds often lack
-//! the controllers; a test that needs them asks [`TestCluster::has_controllers`].
+//! `make kube` builds the programs, or `KUBEBUILDER_ASSETS` names them. Other builds often lack the controllers; a test
+//! that needs them checks [`TestCluster::has_controllers`].
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ mod binaries;
 mod client;
 mod cluster;
 mod pki;
-mod place;
+mod run_directory;
 mod private;
 mod program;
 mod servers;
@@ -38,41 +38,41 @@ pub use cluster::TestCluster;
 pub use private::PrivateTestCluster;
 
 use binaries::Binaries;
-use place::Place;
+use run_directory::RunDirectory;
 use servers::Servers;
 
 /// Why a test that needs a cluster is skipped.
 pub const MISSING: &str = "no kube-apiserver was found; make kube builds it";
 
-/// The cluster that tests share, with controllers where they are installed; `None` when this machine has
-/// none. Each test works in a namespace of its own, and takes care with what has no namespace. Nobody can stop
-/// it: what needs a cluster to fail starts its own.
+/// The cluster that tests share, with controllers if they are installed; `None` if this machine has no binaries. Each
+/// test uses its own namespace, and unique names for cluster-scoped objects. It cannot be stopped: a test that needs a
+/// cluster to fail starts a private one.
 ///
 /// # Panics
-/// When there are binaries but no cluster starts: that is a failure, not a missing part.
+/// When there are binaries but no cluster starts: that is a failure, not a missing prerequisite.
 pub fn shared() -> Option<&'static TestCluster> {
     static SHARED: OnceLock<Result<Option<TestCluster>, String>> = OnceLock::new();
     match SHARED.get_or_init(|| start_shared().map_err(|error| format!("{error:#}"))) {
         Ok(cluster) => cluster.as_ref(),
-        Err(error) => panic!("the Kubernetes cluster for tests did not start: {error}"),
+        Err(error) => panic!("failed to start the Kubernetes cluster for tests: {error}"),
     }
 }
 
 fn start_shared() -> anyhow::Result<Option<TestCluster>> {
     let Some(binaries) = Binaries::find()? else { return Ok(None) };
-    let place = Place::shared()?;
+    let place = RunDirectory::shared()?;
     let files = place.once("cluster", || {
         let etcd = place.etcd(&binaries)?;
         let files = place.new_directory()?;
         let options =
-            TestClusterOptions { controllers: binaries.have_controllers(), ..TestClusterOptions::default() };
+            TestClusterOptions { controllers: binaries.has_controllers(), ..TestClusterOptions::default() };
         Servers::start(&binaries, place.path(), &files, &etcd, &options)?;
         Ok(files)
     })?;
     TestCluster::open(&files, &binaries).context("the cluster of this test run").map(Some)
 }
 
-/// How a cluster of a test's own is made.
+/// Options of a private cluster.
 #[derive(Clone, Debug, Default)]
 pub struct TestClusterOptions {
     controllers: bool,
@@ -81,7 +81,7 @@ pub struct TestClusterOptions {
 }
 
 impl TestClusterOptions {
-    /// Starts a kube-controller-manager and a kube-scheduler too.
+    /// Also starts a kube-controller-manager and a kube-scheduler.
     #[must_use]
     pub fn with_controllers(mut self) -> TestClusterOptions {
         self.controllers = true;
@@ -103,27 +103,27 @@ impl TestClusterOptions {
     }
 }
 
-/// A cluster of the test's own, to kill and pause; `None` when this machine has not what it takes.
+/// A cluster of one test, to kill and pause; `None` if this machine lacks the binaries.
 ///
 /// # Panics
-/// When there are binaries but no cluster starts: that is a failure, not a missing part.
+/// When there are binaries but no cluster starts: that is a failure, not a missing prerequisite.
 pub fn private(options: TestClusterOptions) -> Option<PrivateTestCluster> {
     let start = || {
-        let binaries = Binaries::find()?.filter(|found| !options.controllers || found.have_controllers());
+        let binaries = Binaries::find()?.filter(|found| !options.controllers || found.has_controllers());
         binaries.map(|binaries| PrivateTestCluster::start(&binaries, &options)).transpose()
     };
     match start() {
         Ok(cluster) => cluster,
-        Err(error) => panic!("the Kubernetes cluster for tests did not start: {error:#}"),
+        Err(error) => panic!("failed to start the Kubernetes cluster for tests: {error:#}"),
     }
 }
 
-/// The kubectl that was built with the servers, for clusters that others serve; `None` when nothing is built.
+/// The kubectl of the servers' build, for other clusters; `None` if nothing is built.
 pub fn kubectl() -> anyhow::Result<Option<PathBuf>> {
     Ok(Binaries::find()?.map(|found| found.program("kubectl")))
 }
 
-/// Whether there are binaries to start a cluster with.
+/// Whether the binaries of a cluster are installed.
 pub fn is_installed() -> anyhow::Result<bool> {
     Ok(Binaries::find()?.is_some())
 }

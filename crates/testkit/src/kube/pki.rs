@@ -1,4 +1,4 @@
-//! The certificates of one cluster, made anew for each.
+//! The certificates of one cluster, generated for each.
 
 use anyhow::Context;
 use base64::Engine;
@@ -15,7 +15,7 @@ pub(super) struct Identity {
     pub(super) key: String,
 }
 
-/// A certificate authority of one cluster. All keys are P-256.
+/// The certificate authority of one cluster. All keys are P-256.
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -27,7 +27,7 @@ impl Authority {
         parameters.key_usages =
             vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let issuer = CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)
-            .context("no certificate authority could be made")?;
+            .context("failed to create the certificate authority")?;
         Ok(Authority { issuer })
     }
 
@@ -35,7 +35,7 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// The API server's own certificate, for loopback and for the names that pods know it by.
+    /// The API server's certificate, for loopback and for its names inside the cluster.
     pub(super) fn server(&self) -> anyhow::Result<Identity> {
         let names = ["127.0.0.1", "localhost", "10.0.0.1", "kubernetes.default.svc"];
         let mut parameters = CertificateParams::new(names.map(str::to_owned))?;
@@ -43,7 +43,7 @@ impl Authority {
         self.sign(parameters, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A client's certificate: Kubernetes takes the common name for the user and organisations for groups.
+    /// A client certificate. Kubernetes reads the user from the common name and the groups from the organizations.
     pub(super) fn client(&self, user: &str, group: Option<&str>) -> anyhow::Result<Identity> {
         self.sign(named(user, group)?, ExtendedKeyUsagePurpose::ClientAuth)
     }
@@ -57,12 +57,12 @@ impl Authority {
         parameters.extended_key_usages = vec![purpose];
         parameters.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
-        let certificate = parameters.signed_by(&key, &self.issuer).context("no certificate was signed")?;
+        let certificate = parameters.signed_by(&key, &self.issuer).context("failed to sign the certificate")?;
         Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
 
-/// The key with which tokens of service accounts are signed, as PEM.
+/// The key that signs tokens of service accounts, as PEM.
 pub(super) struct SigningKey {
     pub(super) private: String,
     pub(super) public: String,
@@ -84,7 +84,7 @@ fn named(name: &str, group: Option<&str>) -> anyhow::Result<CertificateParams> {
     Ok(parameters)
 }
 
-/// A kubeconfig that needs no other file.
+/// A kubeconfig with everything inline.
 pub(super) fn kubeconfig(url: &str, authority: &str, identity: &Identity) -> String {
     let authority = STANDARD.encode(authority);
     let certificate = STANDARD.encode(&identity.certificate);

@@ -1,4 +1,4 @@
-//! A cluster of a test's own, which may fail.
+//! A cluster that belongs to one test, which may make it fail.
 
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,19 +8,19 @@ use rustix::process::Signal;
 use super::TestClusterOptions;
 use super::binaries::Binaries;
 use super::cluster::TestCluster;
-use super::place::{Place, scratch};
+use super::run_directory::{RunDirectory, scratch};
 use super::servers::Servers;
 use crate::scratch::ScratchDirectory;
 
-/// A cluster of the test's own, gone when this value or this process ends.
+/// A cluster of one test. It is removed when this value is dropped or the process ends.
 ///
-/// It is a [`TestCluster`] whose API server can also be killed, paused and started again. Its methods take
-/// `&self`, so that one thread may stop it while others use it.
+/// It is a [`TestCluster`] whose API server can be killed, paused and restarted. Its methods take `&self`, so that
+/// one thread may stop it while others use it.
 #[derive(Debug)]
 pub struct PrivateTestCluster {
     cluster: TestCluster,
     servers: Mutex<Servers>,
-    _place: ScratchDirectory,
+    _directory: ScratchDirectory,
 }
 
 impl Deref for PrivateTestCluster {
@@ -36,40 +36,40 @@ impl PrivateTestCluster {
         binaries: &Binaries,
         options: &TestClusterOptions,
     ) -> anyhow::Result<PrivateTestCluster> {
-        let etcd = Place::shared()?.etcd(binaries)?;
+        let etcd = RunDirectory::shared()?.etcd(binaries)?;
         let place = scratch()?;
         let (servers, cluster) = Servers::start(binaries, place.path(), place.path(), &etcd, options)?;
-        Ok(PrivateTestCluster { cluster, servers: Mutex::new(servers), _place: place })
+        Ok(PrivateTestCluster { cluster, servers: Mutex::new(servers), _directory: place })
     }
 
-    /// The process id of its API server while it runs.
+    /// The process id of the API server while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.servers().pid()
     }
 
-    /// The process ids of its controllers, when it was started with them.
+    /// The process ids of the controllers, if it was started with them.
     pub fn controller_pids(&self) -> Vec<u32> {
         self.servers().controller_pids()
     }
 
-    /// Kills its API server with `kill -9`: connections break and new ones are refused.
+    /// Kills the API server with `kill -9`: connections break and new ones are refused.
     pub fn kill(&self) -> anyhow::Result<()> {
         self.servers().kill_api_server()
     }
 
-    /// Starts its API server again after [`PrivateTestCluster::kill`], on the same data and port, and waits until it
-    /// is ready.
+    /// Starts the API server again after [`PrivateTestCluster::kill`], with the same data and port, and waits until
+    /// it is ready.
     pub fn restart(&self) -> anyhow::Result<()> {
-        self.servers().start_api_server_again(&self.cluster)
+        self.servers().restart_api_server(&self.cluster)
     }
 
-    /// Stops its API server where it is, with SIGSTOP: connections stand, and new ones are accepted by the
-    /// system, but nothing is answered.
+    /// Pauses the API server with SIGSTOP: connections stay open, the system accepts new ones, but no request is
+    /// answered.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.servers().signal_api_server(Signal::STOP)
     }
 
-    /// Lets its API server go on after [`PrivateTestCluster::pause`].
+    /// Resumes the API server after [`PrivateTestCluster::pause`].
     pub fn resume(&self) -> anyhow::Result<()> {
         self.servers().signal_api_server(Signal::CONT)
     }
@@ -81,7 +81,7 @@ impl PrivateTestCluster {
 
 impl Drop for PrivateTestCluster {
     fn drop(&mut self) {
-        // Quicker than the guardian, which asks politely first.
+        // Quicker than the guardian, which sends other signals first.
         self.servers().kill();
     }
 }

@@ -1,4 +1,4 @@
-//! The programs of one cluster, with the flags they are started with.
+//! The programs of one cluster and their flags.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::pki::{Authority, SigningKey, kubeconfig};
 use super::program::Program;
 use crate::{port, random, wait_until};
 
-/// It takes three seconds, unless the machine also compiles.
+/// A start takes three seconds, and much more on a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(180);
-/// How long a server that comes back waits for its port, should somebody hold it just then.
+/// How long a restarted server waits for its port if another process holds it.
 const PORT_DEADLINE: Duration = Duration::from_secs(30);
 const PORTS_TRIED_MAX: usize = 10;
 
-/// What acts on the objects that tests make; node pools, volumes and clouds are left out.
+/// Controllers that act on the objects of tests; node pools, volumes and clouds are left out.
 const CONTROLLERS: &[&str] = &[
     "clusterrole-aggregation",
     "cronjob",
@@ -41,7 +41,7 @@ const CONTROLLERS: &[&str] = &[
     "ttl-after-finished",
 ];
 
-/// The running programs. They run on when this is dropped, as [`Program`] does.
+/// The running programs. Like [`Program`], they keep running when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Servers {
     binaries: Binaries,
@@ -54,8 +54,8 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Starts a cluster on a key prefix of its own in etcd. Its files are in `files`; its programs work in
-    /// `place`.
+    /// Starts a cluster with its own key prefix in etcd. Its files are in `files`; the working directory of its
+    /// programs is `place`.
     pub(super) fn start(
         binaries: &Binaries,
         place: &Path,
@@ -134,7 +134,7 @@ impl Servers {
 
     /// The process id of the API server while it runs.
     pub(super) fn pid(&mut self) -> Option<u32> {
-        matches!(self.api_server.ended(), Ok(None)).then(|| self.api_server.pid())
+        matches!(self.api_server.exit_status(), Ok(None)).then(|| self.api_server.pid())
     }
 
     /// The process ids of the controllers.
@@ -151,9 +151,9 @@ impl Servers {
         self.api_server.signal(signal)
     }
 
-    pub(super) fn start_api_server_again(&mut self, cluster: &TestCluster) -> anyhow::Result<()> {
+    pub(super) fn restart_api_server(&mut self, cluster: &TestCluster) -> anyhow::Result<()> {
         if self.pid().is_some() {
-            bail!("kube-apiserver is running already");
+            bail!("kube-apiserver is already running");
         }
         let until = format!("port {} is free again", self.port);
         let program = wait_until(&until, PORT_DEADLINE, || {
@@ -168,10 +168,10 @@ impl Servers {
         Ok(())
     }
 
-    /// Kills everything, for good.
+    /// Kills all programs.
     pub(super) fn kill(&mut self) {
         for program in self.controllers.iter_mut().chain([&mut self.api_server]) {
-            // What cannot be killed here is left to the guardian.
+            // The guardian ends what cannot be killed here.
             let _ = program.kill();
         }
     }
@@ -179,7 +179,7 @@ impl Servers {
 
 enum Launch {
     Ready(Program),
-    /// Somebody else took the port between our look and the server's.
+    /// Another process took the port between our check and the server's start.
     PortTaken,
 }
 
@@ -195,21 +195,21 @@ fn launch_api_server(
     let mut flags = flags.to_vec();
     flags.push(format!("--secure-port={port}"));
     let mut program = Program::start(binaries, "kube-apiserver", place, files, &flags)?;
-    // Another server that holds the port fails this question: its certificate has another issuer.
+    // Another server on the port fails this check, because its certificate has another issuer.
     let outcome = wait_until("kube-apiserver is ready", START_DEADLINE, || match program.ensure_running() {
         Ok(()) => cluster.is_ready().then_some(Ok(())),
         Err(error) => Some(Err(error)),
     });
     match outcome {
         Ok(Ok(())) => Ok(Launch::Ready(program)),
-        Ok(Err(error)) if program.said().contains("address already in use") => {
+        Ok(Err(error)) if program.log_tail().contains("address already in use") => {
             drop(error);
             Ok(Launch::PortTaken)
         }
         Ok(Err(error)) => Err(error),
         Err(error) => {
             let _ = program.kill();
-            Err(error.context(format!("its log: {}", program.said())))
+            Err(error.context(format!("its log: {}", program.log_tail())))
         }
     }
 }
@@ -222,7 +222,7 @@ fn write_keys(authority: &Authority, files: &Path) -> anyhow::Result<()> {
         ("sa.key", signing.private),
         ("sa.pub", signing.public),
     ] {
-        std::fs::write(files.join(name), text).with_context(|| format!("{name} was not written"))?;
+        std::fs::write(files.join(name), text).with_context(|| format!("failed to write {name}"))?;
     }
     Ok(())
 }
@@ -231,10 +231,10 @@ fn api_server_flags(files: &Path, etcd: &Path) -> Vec<String> {
     let file = |name: &str| files.join(name).display().to_string();
     vec![
         format!("--etcd-servers=unix://{}", etcd.display()),
-        format!("--etcd-prefix=/{}", random::word()),
+        format!("--etcd-prefix=/{}", random::suffix()),
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
-        // It would refuse to advertise loopback to pods.
+        // The default reconciler refuses to advertise loopback to pods.
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--cert-dir={}", files.display()),
         format!("--tls-cert-file={}", file("apiserver.crt")),
@@ -259,14 +259,14 @@ fn common_controller_flags(
     let identity = authority.client(&format!("system:{name}"), None)?;
     let config = files.join(format!("{name}.kubeconfig"));
     std::fs::write(&config, kubeconfig(cluster.url(), cluster.ca_pem(), &identity))
-        .with_context(|| format!("{} was not written", config.display()))?;
+        .with_context(|| format!("failed to write {}", config.display()))?;
     Ok(vec![
         format!("--kubeconfig={}", config.display()),
         "--leader-elect=false".to_owned(),
-        // Many tests share them; their own limits are meant for a cluster's steady life.
+        // Many tests share the controllers; the default limits are meant for the steady state of a cluster.
         "--kube-api-qps=500".to_owned(),
         "--kube-api-burst=1000".to_owned(),
-        // Nobody asks them anything.
+        // Nothing connects to the controllers.
         "--secure-port=0".to_owned(),
         "--authentication-skip-lookup=true".to_owned(),
         "--profiling=false".to_owned(),

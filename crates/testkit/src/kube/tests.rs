@@ -10,7 +10,7 @@ use crate::{prerequisites, wait_until};
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// A cluster of the test's own, or `None` after saying that the test is skipped.
+/// A private cluster, or `None` after a skip was recorded.
 fn cluster(options: TestClusterOptions) -> Option<PrivateTestCluster> {
     let cluster = private(options);
     if cluster.is_none() {
@@ -19,7 +19,7 @@ fn cluster(options: TestClusterOptions) -> Option<PrivateTestCluster> {
     cluster
 }
 
-/// What kubectl prints, trimmed; its message when it fails.
+/// The trimmed output of kubectl, or its error.
 fn kubectl(cluster: &TestCluster, arguments: &str) -> Result<String, String> {
     let mut command = cluster.kubectl();
     command.args(arguments.split_whitespace());
@@ -40,7 +40,7 @@ fn tests_share_a_ready_cluster_and_each_has_a_namespace_of_its_own() {
         "b"
     );
     assert!(kubectl(cluster, &format!("get configmap mine -n {two}")).unwrap_err().contains("NotFound"));
-    // A pod is refused without the service account, which the namespace was waited for.
+    // A pod is rejected without the service account, for which `namespace` waited.
     let pod = kubectl(cluster, &format!("run a-pod -n {one} --image=none --restart=Never")).unwrap();
     assert_eq!(pod, "pod/a-pod created");
     let version = kubectl(cluster, "version").unwrap();
@@ -73,7 +73,7 @@ fn own_clusters_hold_data_of_their_own() {
     assert!(kubectl(&two, "get configmap mine").unwrap_err().contains("NotFound"));
     assert_ne!(one.url(), two.url());
     assert_ne!(one.ca_pem(), two.ca_pem());
-    // Without controllers the service account is still there: the namespace brings it.
+    // Without controllers `namespace` creates the service account.
     let namespace = two.namespace("pods").unwrap();
     kubectl(&two, &format!("run a-pod -n {namespace} --image=none --restart=Never")).unwrap();
     let directory = one.directory().to_owned();
@@ -84,7 +84,7 @@ fn own_clusters_hold_data_of_their_own() {
 
 #[test]
 fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_same_address() {
-    let controllers = Binaries::find().unwrap().is_some_and(|found| found.have_controllers());
+    let controllers = Binaries::find().unwrap().is_some_and(|found| found.has_controllers());
     let options = if controllers {
         TestClusterOptions::default().with_controllers()
     } else {
@@ -113,10 +113,10 @@ fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_sam
     assert!(cluster.restart().is_err(), "it runs already");
     assert_eq!(cluster.url(), url);
     assert_eq!(kubectl(&cluster, "get configmap mine -o jsonpath={.data.a}").unwrap(), "b");
-    // The controllers have found their way back too: a namespace waits for them.
+    // The controllers are connected again: `namespace` waits for them.
     cluster.namespace("again").unwrap();
 
-    // One that is paused ends with its cluster all the same.
+    // A paused server ends with its cluster too.
     cluster.pause().unwrap();
     let process = PathBuf::from(format!("/proc/{}", cluster.pid().unwrap()));
     drop(cluster);
@@ -133,11 +133,11 @@ fn a_flag_that_the_api_server_refuses_is_told_with_its_log() {
     assert!(error.contains("no-such-flag"), "{error}");
 }
 
-/// A process that holds the shared cluster of `run` and perhaps one of its own, and the directories in which
-/// their programs work.
+/// A process that holds the shared cluster of `run` and perhaps a private one, and the working directories of their
+/// programs.
 fn holder(run: Option<&Path>, own: &str) -> (ChildProcess, Vec<PathBuf>) {
     let mut command = Command::new(example_path("hold-clusters").unwrap());
-    // Its clusters are not those of this test run, which live on.
+    // Its clusters are not those of this test run.
     command.arg(own).env_remove("SHIPSHAPE_TEST_RUN").envs(run.map(|run| ("SHIPSHAPE_TEST_RUN", run)));
     let mut child = ChildProcess::start(command).unwrap();
     let mut directories = Vec::new();
@@ -147,7 +147,7 @@ fn holder(run: Option<&Path>, own: &str) -> (ChildProcess, Vec<PathBuf>) {
     (child, directories)
 }
 
-/// The programs that work in `directory`, by process id.
+/// The process ids of the programs whose working directory is `directory`.
 fn programs_in(directory: &Path) -> BTreeSet<OsString> {
     let works_there = |entry: &std::fs::DirEntry| {
         std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == directory)
@@ -156,7 +156,7 @@ fn programs_in(directory: &Path) -> BTreeSet<OsString> {
     processes.filter(works_there).map(|entry| entry.file_name()).collect()
 }
 
-/// The promise of the whole crate, kept for etcd, the shared cluster and one of a test's own.
+/// The guarantee of this crate, for etcd, the shared cluster and a private one.
 #[test]
 fn no_cluster_outlives_a_test_process_that_was_killed() {
     if !is_installed().unwrap() {
@@ -180,7 +180,7 @@ fn processes_of_a_run_share_a_cluster_that_outlives_each_of_them() {
     if !is_installed().unwrap() {
         return prerequisites::skip(prerequisites::KUBERNETES, MISSING);
     }
-    let run = place::scratch().unwrap();
+    let run = run_directory::scratch().unwrap();
     let (mut first, directories) = holder(Some(run.path()), "none");
     assert_eq!(directories, [run.path()]);
     let started = programs_in(run.path());

@@ -1,13 +1,13 @@
-//! Where the programs of a PostgreSQL server are.
+//! The location of the PostgreSQL server programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::ensure;
 
-use crate::setting;
+use crate::environment;
 
-/// Debian keeps each major version's server programs in a directory that is not on the search path.
+/// Debian installs the server programs of each major version in a directory that is not on `PATH`.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// The directory with `postgres`, `initdb`, `pg_basebackup` and `psql`.
@@ -17,10 +17,10 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    /// The directory that `SHIPSHAPE_TEST_PG_BIN` names, else that of `pg_config` on the search path, else
-    /// Debian's newest. A client-only installation does not count.
+    /// The directory that `SHIPSHAPE_TEST_PG_BIN` names, else that of `pg_config` on `PATH`, else Debian's newest. A
+    /// client-only installation does not count.
     pub(super) fn find() -> anyhow::Result<Option<Binaries>> {
-        if let Some(directory) = setting::get("SHIPSHAPE_TEST_PG_BIN") {
+        if let Some(directory) = environment::get("SHIPSHAPE_TEST_PG_BIN") {
             let directory = PathBuf::from(directory);
             ensure!(
                 has_server(&directory),

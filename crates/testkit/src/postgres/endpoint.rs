@@ -1,4 +1,4 @@
-//! A server as its users see it: an address with databases behind it.
+//! The address of a server, and databases on it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-use super::place::forget_postgres_environment;
+use super::server_directory::clear_postgres_environment;
 use crate::{process, random};
 
-/// Longer than any statement of a test's preparation; a server that hangs must not hang the test.
+/// Longer than any statement of a test's preparation; a server that hangs must not block the test.
 const PSQL_DEADLINE: Duration = Duration::from_secs(60);
 
-/// The address of a running server and the right to make databases on it.
+/// The address of a running server, with the right to create databases.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Everything before the database's name: `postgres://user@host:port`.
     base: String,
-    /// The database that the URL itself names.
+    /// The database in the URL.
     database: String,
     /// Everything after it: `?sslmode=require` or nothing.
     parameters: String,
@@ -51,22 +51,22 @@ impl Endpoint {
         format!("{base}/{database}{parameters}")
     }
 
-    /// Makes a new, empty database, which is dropped with the value that is returned.
+    /// Creates an empty database, which is dropped with the returned value.
     pub fn database(&self) -> anyhow::Result<TestDatabase> {
-        let name = format!("test_{}", random::word());
+        let name = format!("test_{}", random::suffix());
         self.psql(&format!("create database {name}"))?;
         Ok(TestDatabase { url: self.url(&name), endpoint: self.clone(), name })
     }
 
-    /// Runs statements as a superuser in the server's own database (`postgres`), each in a transaction of
-    /// its own, and returns what they print: a line for each row, `|` between columns.
+    /// Runs statements as a superuser in the server's own database (`postgres`), each in its own transaction, and
+    /// returns their output: a line for each row, `|` between columns.
     pub fn psql(&self, sql: &str) -> anyhow::Result<String> {
         self.psql_in(&self.database, sql)
     }
 
     fn psql_in(&self, database: &str, sql: &str) -> anyhow::Result<String> {
         let mut command = Command::new(&self.psql);
-        forget_postgres_environment(&mut command);
+        clear_postgres_environment(&mut command);
         command
             .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--no-password"])
             .args(["--set=ON_ERROR_STOP=1", "--file=-", "--dbname"])
@@ -74,13 +74,13 @@ impl Endpoint {
             .env("PGCONNECT_TIMEOUT", "10");
         let output = process::output(command, sql, PSQL_DEADLINE).context("psql")?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "psql refused {sql:?}: {}", said.trim());
+        ensure!(output.status.success(), "psql failed on {sql:?}: {}", said.trim());
         Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 }
 
-/// A database of one test, dropped with this value as well as that is possible: a server that is stopped
-/// keeps it, and so does the server of `SHIPSHAPE_TEST_POSTGRES` when the test process is killed.
+/// A database of one test. It is dropped with this value if possible: a stopped server keeps it, and so does the
+/// server of `SHIPSHAPE_TEST_POSTGRES` when the test process is killed.
 #[derive(Debug)]
 pub struct TestDatabase {
     endpoint: Endpoint,
@@ -89,17 +89,17 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Where it is, as a superuser.
+    /// The URL, as a superuser.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its name on the server.
+    /// The name on the server.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// As [`Endpoint::psql`], in this database.
+    /// Like [`Endpoint::psql`], in this database.
     pub fn psql(&self, sql: &str) -> anyhow::Result<String> {
         self.endpoint.psql_in(&self.name, sql)
     }

@@ -1,4 +1,4 @@
-//! A private server: started, stopped, killed, copied and promoted at a test's will.
+//! A private server, which a test can start, stop, kill, copy and promote.
 
 use std::fmt::Write;
 use std::fs::OpenOptions;
@@ -12,43 +12,43 @@ use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::endpoint::Endpoint;
-use super::place::{Launch, Place};
+use super::server_directory::{Launch, ServerDirectory};
 use crate::{port, random, wait_until};
 
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
-/// How long a server that comes back waits for its port, should somebody hold it just then.
+/// How long a restarted server waits for its port if another process holds it.
 const PORT_DEADLINE: Duration = Duration::from_secs(30);
 const PORTS_TRIED_MAX: usize = 10;
 const REPLICATION_DEADLINE: Duration = Duration::from_secs(60);
 
-/// What tests need of a server, different from PostgreSQL's own defaults.
+/// Settings in which test servers differ from PostgreSQL's defaults.
 const SETTINGS: &[(&str, &str)] = &[
     ("max_connections", "200"),
     ("shared_buffers", "128MB"),
     ("wal_level", "replica"),
-    // A checkpoint in the middle of a measurement would be measured too.
+    // A checkpoint during a measurement would distort it.
     ("max_wal_size", "2GB"),
     ("checkpoint_timeout", "15min"),
-    // Durability is what many tests are about; these are the defaults, and must not be changed lightly.
+    // Many tests are about durability; these are the defaults and must stay.
     ("fsync", "on"),
     ("synchronous_commit", "on"),
-    // In the data directory, where they go with it: segments of a killed server in /dev/shm would stay.
+    // In the data directory, which is removed: segments of a killed server in /dev/shm would stay.
     ("dynamic_shared_memory_type", "mmap"),
     ("jit", "off"),
     ("timezone", "UTC"),
     ("log_timezone", "UTC"),
 ];
 
-/// How a private server is made.
+/// Options of a private server.
 #[derive(Clone, Debug, Default)]
 pub struct PostgresOptions {
-    /// Settings of `postgresql.conf` on top of the testkit's own; the last of a name wins.
+    /// Settings of `postgresql.conf` besides those of this crate; the last one of a name wins.
     pub settings: Vec<(String, String)>,
-    /// The superuser's password, asked for with SCRAM on every connection. `None`: nobody is asked.
+    /// The superuser's password for SCRAM; with `None`, connections need no password.
     pub password: Option<String>,
-    /// Where the server's directory is made, such as a [`crate::tmpfs::SmallDisk`]; the system's place for
-    /// temporary files when `None`. Whoever is not root, such as the server of a test that is, must be able
-    /// to enter it.
+    /// The parent of the server's directory, such as a [`crate::tmpfs::SmallDisk`]; by default the directory for
+    /// temporary files. A test that runs as root starts the server as another user, who must be able to enter the
+    /// directory.
     pub data_parent: Option<PathBuf>,
 }
 
@@ -60,14 +60,14 @@ impl PostgresOptions {
         self
     }
 
-    /// Makes every connection give this password.
+    /// Requires this password for every connection.
     #[must_use]
     pub fn with_password(mut self, password: &str) -> PostgresOptions {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Puts the server's directory into `parent`.
+    /// Sets the parent of the server's directory.
     #[must_use]
     pub fn in_directory(mut self, parent: &Path) -> PostgresOptions {
         self.data_parent = Some(parent.to_owned());
@@ -75,19 +75,19 @@ impl PostgresOptions {
     }
 }
 
-/// How a server is asked to stop.
+/// How a server stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopMode {
-    /// Connections are ended and everything is written; the next start needs no recovery.
+    /// Closes connections and writes everything; the next start needs no recovery.
     Fast,
-    /// All processes end at once, as in a crash; the next start recovers from the log.
+    /// All processes exit at once, as in a crash; the next start recovers from the log.
     Immediate,
 }
 
-/// A private PostgreSQL server, gone with everything it wrote when this value or this process ends.
+/// A private PostgreSQL server. It is removed with its data when this value is dropped or the process ends.
 ///
-/// It is an [`Endpoint`] that can also fail. Its methods take `&self`, so that one thread may stop it while
-/// others use it.
+/// It is an [`Endpoint`] that can also fail. Its methods take `&self`, so that one thread may stop it while others
+/// use it.
 #[derive(Debug)]
 pub struct TestPostgres {
     endpoint: Endpoint,
@@ -96,7 +96,7 @@ pub struct TestPostgres {
     port: u16,
     standbys: Mutex<Vec<String>>,
     postmaster: Mutex<Option<Child>>,
-    place: Place,
+    place: ServerDirectory,
 }
 
 impl Deref for TestPostgres {
@@ -108,16 +108,16 @@ impl Deref for TestPostgres {
 }
 
 impl TestPostgres {
-    /// Makes a new server and waits until it takes connections.
+    /// Creates a server and waits until it accepts connections.
     pub fn start(options: PostgresOptions) -> anyhow::Result<TestPostgres> {
         let parent = options.data_parent.clone().unwrap_or_else(std::env::temp_dir);
-        let place = Place::new(&parent)?;
+        let place = ServerDirectory::new(&parent)?;
         make_data_directory(&place, &options)?;
-        TestPostgres::open(place, user_of(options.password.as_deref()))
+        TestPostgres::open(place, user_info(options.password.as_deref()))
     }
 
-    /// Starts the server that is in `place` on a port of its own.
-    fn open(place: Place, user: String) -> anyhow::Result<TestPostgres> {
+    /// Starts the server in `place` on a free port.
+    fn open(place: ServerDirectory, user: String) -> anyhow::Result<TestPostgres> {
         for _ in 0..PORTS_TRIED_MAX {
             let port = port::free()?;
             match place.launch(port)? {
@@ -138,7 +138,7 @@ impl TestPostgres {
         bail!("{PORTS_TRIED_MAX} ports in a row were taken by others before PostgreSQL could bind them")
     }
 
-    /// The port that it listens on, at 127.0.0.1 only; the same for its whole life.
+    /// The port on 127.0.0.1, which never changes.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -148,13 +148,13 @@ impl TestPostgres {
         self.place.directory()
     }
 
-    /// The process id of its postmaster while it runs.
+    /// The process id of the postmaster while it runs.
     pub fn pid(&self) -> Option<u32> {
         let mut postmaster = self.postmaster();
         running(&mut postmaster).map(|child| child.id())
     }
 
-    /// Stops it and waits until it has ended.
+    /// Stops the server and waits for its end.
     pub fn stop(&self, how: StopMode) -> anyhow::Result<()> {
         let mut postmaster = self.postmaster();
         let child = running(&mut postmaster).context("PostgreSQL is not running")?;
@@ -162,27 +162,27 @@ impl TestPostgres {
             StopMode::Fast => Signal::INT,
             StopMode::Immediate => Signal::QUIT,
         };
-        kill_process(Pid::from_child(child), signal).context("PostgreSQL cannot be signalled")?;
+        kill_process(Pid::from_child(child), signal).context("failed to signal PostgreSQL")?;
         wait_until("PostgreSQL stops", STOP_DEADLINE, || child.try_wait().transpose())??;
         *postmaster = None;
         Ok(())
     }
 
-    /// Kills the postmaster and all its children with `kill -9`, and waits until they are gone.
+    /// Kills the postmaster and all its children with `kill -9`, and waits for their end.
     pub fn kill(&self) -> anyhow::Result<()> {
         let mut postmaster = self.postmaster();
         let child = running(&mut postmaster).context("PostgreSQL is not running")?;
         let pid = Pid::from_child(child);
-        // Stopped first, it can neither start another child nor tell those it has to end in order.
-        kill_process(pid, Signal::STOP).context("PostgreSQL cannot be signalled")?;
-        wait_until("the postmaster stands still", STOP_DEADLINE, || (state(pid)?.0 == 'T').then_some(()))?;
+        // A paused postmaster can neither start another child nor stop its children in order.
+        kill_process(pid, Signal::STOP).context("failed to signal PostgreSQL")?;
+        wait_until("the postmaster is paused", STOP_DEADLINE, || (state(pid)?.0 == 'T').then_some(()))?;
         let children = children_of(pid)?;
-        kill_process(pid, Signal::KILL).context("the postmaster cannot be killed")?;
+        kill_process(pid, Signal::KILL).context("failed to kill the postmaster")?;
         for child in &children {
-            // One that has just ended by itself is gone as well.
+            // It is no error if a child has just exited.
             let _ = kill_process(*child, Signal::KILL);
         }
-        child.wait().context("the postmaster cannot be waited for")?;
+        child.wait().context("failed to wait for the postmaster")?;
         *postmaster = None;
         wait_until("the killed server's children are gone", STOP_DEADLINE, || {
             let gone = |pid: &Pid| !matches!(state(*pid), Some((state, _)) if state != 'Z' && state != 'X');
@@ -190,10 +190,10 @@ impl TestPostgres {
         })
     }
 
-    /// Starts it again after [`TestPostgres::stop`] or [`TestPostgres::kill`], on the same data and port.
+    /// Starts the server again after [`TestPostgres::stop`] or [`TestPostgres::kill`], with the same data and port.
     pub fn restart(&self) -> anyhow::Result<()> {
         let mut postmaster = self.postmaster();
-        ensure!(running(&mut postmaster).is_none(), "PostgreSQL is running already");
+        ensure!(running(&mut postmaster).is_none(), "PostgreSQL is already running");
         let until = format!("port {} is free again", self.port);
         let child = wait_until(&until, PORT_DEADLINE, || match self.place.launch(self.port) {
             Ok(Launch::Ready(child)) => Some(Ok(child)),
@@ -204,13 +204,13 @@ impl TestPostgres {
         Ok(())
     }
 
-    /// Makes a copy that follows this server as a synchronous standby: from the return of this call, every
-    /// commit here waits until the standby has it on disk too (every standby, if there are several).
+    /// Creates a synchronous standby: after this call, every commit waits until the standby (or every standby, if
+    /// there are several) has it on disk.
     ///
-    /// A server whose standby is stopped or dropped answers no commit until [`TestPostgres::forget_standbys`].
+    /// A server whose standby is stopped or dropped completes no commit until [`TestPostgres::remove_standbys`].
     pub fn standby(&self) -> anyhow::Result<TestPostgres> {
-        let name = format!("standby_{}", random::word());
-        let place = self.place.beside()?;
+        let name = format!("standby_{}", random::suffix());
+        let place = self.place.sibling()?;
         let source = format!("{}?application_name={name}", self.url(""));
         let data = place.data();
         place.run(
@@ -227,7 +227,8 @@ impl TestPostgres {
                 "--no-password".as_ref(),
             ],
         )?;
-        // What the copy inherits from a server that has a standby already would block it once promoted.
+        // The setting that the copy inherits from a server with a standby would block its commits once it is
+        // promoted.
         append(&data.join("postgresql.auto.conf"), "synchronous_standby_names = ''\n")?;
         let standby = TestPostgres::open(place, self.user.clone())?;
 
@@ -241,21 +242,21 @@ impl TestPostgres {
             names.len(),
             names.join(", ")
         ))?;
-        let look = format!("select sync_state from pg_stat_replication where application_name = '{name}'");
+        let query = format!("select sync_state from pg_stat_replication where application_name = '{name}'");
         wait_until("the standby is synchronous", REPLICATION_DEADLINE, || {
-            self.psql(&look).is_ok_and(|state| state == "sync").then_some(())
+            self.psql(&query).is_ok_and(|state| state == "sync").then_some(())
         })?;
         Ok(standby)
     }
 
-    /// Commits here no longer wait for any standby.
-    pub fn forget_standbys(&self) -> anyhow::Result<()> {
+    /// Makes commits independent of standbys.
+    pub fn remove_standbys(&self) -> anyhow::Result<()> {
         self.standbys.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.psql("alter system reset synchronous_standby_names; select pg_reload_conf();")?;
         Ok(())
     }
 
-    /// Makes a standby a primary and waits until it takes writes. The old primary is not told: kill it first.
+    /// Promotes a standby and waits until it accepts writes. The old primary is not notified: kill it first.
     pub fn promote(&self) -> anyhow::Result<()> {
         let promoted = self.psql("select pg_promote(true, 60)")?;
         ensure!(promoted == "t", "the standby was not promoted within 60 s");
@@ -269,7 +270,7 @@ impl TestPostgres {
 
 impl Drop for TestPostgres {
     fn drop(&mut self) {
-        // Whatever is still there after this, the guardian of the directory ends.
+        // The guardian of the directory ends what is left after this.
         let _ = self.stop(StopMode::Immediate);
         if let Some(mut child) = self.postmaster().take() {
             let _ = child.kill();
@@ -278,7 +279,7 @@ impl Drop for TestPostgres {
     }
 }
 
-fn make_data_directory(place: &Place, options: &PostgresOptions) -> anyhow::Result<()> {
+fn make_data_directory(place: &ServerDirectory, options: &PostgresOptions) -> anyhow::Result<()> {
     let data = place.data();
     let method = if options.password.is_some() { "--auth=scram-sha-256" } else { "--auth=trust" };
     let mut arguments = vec![
@@ -289,15 +290,15 @@ fn make_data_directory(place: &Place, options: &PostgresOptions) -> anyhow::Resu
         "--encoding=UTF8".as_ref(),
         "--locale=C".as_ref(),
         "--no-instructions".as_ref(),
-        // Only the loss of power could undo these first files, and then the test is over anyway.
+        // Only a power failure could lose these first files, and it ends the test anyway.
         "--no-sync".as_ref(),
     ];
     let file = place.directory().join("password");
     let file_argument = format!("--pwfile={}", file.display());
     if let Some(password) = &options.password {
-        // By file, not by standard input: that pipe is root's, and the server's account may not open it.
-        std::fs::write(&file, format!("{password}\n")).context("the password's file cannot be written")?;
-        place.give(&file)?;
+        // A file instead of standard input: that pipe belongs to root, and the server's account may not open it.
+        std::fs::write(&file, format!("{password}\n")).context("failed to write the password file")?;
+        place.chown(&file)?;
         arguments.push(file_argument.as_ref());
     }
     place.run("initdb", &arguments)?;
@@ -318,11 +319,11 @@ fn append(file: &Path, text: &str) -> anyhow::Result<()> {
         .append(true)
         .open(file)
         .and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| format!("{} cannot be written", file.display()))
+        .with_context(|| format!("failed to write {}", file.display()))
 }
 
-/// The superuser as a URL names it.
-fn user_of(password: Option<&str>) -> String {
+/// The superuser as it appears in a URL.
+fn user_info(password: Option<&str>) -> String {
     let mut user = String::from("postgres");
     for (position, byte) in password.into_iter().flat_map(str::bytes).enumerate() {
         if position == 0 {
@@ -337,8 +338,8 @@ fn user_of(password: Option<&str>) -> String {
     user
 }
 
-/// The postmaster, unless it has ended. One that was waited for must not be signalled: its number may be
-/// another process's by now.
+/// The postmaster, unless it has exited. A process that was waited for must not be signalled: its id may belong to
+/// another process.
 fn running(postmaster: &mut Option<Child>) -> Option<&mut Child> {
     if postmaster.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
         *postmaster = None;
@@ -359,8 +360,8 @@ fn children_of(parent: Pid) -> anyhow::Result<Vec<Pid>> {
     Ok(children)
 }
 
-/// The state letter of a process and its parent's id. They follow the command's name, which stands in
-/// parentheses and may itself contain any character.
+/// The state letter of a process and the id of its parent. They follow the name of the command, which is in
+/// parentheses and may contain any character.
 fn state(pid: Pid) -> Option<(char, i32)> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;

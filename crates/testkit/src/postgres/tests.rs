@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 const NO_BINARIES: &str = "no server binaries were found";
 
-/// A private server, or `None` after saying that the test is skipped.
+/// A private server, or `None` after a skip was recorded.
 fn server(options: PostgresOptions) -> Option<TestPostgres> {
     let server = private(options);
     if server.is_none() {
@@ -95,10 +95,10 @@ fn a_promoted_standby_has_every_commit_that_its_primary_answered() {
     assert_eq!(standby.psql("select count(*) from t").unwrap(), "1000");
     standby.psql("insert into t values (0)").unwrap();
 
-    // The new primary can have a standby in turn, and go on without it.
+    // The new primary can have a standby too, and continue without it.
     let next = standby.standby().unwrap();
     drop(next);
-    standby.forget_standbys().unwrap();
+    standby.remove_standbys().unwrap();
     standby.psql("insert into t values (0)").unwrap();
 
     let open = standby.url("postgres").replace("postgres:sec", "postgres:wrong");
@@ -133,7 +133,7 @@ fn a_setting_that_postgresql_refuses_is_told_with_its_log() {
     assert!(error.contains("no_such_setting"), "{error}");
 }
 
-/// The promise of the whole crate, kept for a server, a standby and a disk.
+/// The guarantee of this crate, for a server, a standby and a disk.
 #[test]
 fn nothing_outlives_a_test_process_that_was_killed() {
     if !is_installed().unwrap() {
@@ -156,7 +156,7 @@ fn nothing_outlives_a_test_process_that_was_killed() {
 
     child.kill9().unwrap();
     wait_until("the servers and their directories are gone", SOON, || {
-        // An ended process may stay in the table until a lazy init collects it, but works nowhere any more.
+        // A zombie stays in the process table until init collects it, but has no working directory.
         let ended = pids.iter().all(|pid| std::fs::read_link(pid.join("cwd")).is_err());
         (ended && !directories.iter().any(|directory| directory.exists())).then_some(())
     })

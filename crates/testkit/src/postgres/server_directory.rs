@@ -1,4 +1,4 @@
-//! The directory of one server, and how its programs are run there.
+//! The directory of one server, and the programs that run in it.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -14,50 +14,50 @@ use super::binaries::Binaries;
 use crate::scratch::ScratchDirectory;
 use crate::{process, wait_until};
 
-/// initdb and pg_basebackup take seconds; a machine that also compiles may need a few more.
+/// initdb and pg_basebackup take seconds, and more on a busy machine.
 const PREPARE_DEADLINE: Duration = Duration::from_secs(120);
 /// Long enough for crash recovery after the heaviest test.
 const START_DEADLINE: Duration = Duration::from_secs(120);
-/// What `sockaddr_un` holds on Linux, less the name of the socket file and a final zero.
+/// The length of `sun_path` on Linux, without the name of the socket file and the final zero.
 const SOCKET_DIRECTORY_BYTES_MAX: usize = 107 - "/.s.PGSQL.65535".len();
 
-/// A guarded directory: `data` in it is the server's, beside it are its log and its Unix socket.
+/// A guarded directory with the server's `data`, its log and its Unix socket.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ServerDirectory {
     pub(super) binaries: Binaries,
     parent: PathBuf,
     account: Option<Account>,
     scratch: ScratchDirectory,
 }
 
-/// How an attempt to start a server ended, if not with a failure.
+/// The result of an attempt to start a server.
 pub(super) enum Launch {
     Ready(Child),
-    /// Somebody else took the port between our look and the server's.
+    /// Another process took the port between our check and the server's start.
     PortTaken,
 }
 
-impl Place {
-    pub(super) fn new(parent: &Path) -> anyhow::Result<Place> {
+impl ServerDirectory {
+    pub(super) fn new(parent: &Path) -> anyhow::Result<ServerDirectory> {
         let binaries =
             Binaries::find()?.context("no PostgreSQL server is installed; tools/setup installs one")?;
         let account = Account::for_server()?;
         let scratch = ScratchDirectory::new_in(parent, "postgres")?;
-        let place = Place { binaries, parent: parent.to_owned(), account, scratch };
-        place.give(place.directory())?;
+        let place = ServerDirectory { binaries, parent: parent.to_owned(), account, scratch };
+        place.chown(place.directory())?;
         Ok(place)
     }
 
     /// Makes the server's account the owner of a file or directory.
-    pub(super) fn give(&self, path: &Path) -> anyhow::Result<()> {
+    pub(super) fn chown(&self, path: &Path) -> anyhow::Result<()> {
         let Some(account) = &self.account else { return Ok(()) };
         std::os::unix::fs::chown(path, Some(account.uid), Some(account.gid))
-            .with_context(|| format!("{} cannot be given to {}", path.display(), account.name))
+            .with_context(|| format!("failed to change the owner of {} to {}", path.display(), account.name))
     }
 
-    /// An empty place beside this one, for a copy of its server.
-    pub(super) fn beside(&self) -> anyhow::Result<Place> {
-        Place::new(&self.parent)
+    /// An empty directory with the same parent, for a copy of the server.
+    pub(super) fn sibling(&self) -> anyhow::Result<ServerDirectory> {
+        ServerDirectory::new(&self.parent)
     }
 
     pub(super) fn data(&self) -> PathBuf {
@@ -72,7 +72,7 @@ impl Place {
         self.scratch.path().join("log")
     }
 
-    /// Runs one of the server's programs to its end, as the server's account.
+    /// Runs one of the server's programs to completion, as the server's account.
     pub(super) fn run(&self, program: &str, arguments: &[&OsStr]) -> anyhow::Result<()> {
         let mut command = self.command(program);
         command.args(arguments);
@@ -89,8 +89,8 @@ impl Place {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.binaries.program(program));
-        forget_postgres_environment(&mut command);
-        // Its working directory is how the guardian finds a process, and one that the account may enter.
+        clear_postgres_environment(&mut command);
+        // The guardian finds the process by its working directory, which the account may enter.
         command.current_dir(self.directory()).env("LC_ALL", "C").process_group(0);
         if let Some(account) = &self.account {
             command.uid(account.uid).gid(account.gid);
@@ -98,7 +98,7 @@ impl Place {
         command
     }
 
-    /// Starts the server that is in `data` and waits until it takes connections.
+    /// Starts the server in `data` and waits until it accepts connections.
     pub(super) fn launch(&self, port: u16) -> anyhow::Result<Launch> {
         let mut log = OpenOptions::new().create(true).append(true).read(true).open(self.log())?;
         let begin = log.seek(SeekFrom::End(0))?;
@@ -115,29 +115,29 @@ impl Place {
             .stdout(log.try_clone()?)
             .stderr(log.try_clone()?)
             .spawn()
-            .context("postgres did not start")?;
+            .context("failed to start postgres")?;
         let pid = child.id();
-        let outcome = wait_until("PostgreSQL takes connections", START_DEADLINE, || match child.try_wait() {
+        let outcome = wait_until("PostgreSQL accepts connections", START_DEADLINE, || match child.try_wait() {
             Ok(None) => self.is_ready(pid).then_some(None),
             Ok(Some(status)) => Some(Some(status)),
             Err(_) => None,
         });
         match outcome {
             Ok(None) => Ok(Launch::Ready(child)),
-            Ok(Some(status)) => match said_since(&mut log, begin)? {
+            Ok(Some(status)) => match log_since(&mut log, begin)? {
                 said if said.contains("could not bind IPv4 address") => Ok(Launch::PortTaken),
-                said => bail!("PostgreSQL ended while it started ({status}), its log: {said}"),
+                said => bail!("PostgreSQL exited during its start ({status}), its log: {said}"),
             },
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(error.context(format!("the server's log: {}", said_since(&mut log, begin)?)))
+                Err(error.context(format!("the server's log: {}", log_since(&mut log, begin)?)))
             }
         }
     }
 
-    /// The server writes its state into its lock file; `pg_ctl` waits by that too. A lock file that a
-    /// killed server left has another process id in its first line.
+    /// Whether the server's lock file reports it ready; `pg_ctl` checks the same. A lock file of a killed server has
+    /// another process id in its first line.
     fn is_ready(&self, pid: u32) -> bool {
         let Ok(lock) = std::fs::read_to_string(self.data().join("postmaster.pid")) else { return false };
         let mut lines = lock.lines();
@@ -145,14 +145,14 @@ impl Place {
     }
 }
 
-fn said_since(log: &mut File, begin: u64) -> std::io::Result<String> {
+fn log_since(log: &mut File, begin: u64) -> std::io::Result<String> {
     let mut said = String::new();
     log.seek(SeekFrom::Start(begin))?;
     log.read_to_string(&mut said)?;
     Ok(said.trim().to_owned())
 }
 
-/// The account that a server runs as when the test is root.
+/// The account of a server when the test runs as root.
 #[derive(Clone, Debug)]
 struct Account {
     name: String,
@@ -161,19 +161,19 @@ struct Account {
 }
 
 impl Account {
-    /// `None` when the test may run the server as itself.
+    /// `None` if the test can run the server as itself.
     fn for_server() -> anyhow::Result<Option<Account>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
         }
         let accounts = std::fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
-        let found = ["postgres", "nobody"].iter().find_map(|name| Account::among(&accounts, name));
+        let found = ["postgres", "nobody"].iter().find_map(|name| Account::find(&accounts, name));
         Ok(Some(
             found.context("PostgreSQL does not run as root, and there is no account postgres or nobody")?,
         ))
     }
 
-    fn among(accounts: &str, name: &str) -> Option<Account> {
+    fn find(accounts: &str, name: &str) -> Option<Account> {
         accounts.lines().find_map(|line| {
             let mut fields = line.split(':');
             let found = fields.next()? == name;
@@ -183,8 +183,8 @@ impl Account {
     }
 }
 
-/// A developer's `PGHOST` or `PGSERVICE` must not lead a test to another server.
-pub(super) fn forget_postgres_environment(command: &mut Command) {
+/// Removes variables such as `PGHOST` and `PGSERVICE`, which could lead a test to another server.
+pub(super) fn clear_postgres_environment(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"PG") {
             command.env_remove(name);
@@ -200,9 +200,9 @@ mod tests {
     fn an_account_is_found_by_its_whole_name_and_is_never_root() {
         let accounts =
             "root:x:0:0::/root:/bin/sh\npostgresql:x:7:7::/:/bin/sh\npostgres:x:101:103::/:/bin/sh\n";
-        let found = Account::among(accounts, "postgres").unwrap();
+        let found = Account::find(accounts, "postgres").unwrap();
         assert_eq!((found.uid, found.gid), (101, 103));
-        assert!(Account::among(accounts, "nobody").is_none());
-        assert!(Account::among(accounts, "root").is_none());
+        assert!(Account::find(accounts, "nobody").is_none());
+        assert!(Account::find(accounts, "root").is_none());
     }
 }

@@ -1,8 +1,8 @@
-//! Where the etcd and the cluster that tests share are, and who starts them.
+//! The directory in which the shared etcd and the shared cluster of a test run are started.
 //!
-//! `tools/test` names a guarded directory in `SHIPSHAPE_TEST_RUN`: then all test executables of that run
-//! share one etcd and one cluster, and whoever needs them first starts them. Without it every test process
-//! has its own. Either way a guardian ends them ([`crate::scratch`]).
+//! `tools/test` sets `SHIPSHAPE_TEST_RUN` to a guarded directory: all test executables of that run share one etcd and
+//! one cluster, and the first that needs them starts them. Without it every test process has its own. In both cases a
+//! guardian ends them ([`crate::scratch`]).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,37 +14,37 @@ use anyhow::{Context, ensure};
 use super::binaries::Binaries;
 use super::program::Program;
 use crate::scratch::ScratchDirectory;
-use crate::{random, setting, wait_until};
+use crate::{environment, random, wait_until};
 
-/// What `sockaddr_un` holds on Linux, less a final zero.
+/// The length of `sun_path` on Linux, without the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// It takes a tenth of a second, unless the machine also compiles.
+/// A start takes a tenth of a second, and much more on a busy machine.
 const ETCD_DEADLINE: Duration = Duration::from_secs(60);
 
-/// A guarded directory in which shared things are started once.
+/// A guarded directory in which shared servers are started once.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RunDirectory {
     path: PathBuf,
     _scratch: Option<ScratchDirectory>,
 }
 
-impl Place {
-    /// The one of this test run, else of this process.
-    pub(super) fn shared() -> anyhow::Result<&'static Place> {
-        static SHARED: OnceLock<Result<Place, String>> = OnceLock::new();
-        let place = SHARED.get_or_init(|| Place::find().map_err(|error| format!("{error:#}")));
+impl RunDirectory {
+    /// The directory of this test run, else that of this process.
+    pub(super) fn shared() -> anyhow::Result<&'static RunDirectory> {
+        static SHARED: OnceLock<Result<RunDirectory, String>> = OnceLock::new();
+        let place = SHARED.get_or_init(|| RunDirectory::find().map_err(|error| format!("{error:#}")));
         place.as_ref().map_err(|error| anyhow::anyhow!("{error}"))
     }
 
-    fn find() -> anyhow::Result<Place> {
-        if let Some(run) = setting::get("SHIPSHAPE_TEST_RUN").map(PathBuf::from)
-            && has_room_for_sockets(&run)
+    fn find() -> anyhow::Result<RunDirectory> {
+        if let Some(run) = environment::get("SHIPSHAPE_TEST_RUN").map(PathBuf::from)
+            && fits_socket_paths(&run)
         {
             ensure!(run.is_dir(), "SHIPSHAPE_TEST_RUN is {}, where there is no directory", run.display());
-            return Ok(Place { path: run, _scratch: None });
+            return Ok(RunDirectory { path: run, _scratch: None });
         }
         let scratch = scratch()?;
-        Ok(Place { path: scratch.path().to_owned(), _scratch: Some(scratch) })
+        Ok(RunDirectory { path: scratch.path().to_owned(), _scratch: Some(scratch) })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -53,15 +53,15 @@ impl Place {
 
     /// A new directory for the files of one cluster or etcd.
     pub(super) fn new_directory(&self) -> anyhow::Result<PathBuf> {
-        let path = self.path.join(random::word());
-        std::fs::create_dir(&path).with_context(|| format!("{} could not be made", path.display()))?;
+        let path = self.path.join(random::suffix());
+        std::fs::create_dir(&path).with_context(|| format!("failed to create {}", path.display()))?;
         Ok(path)
     }
 
-    /// What `start` returned when it was called, here or in another process of the run: a path.
+    /// The path that `start` returned, in this or another process of the run; calls `start` at most once.
     ///
-    /// Who is killed while starting leaves nothing but processes and files that the guardian removes; the
-    /// next one starts anew.
+    /// A process that is killed while it starts a server leaves only processes and files that the guardian removes;
+    /// the next process starts the server again.
     pub(super) fn once(
         &self,
         what: &str,
@@ -75,11 +75,11 @@ impl Place {
         }
         let path = start()?;
         std::os::unix::fs::symlink(&path, &link)
-            .with_context(|| format!("{} could not be made", link.display()))?;
+            .with_context(|| format!("failed to create {}", link.display()))?;
         Ok(path)
     }
 
-    /// The Unix socket of the etcd in this place.
+    /// The Unix socket of the shared etcd.
     pub(super) fn etcd(&self, binaries: &Binaries) -> anyhow::Result<PathBuf> {
         let directory = self.once("etcd", || {
             let directory = self.new_directory()?;
@@ -92,20 +92,20 @@ impl Place {
 
 const CLIENT_SOCKET: &str = "client.sock";
 
-/// A scratch directory that is short enough for the paths of sockets in it.
+/// A scratch directory whose path is short enough for sockets in it.
 pub(super) fn scratch() -> anyhow::Result<ScratchDirectory> {
     let usual = std::env::temp_dir();
-    let parent = if has_room_for_sockets(&usual) { usual.as_path() } else { Path::new("/tmp") };
+    let parent = if fits_socket_paths(&usual) { usual.as_path() } else { Path::new("/tmp") };
     ScratchDirectory::new_in(parent, "kube")
 }
 
-fn has_room_for_sockets(parent: &Path) -> bool {
+fn fits_socket_paths(parent: &Path) -> bool {
     let longest = parent.join("shipshape-kube-0123456789abcdef/0123456789abcdef").join(CLIENT_SOCKET);
     longest.as_os_str().len() <= SOCKET_PATH_BYTES_MAX
 }
 
-/// Nothing here survives a crash of the machine, and nothing needs to: so it never waits for a disk. A
-/// single member elects itself after the election time-out.
+/// Starts etcd without fsync: the data need not survive a crash of the machine. A single member elects itself after
+/// the election timeout.
 fn start_etcd(binaries: &Binaries, place: &Path, directory: &Path) -> anyhow::Result<()> {
     let socket = directory.join(CLIENT_SOCKET);
     let flags = [
@@ -113,7 +113,7 @@ fn start_etcd(binaries: &Binaries, place: &Path, directory: &Path) -> anyhow::Re
         format!("--listen-client-urls=unix://{}", socket.display()),
         format!("--advertise-client-urls=unix://{}", socket.display()),
         format!("--listen-peer-urls=unix://{}", directory.join("peer.sock").display()),
-        // Names only: there is no other member, and nobody listens there.
+        // Only names: there is no other member, and nothing listens there.
         "--initial-advertise-peer-urls=http://127.0.0.1:2380".to_owned(),
         "--initial-cluster=default=http://127.0.0.1:2380".to_owned(),
         "--unsafe-no-fsync".to_owned(),
@@ -134,9 +134,9 @@ fn start_etcd(binaries: &Binaries, place: &Path, directory: &Path) -> anyhow::Re
 mod tests {
     use super::*;
 
-    fn place() -> Place {
+    fn place() -> RunDirectory {
         let scratch = scratch().unwrap();
-        Place { path: scratch.path().to_owned(), _scratch: Some(scratch) }
+        RunDirectory { path: scratch.path().to_owned(), _scratch: Some(scratch) }
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_path_too_long_for_a_socket_is_seen() {
-        assert!(has_room_for_sockets(Path::new("/tmp")));
-        assert!(!has_room_for_sockets(&Path::new("/tmp").join("x".repeat(60))));
+        assert!(fits_socket_paths(Path::new("/tmp")));
+        assert!(!fits_socket_paths(&Path::new("/tmp").join("x".repeat(60))));
     }
 }
