@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counted_fault_is_spent_by_the_requests_it_meets() {
+    fn a_counted_fault_is_used_up_by_matching_requests() {
         let faults = Faults::default();
         faults.on_path(Fault::InternalError, "/pods", Some(1));
         assert!(matches!(faults.take("/api/v1/nodes").action, FaultAction::Proceed));

@@ -31,17 +31,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_set_at_any_depth_and_what_is_no_object_stays() {
-        let check = |mut given: Value, expect: Value| {
-            set(&mut given, &["a", "b"], json!(1));
-            assert_eq!(given, expect);
+    fn a_field_is_set_at_any_depth_and_other_types_stay_unchanged() {
+        let check = |mut input: Value, expect: Value| {
+            set(&mut input, &["a", "b"], json!(1));
+            assert_eq!(input, expect);
         };
         check(json!({}), json!({"a": {"b": 1}}));
         check(json!(null), json!({"a": {"b": 1}}));
         check(json!({"a": null, "c": 2}), json!({"a": {"b": 1}, "c": 2}));
         check(json!({"a": {"b": 0, "c": 2}}), json!({"a": {"b": 1, "c": 2}}));
-        for odd in [json!({"a": "text"}), json!({"a": [1]}), json!([]), json!("text"), json!(7)] {
-            check(odd.clone(), odd);
+        for other in [json!({"a": "text"}), json!({"a": [1]}), json!([]), json!("text"), json!(7)] {
+            check(other.clone(), other);
         }
     }
 }

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_selector_holds_when_every_term_holds() {
+    fn a_field_selector_matches_when_every_term_matches() {
         check("", &[], true);
         check("metadata.name=a", &[("metadata.name", "a")], true);
         check(
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_selector_that_makes_no_sense_is_refused() {
+    fn an_invalid_field_selector_is_rejected() {
         assert_eq!(
             FieldSelector::parse("abc", &known).unwrap_err(),
             "invalid selector: 'abc'; can't understand 'abc'"

@@ -17,10 +17,10 @@ pub mod schemathesis;
 pub mod scratch;
 pub mod tmpfs;
 
+mod environment;
 mod port;
 mod random;
 mod tools;
-mod environment;
 mod wait;
 
 pub use wait::wait_until;

@@ -117,12 +117,12 @@ mod tests {
     use crate::scratch::ScratchDirectory;
 
     #[test]
-    fn a_skip_is_one_line_with_part_executable_test_and_reason() {
+    fn a_skip_is_one_line_with_prerequisite_executable_test_and_reason() {
         let place = ScratchDirectory::new("parts").unwrap();
         let file = place.path().join("skipped");
         Skip::here("a-part", "first\nreason").append_to(&file).unwrap();
         Skip::here("b-part", "second").append_to(&file).unwrap();
-        let name = "parts::tests::a_skip_is_one_line_with_part_executable_test_and_reason";
+        let name = "parts::tests::a_skip_is_one_line_with_prerequisite_executable_test_and_reason";
         assert_eq!(
             std::fs::read_to_string(&file).unwrap(),
             format!("a-part\ttestkit\t{name}\tfirst reason\nb-part\ttestkit\t{name}\tsecond\n")
@@ -130,12 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_skip_names_the_part() {
+    fn a_forbidden_skip_names_the_prerequisite() {
         assert!(Skip::here("a-part", "why").panic_message().starts_with("this test needs a-part,"));
     }
 
     #[test]
-    fn only_the_hash_that_cargo_adds_is_cut_from_an_executable() {
+    fn only_the_hash_of_cargo_is_removed_from_an_executable() {
         let check = |given: &str, expect: &str| assert_eq!(target_name(Path::new(given)), expect);
         check("/t/debug/deps/store-0123456789abcdef", "store");
         check("/t/debug/deps/two-words-0123456789abcdef", "two-words");

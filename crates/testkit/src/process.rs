@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_go_in_and_out_until_the_input_closes() {
+    fn lines_are_exchanged_until_the_input_closes() {
         let mut child = shell("while read -r line; do echo \"got $line\"; done; exit 3");
         child.send("one").unwrap();
         assert_eq!(child.line(SOON).unwrap(), "got one");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_ends_by_sigterm() {
+    fn sigterm_terminates_a_child() {
         let mut child = shell("echo ready; exec sleep 600");
         assert_eq!(child.line(SOON).unwrap(), "ready");
         child.terminate().unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_child_answers_after_it_is_resumed() {
+    fn a_paused_child_responds_after_it_is_resumed() {
         let mut child = shell("while read -r line; do echo \"$line\"; done");
         child.pause().unwrap();
         child.send("hello").unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_child_is_gone() {
+    fn a_dropped_child_is_killed() {
         let child = shell("exec sleep 600");
         let proc = PathBuf::from(format!("/proc/{}", child.pid()));
         assert!(proc.exists());
@@ -248,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_example_is_named() {
+    fn the_error_names_a_missing_example() {
         let error = example_path("no-such-example").unwrap_err().to_string();
         assert!(error.contains("examples/no-such-example is missing"), "{error}");
     }
 
     #[test]
-    fn a_command_that_never_ends_is_given_up() {
+    fn a_command_is_killed_at_its_deadline() {
         let mut command = Command::new("sleep");
         command.arg("600");
         let error = output(command, "", Duration::from_millis(20)).unwrap_err();

@@ -30,7 +30,8 @@ impl ScratchDirectory {
 
     /// Creates a directory in `parent`.
     pub fn new_in(parent: &Path, purpose: &str) -> anyhow::Result<ScratchDirectory> {
-        let parent = parent.canonicalize().with_context(|| format!("failed to resolve {}", parent.display()))?;
+        let parent =
+            parent.canonicalize().with_context(|| format!("failed to resolve {}", parent.display()))?;
         let path = parent.join(format!("shipshape-{purpose}-{}", random::suffix()));
         // The guardian is started first, so that the directory is never unguarded.
         let guardian = Command::new("sh")
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scratch_directory_is_private_and_gone_after_its_drop() {
+    fn a_scratch_directory_is_private_and_removed_on_drop() {
         use std::os::unix::fs::PermissionsExt;
         let scratch = ScratchDirectory::new("scratch").unwrap();
         let path = scratch.path().to_owned();
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_works_in_a_scratch_directory_ends_with_it() {
+    fn a_process_in_a_scratch_directory_ends_with_it() {
         let scratch = ScratchDirectory::new("scratch").unwrap();
         let mut sleeper = Command::new("sleep").arg("600").current_dir(scratch.path()).spawn().unwrap();
         drop(scratch);
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_is_missing_is_named() {
+    fn the_error_names_a_missing_parent() {
         let error = ScratchDirectory::new_in(Path::new("/no/such/place"), "scratch").unwrap_err();
         assert_eq!(error.to_string(), "failed to resolve /no/such/place");
     }

@@ -52,7 +52,7 @@ mod tests {
     use crate::prerequisites;
 
     #[test]
-    fn a_small_disk_is_full_after_its_size_and_gone_after_its_drop() {
+    fn a_small_disk_is_limited_to_its_size_and_removed_on_drop() {
         let Some(disk) = SmallDisk::new(1 << 20) else {
             return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
         };

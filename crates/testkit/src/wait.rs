@@ -38,12 +38,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_at_once_is_returned_at_once() {
+    fn a_value_of_the_first_poll_is_returned_at_once() {
         assert_eq!(wait_until("it is there", Duration::ZERO, || Some(7)).unwrap(), 7);
     }
 
     #[test]
-    fn it_looks_again_until_something_is_found() {
+    fn it_polls_until_a_value_is_returned() {
         let mut looks = 0;
         let found = wait_until("the third poll", Duration::from_secs(10), || {
             looks += 1;
@@ -53,8 +53,11 @@ mod tests {
     }
 
     #[test]
-    fn waiting_in_vain_ends_and_says_for_what() {
+    fn a_timeout_names_the_condition() {
         let found = wait_until("the impossible happens", Duration::from_millis(5), || None::<()>);
-        assert_eq!(found.unwrap_err().to_string(), "timed out after 5ms waiting until the impossible happens");
+        assert_eq!(
+            found.unwrap_err().to_string(),
+            "timed out after 5ms waiting until the impossible happens"
+        );
     }
 }

@@ -77,37 +77,37 @@ impl FieldSet {
     }
 
     fn add(&mut self, other: &FieldSet) {
-        for (element, theirs) in &other.entries {
-            let ours = self.entries.entry(element.clone()).or_default();
-            ours.is_member |= theirs.is_member;
-            ours.below.add(&theirs.below);
+        for (element, right) in &other.entries {
+            let left = self.entries.entry(element.clone()).or_default();
+            left.is_member |= right.is_member;
+            left.below.add(&right.below);
         }
     }
 
     /// Whether the two sets have a member in common.
     pub(super) fn intersects(&self, other: &FieldSet) -> bool {
-        let (few, many) =
+        let (smaller, larger) =
             if self.entries.len() < other.entries.len() { (self, other) } else { (other, self) };
-        few.entries.iter().any(|(element, one)| {
-            let two = many.entries.get(element);
+        smaller.entries.iter().any(|(element, one)| {
+            let two = larger.entries.get(element);
             two.is_some_and(|two| (one.is_member && two.is_member) || one.below.intersects(&two.below))
         })
     }
 
     /// Whether every member is also a member of the other set.
     pub(super) fn is_within(&self, other: &FieldSet) -> bool {
-        self.entries.iter().all(|(element, ours)| match other.entries.get(element) {
-            Some(theirs) => (theirs.is_member || !ours.is_member) && ours.below.is_within(&theirs.below),
-            None => ours.is_empty(),
+        self.entries.iter().all(|(element, left)| match other.entries.get(element) {
+            Some(right) => (right.is_member || !left.is_member) && left.below.is_within(&right.below),
+            None => left.is_empty(),
         })
     }
 
     pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
-        let shared = self.entries.iter().filter_map(|(element, ours)| {
-            let theirs = other.entries.get(element)?;
+        let shared = self.entries.iter().filter_map(|(element, left)| {
+            let right = other.entries.get(element)?;
             let entry = Entry {
-                is_member: ours.is_member && theirs.is_member,
-                below: ours.below.intersection(&theirs.below),
+                is_member: left.is_member && right.is_member,
+                below: left.below.intersection(&right.below),
             };
             (!entry.is_empty()).then(|| (element.clone(), entry))
         });
@@ -116,32 +116,32 @@ impl FieldSet {
 
     /// Removes the members of the other set; members below them stay.
     pub(super) fn difference(&self, other: &FieldSet) -> FieldSet {
-        let kept = self.entries.iter().filter_map(|(element, ours)| {
+        let remaining = self.entries.iter().filter_map(|(element, left)| {
             let entry = match other.entries.get(element) {
-                None => ours.clone(),
-                Some(theirs) => Entry {
-                    is_member: ours.is_member && !theirs.is_member,
-                    below: ours.below.difference(&theirs.below),
+                None => left.clone(),
+                Some(right) => Entry {
+                    is_member: left.is_member && !right.is_member,
+                    below: left.below.difference(&right.below),
                 },
             };
             (!entry.is_empty()).then(|| (element.clone(), entry))
         });
-        FieldSet { entries: kept.collect() }
+        FieldSet { entries: remaining.collect() }
     }
 
     /// Removes the members of the other set and everything below them.
     pub(super) fn without_trees(&self, other: &FieldSet) -> FieldSet {
-        let kept = self.entries.iter().filter_map(|(element, ours)| {
+        let remaining = self.entries.iter().filter_map(|(element, left)| {
             let entry = match other.entries.get(element) {
-                None => ours.clone(),
-                Some(theirs) if theirs.is_member => Entry::default(),
-                Some(theirs) => {
-                    Entry { is_member: ours.is_member, below: ours.below.without_trees(&theirs.below) }
+                None => left.clone(),
+                Some(right) if right.is_member => Entry::default(),
+                Some(right) => {
+                    Entry { is_member: left.is_member, below: left.below.without_trees(&right.below) }
                 }
             };
             (!entry.is_empty()).then(|| (element.clone(), entry))
         });
-        FieldSet { entries: kept.collect() }
+        FieldSet { entries: remaining.collect() }
     }
 
     /// Adds each element that has members below it and for which `is_named` is true. `step` computes the state that
@@ -181,7 +181,7 @@ impl FieldSet {
 
     /// The set as `fieldsV1`.
     pub(super) fn to_fields(&self) -> Value {
-        let written = self.entries.iter().filter(|(_, entry)| !entry.is_empty()).map(|(element, entry)| {
+        let members = self.entries.iter().filter(|(_, entry)| !entry.is_empty()).map(|(element, entry)| {
             let mut below = entry.below.to_fields();
             if let Value::Object(map) = &mut below
                 && entry.is_member
@@ -191,7 +191,7 @@ impl FieldSet {
             }
             (element.clone(), below)
         });
-        Value::Object(written.collect())
+        Value::Object(members.collect())
     }
 
     /// Reads a set from `fieldsV1`, or returns what cannot be read.

@@ -36,7 +36,7 @@ fn owners(object: &Value) -> Vec<(&str, &str, Value)> {
 }
 
 #[test]
-fn who_applies_a_field_owns_it() {
+fn applying_a_field_makes_its_manager_the_owner() {
     let object =
         apply(None, &map(json!({ "x": "1" })), "a", false, None, Some(&config_map()), at(0)).unwrap();
     assert_eq!(object["data"], json!({ "x": "1" }));
@@ -45,7 +45,7 @@ fn who_applies_a_field_owns_it() {
 }
 
 #[test]
-fn an_apply_without_effect_changes_nothing_not_even_a_time() {
+fn an_apply_without_effect_does_not_change_times() {
     let schema = config_map();
     let config = map(json!({ "x": "1" }));
     let first = apply(None, &config, "a", false, None, Some(&schema), at(0)).unwrap();
@@ -83,7 +83,7 @@ fn several_conflicts_are_listed_by_manager() {
 }
 
 #[test]
-fn what_is_no_longer_applied_goes_unless_somebody_else_owns_it() {
+fn fields_that_are_no_longer_applied_are_removed_unless_another_manager_owns_them() {
     let schema = config_map();
     let steps = [("a", json!({ "x": "1", "y": "1" })), ("b", json!({ "y": "1" })), ("a", json!({}))];
     let mut live = None;
@@ -95,7 +95,7 @@ fn what_is_no_longer_applied_goes_unless_somebody_else_owns_it() {
 }
 
 #[test]
-fn objects_without_owners_get_none_by_updates_but_by_an_apply() {
+fn an_apply_adds_owners_to_an_object_without_them_and_an_update_does_not() {
     let schema = config_map();
     let before = map(json!({ "x": "1" }));
     let mut after = map(json!({ "x": "2" }));
@@ -113,7 +113,7 @@ fn objects_without_owners_get_none_by_updates_but_by_an_apply() {
 }
 
 #[test]
-fn an_applier_is_one_across_versions_and_an_updater_is_not() {
+fn an_applier_is_the_same_in_all_versions_and_an_updater_is_not() {
     let schema = widget();
     let object = |version: &str, spec: Value| json!({ "apiVersion": format!("x/{version}"), "kind": "Widget", "metadata": { "name": "a" }, "spec": spec });
     let first = object("v1beta1", json!({ "name": "a", "replicas": 1 }));
@@ -138,7 +138,7 @@ fn an_applier_is_one_across_versions_and_an_updater_is_not() {
 }
 
 #[test]
-fn managed_fields_that_cannot_be_read_are_an_error_for_an_apply_only() {
+fn invalid_managed_fields_are_an_error_for_an_apply_only() {
     let schema = config_map();
     let mut live = map(json!({ "x": "1" }));
     live["metadata"]["managedFields"] = json!([{ "manager": "a", "operation": "Paint" }]);
@@ -150,7 +150,7 @@ fn managed_fields_that_cannot_be_read_are_an_error_for_an_apply_only() {
 }
 
 #[test]
-fn unknown_kinds_of_path_elements_are_skipped_and_numbers_have_one_spelling() {
+fn unknown_path_elements_are_skipped_and_numbers_are_canonical() {
     let set =
         FieldSet::from_fields(&json!({ "z:1": {}, "f:a": { "k:{\"port\":80.0}": { ".": {} }, "i:3": {} } }))
             .unwrap();
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_sent_makes_it_panic(live in any_json(), config in any_json(), fields in any_json()) {
+    fn no_configuration_causes_a_panic(live in any_json(), config in any_json(), fields in any_json()) {
         let mut live = live;
         if let Some(metadata) = live.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("managedFields".to_owned(), json!([
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn a_set_is_read_back_as_it_was_written(object in any_json()) {
+    fn a_set_survives_serialization(object in any_json()) {
         let typed = super::typed::SchemaTypes { schema: None };
         let set = typed.fields(&object);
         prop_assert_eq!(FieldSet::from_fields(&set.to_fields()), Ok(set));

@@ -35,35 +35,35 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     let nodes: Vec<Value> =
         context.state.objects.range("/nodes", "", "").map(|(_, node)| node.value()).collect();
     let mut owned = context.controlled(pod_kind, &uid);
-    let (mut wanted, mut misplaced) = (Vec::new(), 0_usize);
+    let (mut desired_nodes, mut misplaced) = (Vec::new(), 0_usize);
     for node in &nodes {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         let pod = pod_for(&set, name, &hash);
-        let here: Vec<&Value> = owned.iter().filter(|pod| is_on(pod, name)).collect();
+        let on_node: Vec<&Value> = owned.iter().filter(|pod| is_on(pod, name)).collect();
         if scheduler::unschedulable_reason(&pod, node).is_none() {
-            wanted.push(name.to_owned());
+            desired_nodes.push(name.to_owned());
             // A finished pod is deleted and replaced.
-            for ended in here.iter().filter(|pod| pods::is_finished(pod)) {
-                context.delete(pod_kind, &key(ended), Propagation::Background)?;
+            for finished in on_node.iter().filter(|pod| pods::is_finished(pod)) {
+                context.delete(pod_kind, &key(finished), Propagation::Background)?;
             }
-            if here.iter().all(|pod| pods::is_finished(pod)) {
-                let made = context.create(pod_kind, &namespace, pod)?.value();
-                context.bind(&made, name)?;
+            if on_node.iter().all(|pod| pods::is_finished(pod)) {
+                let created = context.create(pod_kind, &namespace, pod)?.value();
+                context.bind(&created, name)?;
             }
         } else {
-            misplaced += here.len();
+            misplaced += on_node.len();
             // A taint with effect NoSchedule does not evict running pods.
-            let leaving = here.iter().filter(|pod| !pods::is_terminating(pod) && is_evicted(pod, node));
-            for pod in leaving {
+            let evicted = on_node.iter().filter(|pod| !pods::is_terminating(pod) && is_evicted(pod, node));
+            for pod in evicted {
                 context.delete(pod_kind, &key(pod), Propagation::Background)?;
             }
         }
     }
     owned = context.controlled(pod_kind, &uid);
-    delete_outdated_pods(context, &set, &owned, &hash, wanted.len())?;
+    delete_outdated_pods(context, &set, &owned, &hash, desired_nodes.len())?;
     owned = context.controlled(pod_kind, &uid);
     let Some(mut set) = context.read(kind, at) else { return Ok(()) };
-    set["status"] = status(&set, &owned, &wanted, &hash, misplaced);
+    set["status"] = status(&set, &owned, &desired_nodes, &hash, misplaced);
     context.update_status(kind, set)
 }
 
@@ -109,13 +109,13 @@ fn delete_outdated_pods(
     set: &Value,
     owned: &[Value],
     hash: &str,
-    wanted: usize,
+    desired_nodes: usize,
 ) -> ApiResult<()> {
     if set["spec"]["updateStrategy"]["type"] == "OnDelete" {
         return Ok(());
     }
     let kind = ControllerContext::built_in_kind("", "Pod")?;
-    let total = i64::try_from(wanted).unwrap_or(i64::MAX);
+    let total = i64::try_from(desired_nodes).unwrap_or(i64::MAX);
     let bound =
         pods::share(&set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], total, Rounding::Up)
             .max(1);
@@ -135,21 +135,21 @@ fn delete_outdated_pods(
     Ok(())
 }
 
-fn status(set: &Value, owned: &[Value], wanted: &[String], hash: &str, misplaced: usize) -> Value {
+fn status(set: &Value, owned: &[Value], desired_nodes: &[String], hash: &str, misplaced: usize) -> Value {
     let placed: Vec<&Value> = owned
         .iter()
-        .filter(|pod| pods::is_active(pod) && wanted.iter().any(|node| is_on(pod, node)))
+        .filter(|pod| pods::is_active(pod) && desired_nodes.iter().any(|node| is_on(pod, node)))
         .collect();
     let ready = placed.iter().filter(|pod| pods::is_ready(pod)).count();
     let updated = placed.iter().filter(|pod| pod["metadata"]["labels"][HASH] == hash).count();
     let mut status = json!({
-        "currentNumberScheduled": placed.len(), "numberMisscheduled": misplaced, "desiredNumberScheduled": wanted.len(),
+        "currentNumberScheduled": placed.len(), "numberMisscheduled": misplaced, "desiredNumberScheduled": desired_nodes.len(),
         "numberReady": ready, "observedGeneration": set["metadata"]["generation"],
     });
     for (field, value) in [
         ("updatedNumberScheduled", updated),
         ("numberAvailable", ready),
-        ("numberUnavailable", wanted.len().saturating_sub(ready)),
+        ("numberUnavailable", desired_nodes.len().saturating_sub(ready)),
     ] {
         if value != 0 {
             status[field] = json!(value);

@@ -34,9 +34,9 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
         Some(index) => Some(sets.remove(index)),
         None if paused => None,
         None => {
-            let made = create_replica_set(context, &deployment, newest + 1)?;
-            created = made["metadata"]["name"].as_str().map(str::to_owned);
-            Some(made)
+            let created_set = create_replica_set(context, &deployment, newest + 1)?;
+            created = created_set["metadata"]["name"].as_str().map(str::to_owned);
+            Some(created_set)
         }
     };
     let new = match new {
@@ -94,8 +94,8 @@ fn create_replica_set(
         },
         "spec": {"replicas": 0, "selector": selector, "template": template},
     });
-    let made = context.create(kind, text("namespace"), set)?;
-    let mut value = made.value();
+    let created_set = context.create(kind, text("namespace"), set)?;
+    let mut value = created_set.value();
     kind.set_type_meta(&mut value);
     Ok(value)
 }
@@ -116,7 +116,7 @@ fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
 }
 
-fn wanted(set: &Value) -> i64 {
+fn desired(set: &Value) -> i64 {
     number(&set["spec"]["replicas"])
 }
 
@@ -133,7 +133,7 @@ fn roll_out(
 ) -> ApiResult<()> {
     let Some(new) = new else { return Ok(()) };
     if deployment["spec"]["strategy"]["type"] == "Recreate" {
-        for set in old.iter().filter(|set| wanted(set) > 0) {
+        for set in old.iter().filter(|set| desired(set) > 0) {
             scale(context, set, 0)?;
         }
         let pod_kind = ControllerContext::built_in_kind("", "Pod")?;
@@ -159,13 +159,13 @@ struct Step {
 
 /// The next size of each replica set: never more pods than the surge allows, never fewer available than required.
 fn step((replicas, surge, unavailable): (i64, i64, i64), new: &Value, old: &[Value]) -> Step {
-    let total: i64 = wanted(new) + old.iter().map(wanted).sum::<i64>();
-    let next = if wanted(new) > replicas {
+    let total: i64 = desired(new) + old.iter().map(desired).sum::<i64>();
+    let next = if desired(new) > replicas {
         replicas
     } else {
-        (wanted(new) + (replicas + surge - total).max(0)).min(replicas).max(wanted(new))
+        (desired(new) + (replicas + surge - total).max(0)).min(replicas).max(desired(new))
     };
-    let mut after: Vec<i64> = old.iter().map(wanted).collect();
+    let mut after: Vec<i64> = old.iter().map(desired).collect();
     let minimum = replicas - unavailable;
     let total = next + after.iter().sum::<i64>();
     let mut spare = (total - minimum - (next - available(new)).max(0)).max(0);
@@ -185,7 +185,7 @@ fn step((replicas, surge, unavailable): (i64, i64, i64), new: &Value, old: &[Val
 }
 
 fn scale(context: &mut ControllerContext<'_>, set: &Value, replicas: i64) -> ApiResult<()> {
-    if wanted(set) == replicas {
+    if desired(set) == replicas {
         return Ok(());
     }
     let kind = ControllerContext::built_in_kind("apps", "ReplicaSet")?;
@@ -203,7 +203,7 @@ fn delete_old_replica_sets(
     let kind = ControllerContext::built_in_kind("apps", "ReplicaSet")?;
     let limit =
         usize::try_from(deployment["spec"]["revisionHistoryLimit"].as_i64().unwrap_or(10)).unwrap_or(0);
-    let is_empty = |set: &&Value| wanted(set) == 0 && number(&set["status"]["replicas"]) == 0;
+    let is_empty = |set: &&Value| desired(set) == 0 && number(&set["status"]["replicas"]) == 0;
     let surplus: Vec<String> = old.iter().skip(limit).filter(is_empty).map(key).collect();
     for at in surplus {
         context.delete(kind, &at, Propagation::Background)?;
@@ -343,7 +343,7 @@ fn status(deployment: &Value, new: Option<&Value>, old: &[Value]) -> Value {
         "observedGeneration": deployment["metadata"]["generation"], "conditions": deployment["status"]["conditions"],
     });
     let total = sum("replicas");
-    let missing = (sets().map(wanted).sum::<i64>() - sum("availableReplicas")).max(0);
+    let missing = (sets().map(desired).sum::<i64>() - sum("availableReplicas")).max(0);
     for (field, value) in [
         ("replicas", total),
         ("updatedReplicas", new.map_or(0, |set| number(&set["status"]["replicas"]))),
@@ -362,17 +362,17 @@ fn status(deployment: &Value, new: Option<&Value>, old: &[Value]) -> Value {
 mod tests {
     use super::*;
 
-    fn set(wanted: i64, available: i64) -> Value {
-        json!({"spec": {"replicas": wanted}, "status": {"availableReplicas": available}})
+    fn set(desired: i64, available: i64) -> Value {
+        json!({"spec": {"replicas": desired}, "status": {"availableReplicas": available}})
     }
 
     #[test]
-    fn a_first_rollout_makes_all_pods_at_once() {
+    fn a_first_rollout_creates_all_pods_at_once() {
         assert_eq!(step((3, 1, 0), &set(0, 0), &[]), Step { new: 3, old: vec![] });
     }
 
     #[test]
-    fn an_update_surges_first_and_takes_old_pods_when_new_ones_are_available() {
+    fn an_update_surges_first_and_removes_old_pods_when_new_ones_are_available() {
         assert_eq!(step((3, 1, 0), &set(0, 0), &[set(3, 3)]), Step { new: 1, old: vec![3] });
         assert_eq!(step((3, 1, 0), &set(1, 0), &[set(3, 3)]), Step { new: 1, old: vec![3] });
         assert_eq!(step((3, 1, 0), &set(1, 1), &[set(3, 3)]), Step { new: 1, old: vec![2] });
@@ -381,12 +381,12 @@ mod tests {
     }
 
     #[test]
-    fn old_pods_that_are_broken_go_first() {
+    fn unavailable_old_pods_are_removed_first() {
         assert_eq!(step((3, 1, 1), &set(0, 0), &[set(3, 1)]), Step { new: 1, old: vec![2] });
     }
 
     #[test]
-    fn scaling_down_takes_from_the_new_set() {
+    fn scaling_down_reduces_the_new_set() {
         assert_eq!(step((1, 1, 0), &set(3, 3), &[]), Step { new: 1, old: vec![] });
     }
 }

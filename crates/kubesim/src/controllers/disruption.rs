@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_allows_what_is_healthy_beyond_what_it_wants() {
+    fn a_budget_allows_disruption_of_healthy_pods_beyond_the_required_number() {
         check(json!({"minAvailable": 2}), 3, 0, (2, 3, 1));
         check(json!({"minAvailable": 2}), 2, 1, (2, 2, 0));
         check(json!({"minAvailable": "50%"}), 3, 0, (2, 3, 1));

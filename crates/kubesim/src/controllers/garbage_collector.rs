@@ -97,8 +97,12 @@ fn check_owners(
         .collect();
     if found.contains(&OwnerState::Present) {
         if found.contains(&OwnerState::Gone) {
-            let keep = owners.into_iter().zip(&found).filter(|(_, state)| **state != OwnerState::Gone);
-            fields::set(&mut value, &["metadata", "ownerReferences"], keep.map(|(owner, _)| owner).collect());
+            let remaining = owners.into_iter().zip(&found).filter(|(_, state)| **state != OwnerState::Gone);
+            fields::set(
+                &mut value,
+                &["metadata", "ownerReferences"],
+                remaining.map(|(owner, _)| owner).collect(),
+            );
             return context.update(kind, value);
         }
         return Ok(());
@@ -140,11 +144,11 @@ fn delete_dependents(context: &mut ControllerContext<'_>, kind: &Arc<Kind>, valu
     for (kind, key, dependent) in dependents(context, &uid) {
         if dependent["metadata"]["deletionTimestamp"].is_null() {
             // Another existing owner keeps it.
-            let others = owners_of(&context.state, &dependent).len() > 1;
-            if others {
+            let has_other_owners = owners_of(&context.state, &dependent).len() > 1;
+            if has_other_owners {
                 continue;
             }
-            let own = !context
+            let has_dependents = !context
                 .state
                 .objects
                 .dependents(dependent["metadata"]["uid"].as_str().unwrap_or_default())
@@ -152,16 +156,16 @@ fn delete_dependents(context: &mut ControllerContext<'_>, kind: &Arc<Kind>, valu
             context.delete(
                 &kind,
                 &key,
-                if own { Propagation::Foreground } else { Propagation::Background },
+                if has_dependents { Propagation::Foreground } else { Propagation::Background },
             )?;
         }
-        let still = context.state.objects.get(kind.table(), &key).is_some();
+        let exists = context.state.objects.get(kind.table(), &key).is_some();
         let blocks = dependent["metadata"]["ownerReferences"]
             .as_array()
             .into_iter()
             .flatten()
             .any(|owner| owner["uid"] == uid.as_str() && owner["blockOwnerDeletion"] == true);
-        blocked |= still && blocks;
+        blocked |= exists && blocks;
     }
     if blocked { Ok(()) } else { remove_finalizer(context, kind, value, FOREGROUND) }
 }

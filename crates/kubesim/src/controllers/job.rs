@@ -36,17 +36,17 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     });
     let outcome = if is_overdue { Some(JobResult::DeadlineExceeded) } else { counts.outcome(&job) };
     let active: Vec<&Value> = owned.iter().filter(|pod| pods::is_active(pod)).collect();
-    let wanted = match outcome {
+    let desired = match outcome {
         Some(_) => 0,
-        None => counts.wanted(&job),
+        None => counts.desired(&job),
     };
     let present = i64::try_from(active.len()).unwrap_or(i64::MAX);
-    for _ in present..wanted {
+    for _ in present..desired {
         let mut pod = pods::from_template(&job);
         fields::set(&mut pod, &["metadata", "labels", "batch.kubernetes.io/controller-uid"], json!(uid));
         context.create(pod_kind, &namespace, pod)?;
     }
-    for pod in active.iter().skip(usize::try_from(wanted).unwrap_or(0)) {
+    for pod in active.iter().skip(usize::try_from(desired).unwrap_or(0)) {
         let options =
             DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
         context.delete_with(pod_kind, &key(pod), options)?;
@@ -82,8 +82,8 @@ struct PodCounts {
 impl PodCounts {
     /// Finished pods stay counted after they are deleted.
     fn new(job: &Value, owned: &[Value]) -> PodCounts {
-        let phase = |wanted: &str| {
-            let count = owned.iter().filter(|pod| pod["status"]["phase"] == wanted).count();
+        let phase = |desired: &str| {
+            let count = owned.iter().filter(|pod| pod["status"]["phase"] == desired).count();
             i64::try_from(count).unwrap_or(i64::MAX)
         };
         let before = |field: &str| job["status"][field].as_i64().unwrap_or(0);
@@ -106,7 +106,7 @@ impl PodCounts {
         complete.then_some(JobResult::Complete)
     }
 
-    fn wanted(self, job: &Value) -> i64 {
+    fn desired(self, job: &Value) -> i64 {
         if job["spec"]["suspend"] == true {
             return 0;
         }
@@ -123,7 +123,7 @@ fn with_status(
     mut job: Value,
     owned: &[Value],
     counts: &PodCounts,
-    ended: Option<JobResult>,
+    result: Option<JobResult>,
     now: &str,
 ) -> Value {
     let active = owned.iter().filter(|pod| pods::is_active(pod)).count();
@@ -158,7 +158,7 @@ fn with_status(
         });
         set_condition(&mut job, condition);
     };
-    match ended {
+    match result {
         None if suspended => put_condition("Suspended", "True", "JobSuspended", "Job suspended"),
         None => {}
         Some(JobResult::Complete) => {
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn a_job_runs_until_enough_have_succeeded_or_too_many_failed() {
         let job = json!({"spec": {"completions": 3, "parallelism": 2, "backoffLimit": 1}});
-        let check = |succeeded, failed, active, wanted, ended| {
+        let check = |succeeded, failed, active, desired, result| {
             let counts = PodCounts { succeeded, failed, active };
-            assert_eq!((counts.wanted(&job), counts.outcome(&job)), (wanted, ended));
+            assert_eq!((counts.desired(&job), counts.outcome(&job)), (desired, result));
         };
         check(0, 0, 0, 2, None);
         check(2, 1, 1, 1, None);

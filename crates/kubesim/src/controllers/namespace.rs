@@ -26,20 +26,20 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, name: &str) -> ApiR
         })
         .collect();
     for (kind, key) in &contents {
-        let ending =
+        let is_terminating =
             context.read(kind, key).is_none_or(|object| !object["metadata"]["deletionTimestamp"].is_null());
-        if !ending {
+        if !is_terminating {
             context.delete(kind, key, Propagation::Background)?;
         }
     }
-    let left: Vec<_> = contents
+    let remaining: Vec<_> = contents
         .iter()
         .filter(|(kind, key)| context.state.objects.get(kind.table(), key).is_some())
         .collect();
-    if left.is_empty() {
+    if remaining.is_empty() {
         return finish(context, namespace);
     }
-    set_remaining_conditions(&mut namespace, left.len(), &time(context.now));
+    set_remaining_conditions(&mut namespace, remaining.len(), &time(context.now));
     context.update_status(kind, namespace)
 }
 
@@ -48,10 +48,10 @@ fn finish(context: &mut ControllerContext<'_>, mut namespace: Value) -> ApiResul
     let kind = ControllerContext::built_in_kind("", "Namespace")?;
     let finalizers = namespace["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     let others: Vec<Value> = finalizers.into_iter().filter(|finalizer| finalizer != "kubernetes").collect();
-    let kept = !others.is_empty()
+    let has_finalizers = !others.is_empty()
         || namespace["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    if !kept {
+    if !has_finalizers {
         return context
             .state
             .commit(vec![Change::Remove(kind.table().clone(), object_key("", &name).into())])

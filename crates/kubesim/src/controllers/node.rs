@@ -79,18 +79,18 @@ fn mark_unreachable_nodes(context: &mut ControllerContext<'_>) -> ApiResult<()> 
         ControllerContext::built_in_kind("coordination.k8s.io", "Lease")?,
     );
     let objects = &context.state.objects;
-    let is_silent = |name: &str| {
+    let is_expired = |name: &str| {
         let lease = objects.get(leases.table(), &format!("kube-node-lease/{name}"));
         lease
             .and_then(|lease| lease.summary().renew_time)
             .is_some_and(|renewed| context.now.duration_since(renewed) >= LEASE_GRACE)
     };
-    let silent: Vec<Arc<str>> = objects
+    let expired: Vec<Arc<str>> = objects
         .range(kind.table(), "", "")
-        .filter(|(name, _)| is_silent(name))
+        .filter(|(name, _)| is_expired(name))
         .map(|(name, _)| name.clone())
         .collect();
-    for name in silent {
+    for name in expired {
         let Some(lease) = context.read(leases, &format!("kube-node-lease/{name}")) else { continue };
         let Some(mut node) = context.read(kind, &name) else { continue };
         let ready = pods::condition(&node, "Ready").cloned();
@@ -114,7 +114,7 @@ fn evict_pods(context: &mut ControllerContext<'_>) -> ApiResult<()> {
     let (pod_kind, node_kind) =
         (ControllerContext::built_in_kind("", "Pod")?, ControllerContext::built_in_kind("", "Node")?);
     let objects = &context.state.objects;
-    let in_trouble: Vec<Value> = objects
+    let affected: Vec<Value> = objects
         .range(pod_kind.table(), "", "")
         .filter(|(_, pod)| {
             let node = pod.summary().node_name.as_ref().map(|name| objects.get(node_kind.table(), name));
@@ -122,7 +122,7 @@ fn evict_pods(context: &mut ControllerContext<'_>) -> ApiResult<()> {
         })
         .map(|(_, pod)| pod.value())
         .collect();
-    for pod in in_trouble {
+    for pod in affected {
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
         match context.read(node_kind, node) {
             None => {
@@ -150,12 +150,12 @@ fn is_toleration_expired(pod: &Value, node: &Value, now: Timestamp) -> bool {
         if covering.is_empty() {
             return true;
         }
-        let patience = covering
+        let toleration_seconds = covering
             .iter()
             .map(|toleration| toleration["tolerationSeconds"].as_i64())
             .min_by_key(|seconds| seconds.unwrap_or(i64::MAX));
         let since = taint["timeAdded"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
-        match (patience.flatten(), since) {
+        match (toleration_seconds.flatten(), since) {
             (Some(seconds), Some(since)) => now.duration_since(since) >= SignedDuration::from_secs(seconds),
             _ => false,
         }
@@ -183,12 +183,12 @@ mod tests {
         assert_eq!(keys(&node("True", false), vec![not_ready]), Vec::<String>::new());
         assert_eq!(keys(&node("True", true), vec![]), ["node.kubernetes.io/unschedulable:NoSchedule"]);
         assert_eq!(keys(&node("Unknown", false), vec![]).len(), 2);
-        let own = json!({"key": "mine", "effect": "NoSchedule"});
-        assert_eq!(keys(&node("True", false), vec![own]), ["mine:NoSchedule"]);
+        let other_taint = json!({"key": "mine", "effect": "NoSchedule"});
+        assert_eq!(keys(&node("True", false), vec![other_taint]), ["mine:NoSchedule"]);
     }
 
     #[test]
-    fn a_pod_leaves_a_lost_node_when_its_patience_ends() {
+    fn a_pod_is_evicted_from_an_unreachable_node_when_its_toleration_expires() {
         let since = "2026-01-01T00:00:00Z";
         let node =
             json!({"spec": {"taints": [{"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": since}]}});

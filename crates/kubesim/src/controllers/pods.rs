@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_node_goes_before_one_that_runs() {
+    fn an_unscheduled_pod_is_deleted_before_a_running_one() {
         let running = json!({"spec": {"nodeName": "a"}, "status": {"phase": "Running"}});
         let pending = json!({"spec": {}, "status": {"phase": "Pending"}});
         let mut pods = [running.clone(), pending.clone()];

@@ -23,21 +23,21 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     let Some(set) = context.read(kind, at) else { return Ok(()) };
     let uid = set["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let namespace = set["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-    let wanted = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(0)).unwrap_or(0);
+    let desired = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(0)).unwrap_or(0);
     let mut active: Vec<Arc<Object>> = context.controlled_objects(pod_kind, &uid);
     active.retain(|pod| !pod.summary().is_terminating && !pod.summary().is_finished);
     if set["metadata"]["deletionTimestamp"].is_null() {
-        if active.len() < wanted {
+        if active.len() < desired {
             active.extend(adopt(context, &set, &namespace)?);
         }
-        for _ in active.len()..wanted.min(active.len() + BURST) {
-            let made = context.create(pod_kind, &namespace, pods::from_template(&set))?;
-            active.push(made);
+        for _ in active.len()..desired.min(active.len() + BURST) {
+            let created = context.create(pod_kind, &namespace, pods::from_template(&set))?;
+            active.push(created);
         }
-        if active.len() > wanted {
+        if active.len() > desired {
             let mut surplus: Vec<Value> = active.iter().map(|pod| pod.value()).collect();
             pods::sort_for_deletion(&mut surplus);
-            surplus.truncate(active.len() - wanted);
+            surplus.truncate(active.len() - desired);
             for pod in surplus {
                 active.retain(|one| pod["metadata"]["uid"] != **one.uid());
                 context.delete(pod_kind, &key(&pod), Propagation::Background)?;

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tainted_or_cordoned_node_takes_only_what_tolerates_it() {
+    fn a_tainted_or_cordoned_node_accepts_only_tolerant_pods() {
         let pod = json!({"spec": {}});
         let tolerant = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
         let cordoned = json!({"spec": {"unschedulable": true}});
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_selector_chooses_by_labels() {
+    fn a_node_selector_matches_labels() {
         let pod = json!({"spec": {"nodeSelector": {"disk": "ssd"}}});
         assert!(unschedulable_reason(&pod, &json!({"metadata": {"labels": {"disk": "ssd"}}})).is_none());
         assert!(unschedulable_reason(&pod, &json!({"metadata": {"labels": {}}})).is_some());

@@ -63,10 +63,10 @@ fn next(set: &Value, owned: &[Value], hash: &str) -> Next {
     let start = first_ordinal(set);
     let end = start + set["spec"]["replicas"].as_i64().unwrap_or(1);
     let parallel = set["spec"]["podManagementPolicy"] == "Parallel";
-    let of = |number: i64| owned.iter().find(|pod| ordinal(pod) == Some(number));
+    let pod_at = |number: i64| owned.iter().find(|pod| ordinal(pod) == Some(number));
     let mut missing = Vec::new();
     for number in start..end {
-        match of(number) {
+        match pod_at(number) {
             None => {
                 missing.push(number);
                 if !parallel {
@@ -96,7 +96,7 @@ fn next(set: &Value, owned: &[Value], hash: &str) -> Next {
     }
     let partition = set["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_i64().unwrap_or(0);
     for number in (start.max(start + partition)..end).rev() {
-        match of(number) {
+        match pod_at(number) {
             Some(pod) if pods::is_terminating(pod) => return Next::Wait,
             Some(pod) if pod["metadata"]["labels"][HASH] != hash => return Next::Delete(key(pod)),
             Some(pod) if !pods::is_ready(pod) => return Next::Wait,
@@ -134,9 +134,9 @@ fn create_pod(context: &mut ControllerContext<'_>, set: &Value, number: i64, has
         let volume = template["metadata"]["name"].as_str().unwrap_or_default();
         let claim = format!("{volume}-{name}");
         if context.state.get(claim_kind, text("namespace"), &claim).is_none() {
-            let mut made = json!({"metadata": template["metadata"], "spec": template["spec"]});
-            fields::set(&mut made, &["metadata", "name"], json!(claim));
-            context.create(claim_kind, text("namespace"), made)?;
+            let mut claim_object = json!({"metadata": template["metadata"], "spec": template["spec"]});
+            fields::set(&mut claim_object, &["metadata", "name"], json!(claim));
+            context.create(claim_kind, text("namespace"), claim_object)?;
         }
         let mut volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}}));
@@ -150,10 +150,10 @@ fn status(set: &Value, owned: &[Value]) -> Value {
     let active: Vec<&Value> = owned.iter().filter(|pod| pods::is_active(pod)).collect();
     let ready = active.iter().filter(|pod| pods::is_ready(pod)).count();
     let updated = active.iter().filter(|pod| pod["metadata"]["labels"][HASH] == hash.as_str()).count();
-    let wanted = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
-    let done = updated == wanted && ready == wanted;
+    let desired = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
+    let is_complete = updated == desired && ready == desired;
     let before = set["status"]["currentRevision"].as_str().unwrap_or(&hash);
-    let current = if done { hash.as_str() } else { before };
+    let current = if is_complete { hash.as_str() } else { before };
     let of_current = active.iter().filter(|pod| pod["metadata"]["labels"][HASH] == current).count();
     let mut status = json!({
         "observedGeneration": set["metadata"]["generation"], "replicas": active.len(), "collisionCount": 0,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_come_one_after_the_other_unless_told_otherwise() {
+    fn pods_are_created_in_order_unless_the_policy_is_parallel() {
         assert_eq!(next(&set(3, "OrderedReady"), &[], "h"), Next::Create(vec![0]));
         assert_eq!(next(&set(3, "OrderedReady"), &[pod(0, "h", false)], "h"), Next::Wait);
         assert_eq!(next(&set(3, "OrderedReady"), &[pod(0, "h", true)], "h"), Next::Create(vec![1]));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_goes_first() {
+    fn the_highest_ordinal_is_deleted_first() {
         let owned = [pod(0, "h", true), pod(1, "h", true), pod(2, "h", true)];
         assert_eq!(next(&set(1, "OrderedReady"), &owned, "h"), Next::Delete("web-2".into()));
         assert_eq!(next(&set(3, "OrderedReady"), &owned, "other"), Next::Delete("web-2".into()));

@@ -69,8 +69,8 @@ pub(super) fn all_items(state: &State) -> BTreeSet<WorkItem> {
 /// Enqueues the items that an event concerns.
 pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSet<WorkItem>) {
     let key = &event.key;
-    let gone = event.kind == EventType::Deleted;
-    if gone {
+    let is_deleted = event.kind == EventType::Deleted;
+    if is_deleted {
         let dependents = state.objects.dependents(event.object.uid());
         queue.extend(dependents.into_iter().map(|(table, key)| WorkItem::GarbageCollect(table, key)));
     }
@@ -88,19 +88,19 @@ pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSe
         "/pods" => {
             let prefix = format!("{}/", event.object.namespace());
             queue.extend(budgets(state, &prefix));
-            if gone || event.previous.is_none() {
+            if is_deleted || event.previous.is_none() {
                 queue.insert(WorkItem::Schedule);
             }
         }
-        "/serviceaccounts" | "/configmaps" if gone => {
+        "/serviceaccounts" | "/configmaps" if is_deleted => {
             queue.insert(WorkItem::Bootstrap(event.object.namespace().into()));
         }
         "policy/poddisruptionbudgets" => {
             queue.insert(WorkItem::Budget(key.clone()));
         }
         table => {
-            let own = WORKLOADS.iter().find(|(name, ..)| *name == table);
-            queue.extend(own.map(|(_, _, item)| item(key.clone())));
+            let workload = WORKLOADS.iter().find(|(name, ..)| *name == table);
+            queue.extend(workload.map(|(_, _, item)| item(key.clone())));
         }
     }
     // Workloads depend on these only. Leases change too often to search for their owners each time.
@@ -109,10 +109,10 @@ pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSe
         enqueue_owners(&event.object, queue);
     }
     let is_marked = event.object.summary().is_terminating;
-    if !gone && (is_marked || (event.previous.is_none() && !event.object.owners().is_empty())) {
+    if !is_deleted && (is_marked || (event.previous.is_none() && !event.object.owners().is_empty())) {
         queue.insert(WorkItem::GarbageCollect(event.table.clone(), key.clone()));
     }
-    if gone {
+    if is_deleted {
         // A namespace waits for the last of its contents, an owner for the last of its dependents.
         let namespace = event.object.namespace();
         if state.objects.get("/namespaces", namespace).is_some_and(|one| one.summary().is_terminating) {
@@ -143,10 +143,10 @@ fn enqueue_owners(object: &Object, queue: &mut BTreeSet<WorkItem>) {
             .and_then(|version| version.split_once('/'))
             .map_or("", |(group, _)| group);
         let name = owner["name"].as_str().unwrap_or_default();
-        let wanted = |(table, one, _): &&Workload| {
-            *one == kind && table.split_once('/').is_some_and(|(own, _)| own == group)
+        let matches_owner = |(table, one, _): &&Workload| {
+            *one == kind && table.split_once('/').is_some_and(|(workload, _)| workload == group)
         };
-        if let Some((_, _, item)) = WORKLOADS.iter().find(wanted) {
+        if let Some((_, _, item)) = WORKLOADS.iter().find(matches_owner) {
             queue.insert(item(format!("{}/{name}", object.namespace()).into()));
         }
     }

@@ -249,7 +249,7 @@ mod tests {
 
     /// A connection whose next request would start in the middle of an unread body has to be closed.
     #[tokio::test]
-    async fn the_body_of_a_request_that_is_refused_by_its_path_is_read_to_its_end() {
+    async fn the_body_of_a_request_with_an_invalid_path_is_read_to_its_end() {
         let cluster = SimulatedCluster::start("test", ClusterOptions::default()).await.unwrap();
         for path in ["/nowhere", "/apis/nobody.example/v1/things", "/version"] {
             let (sender, end) = tokio::sync::oneshot::channel();

@@ -49,7 +49,7 @@ pub(super) fn read(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Respo
     Ok(response)
 }
 
-fn container_of(pod: &Value, wanted: Option<&str>) -> ApiResult<String> {
+fn container_of(pod: &Value, requested: Option<&str>) -> ApiResult<String> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let names = |list: &str| -> Vec<&str> {
         pod["spec"][list]
@@ -60,10 +60,12 @@ fn container_of(pod: &Value, wanted: Option<&str>) -> ApiResult<String> {
             .collect()
     };
     let (containers, init) = (names("containers"), names("initContainers"));
-    match (wanted, containers.as_slice()) {
-        (Some(wanted), _) if containers.contains(&wanted) || init.contains(&wanted) => Ok(wanted.to_owned()),
-        (Some(wanted), _) => {
-            Err(StatusError::bad_request(format!("container {wanted} is not valid for pod {name}")))
+    match (requested, containers.as_slice()) {
+        (Some(requested), _) if containers.contains(&requested) || init.contains(&requested) => {
+            Ok(requested.to_owned())
+        }
+        (Some(requested), _) => {
+            Err(StatusError::bad_request(format!("container {requested} is not valid for pod {name}")))
         }
         (None, [only]) if init.is_empty() => Ok((*only).to_owned()),
         (None, _) => {

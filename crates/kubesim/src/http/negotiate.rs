@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_media_types_that_includes_json_gets_json() {
+    fn an_accept_header_that_includes_json_is_satisfied() {
         let check = |text, expect| assert_eq!(form(&headers(text), true).ok(), expect, "{text}");
         check("application/json", Some(Form::Objects));
         check("application/vnd.kubernetes.protobuf,application/json", Some(Form::Objects));

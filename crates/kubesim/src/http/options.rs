@@ -25,8 +25,8 @@ pub(super) fn write(query: &Query, agent: &str, options_kind: &str) -> ApiResult
         Some("Ignore") => Validation::Ignore,
         Some("Strict") => Validation::Strict,
         Some(other) => {
-            let known = ["", "Ignore", "Strict", "Warn"].map(Value::from);
-            let cause = FieldError::not_supported("fieldValidation", &Value::from(other), known.iter());
+            let supported = ["", "Ignore", "Strict", "Warn"].map(Value::from);
+            let cause = FieldError::not_supported("fieldValidation", &Value::from(other), supported.iter());
             return Err(StatusError::invalid("meta.k8s.io", options_kind, "", &[cause]));
         }
     };
@@ -38,9 +38,9 @@ fn dry_run<'a>(values: impl Iterator<Item = &'a str>, options_kind: &str) -> Api
     let mut dry = false;
     for value in values {
         if value != "All" {
-            let known = [Value::from("All")];
+            let supported = [Value::from("All")];
             let shown = Value::Array(vec![Value::from(value)]);
-            let cause = FieldError::not_supported("dryRun", &shown, known.iter());
+            let cause = FieldError::not_supported("dryRun", &shown, supported.iter());
             return Err(StatusError::invalid("meta.k8s.io", options_kind, "", &[cause]));
         }
         dry = true;
@@ -69,8 +69,12 @@ pub(super) fn delete(query: &Query, body: Option<&Value>) -> ApiResult<DeleteOpt
         (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
         (None, None) => None,
         (Some(other), _) => {
-            let known = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
-            causes.push(FieldError::not_supported("propagationPolicy", &Value::from(other), known.iter()));
+            let supported = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
+            causes.push(FieldError::not_supported(
+                "propagationPolicy",
+                &Value::from(other),
+                supported.iter(),
+            ));
             None
         }
     };

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_was_tampered_with_is_refused() {
+    fn an_invalid_token_is_rejected() {
         let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
         for text in [
             "",
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_token_is_read_back_as_it_was_written(revision in 1_i64.., start in "[a-z]{1,9}(/[a-z]{1,9})?") {
+        fn a_token_survives_encoding(revision in 1_i64.., start in "[a-z]{1,9}(/[a-z]{1,9})?") {
             let token = ContinueToken::new(revision, start);
             prop_assert_eq!(ContinueToken::decode(&token.encode()), Ok(token));
         }

@@ -138,19 +138,19 @@ fn entry(
     depth: usize,
 ) -> Result<(String, Value), ProtobufError> {
     let Wire::Bytes(bytes) = wire else { return Err(ProtobufError::Malformed) };
-    let (mut key, mut held) = (String::new(), None);
+    let (mut key, mut content) = (String::new(), None);
     for part in parts(bytes) {
         match part? {
             (1, Wire::Bytes(text)) => key = text_of(text)?,
-            (2, wire) => held = Some(value(table, field, &wire, depth)?),
+            (2, wire) => content = Some(value(table, field, &wire, depth)?),
             _ => {}
         }
     }
-    let held = match held {
-        Some(held) => held,
+    let content = match content {
+        Some(content) => content,
         None => value(table, field, &Wire::Bytes(&[]), depth)?,
     };
-    Ok((key, held))
+    Ok((key, content))
 }
 
 fn value(table: &Table, field: &Field, wire: &Wire<'_>, depth: usize) -> Result<Value, ProtobufError> {
@@ -243,9 +243,9 @@ fn part<'a>(bytes: &mut &'a [u8]) -> Option<(u64, Wire<'a>)> {
         }
         2 => {
             let length = usize::try_from(varint(bytes)?).ok()?;
-            let (held, rest) = bytes.split_at_checked(length)?;
+            let (content, rest) = bytes.split_at_checked(length)?;
             *bytes = rest;
-            Wire::Bytes(held)
+            Wire::Bytes(content)
         }
         5 => {
             let (fixed, rest) = bytes.split_at_checked(4)?;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configmap_becomes_json() {
+    fn a_configmap_is_converted_to_json() {
         let metadata = [field(1, b"a"), field(2, b""), field(8, b"")].concat();
         let data = [field(1, b"key"), field(2, b"value")].concat();
         let binary = [field(1, b"blob"), field(2, &[0xff])].concat();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_nobody_sends_is_not_read() {
+    fn a_kind_that_is_not_in_the_table_is_rejected() {
         assert_eq!(object(&body("v1", "Endpoints", &[])), Err(ProtobufError::UnknownKind));
         assert_eq!(object(b"{}"), Err(ProtobufError::Malformed));
     }

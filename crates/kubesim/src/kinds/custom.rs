@@ -156,9 +156,9 @@ impl Kind {
     }
 }
 
-fn printer_columns(given: &Value) -> Vec<CustomColumn> {
+fn printer_columns(definitions: &Value) -> Vec<CustomColumn> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let Some(given) = given.as_array().filter(|columns| !columns.is_empty()) else {
+    let Some(definitions) = definitions.as_array().filter(|columns| !columns.is_empty()) else {
         return vec![CustomColumn {
             name: "Age".into(),
             kind: "date".into(),
@@ -168,7 +168,7 @@ fn printer_columns(given: &Value) -> Vec<CustomColumn> {
             path: ".metadata.creationTimestamp".into(),
         }];
     };
-    given
+    definitions
         .iter()
         .map(|column| CustomColumn {
             name: text(&column["name"]),
@@ -266,12 +266,12 @@ fn bracket<'a>(value: &'a Value, inside: &str) -> Vec<&'a Value> {
     if let Some(condition) = inside.strip_prefix("?(").and_then(|text| text.strip_suffix(')')) {
         let Some((left, right)) = condition.split_once("==") else { return Vec::new() };
         let left = left.trim().trim_start_matches('@');
-        let wanted = right.trim().trim_matches(['\'', '"']);
+        let expected = right.trim().trim_matches(['\'', '"']);
         return items()
             .filter(|item| {
                 json_path(item, left).iter().any(|found| match found {
-                    Value::String(text) => text == wanted,
-                    other => *other.to_string() == *wanted,
+                    Value::String(text) => text == expected,
+                    other => *other.to_string() == *expected,
                 })
             })
             .collect();
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_finds_what_printer_columns_ask_for() {
+    fn a_json_path_finds_the_values_of_printer_columns() {
         let object = json!({
             "metadata": {"labels": {"a.b/c": "x"}},
             "status": {"n": 3, "conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "False"}]},

@@ -112,8 +112,7 @@ impl Engine {
     }
 
     async fn run(&mut self, stop: CancellationToken) {
-        let slim = |resource| Api::<RawPod>::all_with(self.client.clone(), &resource);
-        let pods = slim(ApiResource::erase::<Pod>(&()));
+        let pods = Api::<RawPod>::all_with(self.client.clone(), &ApiResource::erase::<Pod>(&()));
         let nodes = Api::<RawNode>::all_with(self.client.clone(), &ApiResource::erase::<Node>(&()));
         let simulated = watcher::Config::default().labels(annotations::SIMULATED_LABEL);
         let mut nodes = std::pin::pin!(watcher(nodes, simulated).default_backoff());
@@ -131,9 +130,9 @@ impl Engine {
                 () = stop.cancelled() => break,
                 Some(event) = nodes.next() => self.on_node_event(event),
                 Some(event) = pods.next() => self.on_pod_event(event),
-                Some(ended) = self.writes.join_next(), if !self.writes.is_empty() => {
-                    if let Ok((who, done)) = ended {
-                        self.on_written(who, done);
+                Some(finished) = self.writes.join_next(), if !self.writes.is_empty() => {
+                    if let Ok((key, done)) = finished {
+                        self.on_written(key, done);
                     }
                 }
                 () = tokio::time::sleep(rest), if !full => {}
@@ -150,23 +149,24 @@ impl Engine {
                 let plan = self.options.nodes.iter().position(|plan| plan.name == name);
                 let number = plan.unwrap_or(self.nodes.len());
                 let pods = plan.map_or(110, |place| self.options.nodes[place].pods);
-                let known = self.nodes.entry(name.clone()).or_insert_with(|| TrackedNode {
+                let tracked = self.nodes.entry(name.clone()).or_insert_with(|| TrackedNode {
                     view: view.clone(),
                     done: LastWrites::default(),
                     number,
                     pods,
                 });
-                if known.view.uid != view.uid {
-                    known.done = LastWrites::default();
+                if tracked.view.uid != view.uid {
+                    tracked.done = LastWrites::default();
                 }
                 let changed =
-                    known.view.wanted != view.wanted || known.view.refuses_drain != view.refuses_drain;
-                known.view = view;
+                    tracked.view.state != view.state || tracked.view.refuses_drain != view.refuses_drain;
+                tracked.view = view;
                 self.plan(QueueKey::Node(name.clone()));
                 if changed {
-                    let theirs = self.pods.iter().filter(|(_, pod)| pod.view.node == name);
-                    let theirs: Vec<QueueKey> = theirs.map(|(uid, _)| QueueKey::Pod(uid.clone())).collect();
-                    theirs.into_iter().for_each(|who| self.plan(who));
+                    let affected = self.pods.iter().filter(|(_, pod)| pod.view.node == name);
+                    let affected: Vec<QueueKey> =
+                        affected.map(|(uid, _)| QueueKey::Pod(uid.clone())).collect();
+                    affected.into_iter().for_each(|key| self.plan(key));
                 }
             }
             Ok(watcher::Event::Delete(node)) => {
@@ -188,8 +188,8 @@ impl Engine {
                 let Some(view) = PodView::from_object(&pod) else { return };
                 let (uid, now) = (view.uid.clone(), self.options.clock.now());
                 match self.pods.get_mut(&uid) {
-                    Some(known) if known.view == view => return,
-                    Some(known) => *known = TrackedPod { view, since: now },
+                    Some(tracked) if tracked.view == view => return,
+                    Some(tracked) => *tracked = TrackedPod { view, since: now },
                     None => drop(self.pods.insert(uid.clone(), TrackedPod { view, since: now })),
                 }
                 self.plan(QueueKey::Pod(uid));
@@ -208,39 +208,39 @@ impl Engine {
     }
 
     /// Schedules the next step of a node or pod, replacing an earlier schedule.
-    fn plan(&mut self, who: QueueKey) {
-        if let Some(at) = self.scheduled.remove(&who) {
-            self.due.remove(&(at, who.clone()));
+    fn plan(&mut self, key: QueueKey) {
+        if let Some(at) = self.scheduled.remove(&key) {
+            self.due.remove(&(at, key.clone()));
         }
         // While a write is under way, the next step is planned when the write is done.
-        if let Some(again) = self.busy.get_mut(&who) {
+        if let Some(again) = self.busy.get_mut(&key) {
             *again = true;
             return;
         }
         let now = self.options.clock.now();
-        let next = match &who {
+        let next = match &key {
             QueueKey::Node(name) => self
                 .nodes
                 .get(name)
-                .and_then(|known| node::next(&known.view, known.done, self.options.heartbeat, now))
+                .and_then(|tracked| node::next(&tracked.view, tracked.done, self.options.heartbeat, now))
                 .map(|it| it.0),
             QueueKey::Pod(uid) => self.pod_step(uid).map(|it| it.0),
         };
         if let Some(at) = next {
-            self.schedule(who, at);
+            self.schedule(key, at);
         }
     }
 
-    fn schedule(&mut self, who: QueueKey, at: Timestamp) {
-        self.scheduled.insert(who.clone(), at);
-        self.due.insert((at, who), ());
+    fn schedule(&mut self, key: QueueKey, at: Timestamp) {
+        self.scheduled.insert(key.clone(), at);
+        self.due.insert((at, key), ());
     }
 
     fn pod_step(&self, uid: &str) -> Option<(Timestamp, PodStep)> {
-        let known = self.pods.get(uid)?;
-        let node = self.nodes.get(&known.view.node)?;
+        let tracked = self.pods.get(uid)?;
+        let node = self.nodes.get(&tracked.view.node)?;
         let delays = Delays { seed: self.options.seed, factor: self.options.delay_factor };
-        pod::next(&known.view, &node.view, known.since, delays)
+        pod::next(&tracked.view, &node.view, tracked.since, delays)
     }
 
     fn start_due_writes(&mut self, now: Timestamp) {
@@ -248,9 +248,9 @@ impl Engine {
             && let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
         {
-            let ((_, who), ()) = entry.remove_entry();
-            self.scheduled.remove(&who);
-            match &who {
+            let ((_, key), ()) = entry.remove_entry();
+            self.scheduled.remove(&key);
+            match &key {
                 QueueKey::Node(name) => self.start_node_write(name.clone(), now),
                 QueueKey::Pod(uid) => self.start_pod_write(uid.clone(), now),
             }
@@ -262,15 +262,15 @@ impl Engine {
     fn renew_together(&mut self, name: &str, now: Timestamp) -> bool {
         let heartbeat = self.options.heartbeat;
         let soon = now.saturating_add(heartbeat / RENEW_AHEAD_DIVISOR).unwrap_or(Timestamp::MAX);
-        let is_due = |other: &str, known: &TrackedNode| {
-            let next = node::next(&known.view, known.done, heartbeat, now);
+        let is_due = |other: &str, tracked: &TrackedNode| {
+            let next = node::next(&tracked.view, tracked.done, heartbeat, now);
             other == name || next.is_some_and(|(at, step)| step == NodeStep::Renew && at <= soon)
         };
         let due: Vec<String> = self
             .nodes
             .iter()
-            .filter(|(other, known)| {
-                is_due(other, known) && !self.busy.contains_key(&QueueKey::Node((*other).clone()))
+            .filter(|(other, tracked)| {
+                is_due(other, tracked) && !self.busy.contains_key(&QueueKey::Node((*other).clone()))
             })
             .map(|(other, _)| other.clone())
             .collect();
@@ -282,8 +282,8 @@ impl Engine {
         let mut is_renewed = false;
         for other in due.into_iter().zip(renewed).filter_map(|(other, renewed)| renewed.then_some(other)) {
             is_renewed |= other == name;
-            if let Some(known) = self.nodes.get_mut(&other) {
-                known.done.renewed = Some(now);
+            if let Some(tracked) = self.nodes.get_mut(&other) {
+                tracked.done.renewed = Some(now);
             }
             self.plan(QueueKey::Node(other));
         }
@@ -291,24 +291,24 @@ impl Engine {
     }
 
     fn start_node_write(&mut self, name: String, now: Timestamp) {
-        let Some(known) = self.nodes.get(&name) else { return };
-        let Some((_, step)) = node::next(&known.view, known.done, self.options.heartbeat, now) else {
+        let Some(tracked) = self.nodes.get(&name) else { return };
+        let Some((_, step)) = node::next(&tracked.view, tracked.done, self.options.heartbeat, now) else {
             return;
         };
         if step == NodeStep::Renew && self.renew_together(&name, now) {
             return;
         }
-        let Some(known) = self.nodes.get(&name) else { return };
+        let Some(tracked) = self.nodes.get(&name) else { return };
         let (client, heartbeat) = (self.client.clone(), self.options.heartbeat);
-        let uid = known.view.uid.clone();
+        let uid = tracked.view.uid.clone();
         let status = match step {
             NodeStep::Report { ready } => {
-                node::status(&name, known.number, known.pods, ready, &self.version, now)
+                node::status(&name, tracked.number, tracked.pods, ready, &self.version, now)
             }
             NodeStep::Renew | NodeStep::Remove => Value::Null,
         };
-        let who = QueueKey::Node(name.clone());
-        self.busy.insert(who.clone(), false);
+        let key = QueueKey::Node(name.clone());
+        self.busy.insert(key.clone(), false);
         self.writes.spawn(async move {
             let written = match step {
                 NodeStep::Report { .. } => {
@@ -325,22 +325,22 @@ impl Engine {
                     nodes.delete(&name, &delete_params(&uid)).await.map(|_| WriteOutcome::Nothing)
                 }
             };
-            (who, write_outcome(written))
+            (key, write_outcome(written))
         });
     }
 
     fn start_pod_write(&mut self, uid: String, now: Timestamp) {
         let Some((_, step)) = self.pod_step(&uid) else { return };
-        let Some(known) = self.pods.get(&uid) else { return };
-        for (container, _) in &known.view.containers {
-            for line in pod::log_lines(&known.view, step, now) {
+        let Some(tracked) = self.pods.get(&uid) else { return };
+        for (container, _) in &tracked.view.containers {
+            for line in pod::log_lines(&tracked.view, step, now) {
                 self.options.server.append_log(&uid, container, &line);
             }
         }
-        let status = pod::status(&known.view, step, now);
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &known.view.namespace);
-        let (name, who) = (known.view.name.clone(), QueueKey::Pod(uid.clone()));
-        self.busy.insert(who.clone(), false);
+        let status = pod::status(&tracked.view, step, now);
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &tracked.view.namespace);
+        let (name, key) = (tracked.view.name.clone(), QueueKey::Pod(uid.clone()));
+        self.busy.insert(key.clone(), false);
         self.writes.spawn(async move {
             let written = match status {
                 Some(mut status) => {
@@ -350,30 +350,30 @@ impl Engine {
                 }
                 None => pods.delete(&name, &delete_params(&uid).grace_period(0)).await.map(drop),
             };
-            (who, write_outcome(written.map(|()| WriteOutcome::Nothing)))
+            (key, write_outcome(written.map(|()| WriteOutcome::Nothing)))
         });
     }
 
-    fn on_written(&mut self, who: QueueKey, done: Option<WriteOutcome>) {
-        let changed_meanwhile = self.busy.remove(&who).unwrap_or(false);
+    fn on_written(&mut self, key: QueueKey, done: Option<WriteOutcome>) {
+        let changed_meanwhile = self.busy.remove(&key).unwrap_or(false);
         let failed = done.is_none();
-        if let (QueueKey::Node(name), Some(done)) = (&who, &done)
-            && let Some(known) = self.nodes.get_mut(name)
+        if let (QueueKey::Node(name), Some(done)) = (&key, &done)
+            && let Some(tracked) = self.nodes.get_mut(name)
         {
             match done {
-                WriteOutcome::Reported(at) => known.done.reported = Some(*at),
-                WriteOutcome::Renewed(at) => known.done.renewed = Some(*at),
+                WriteOutcome::Reported(at) => tracked.done.reported = Some(*at),
+                WriteOutcome::Renewed(at) => tracked.done.renewed = Some(*at),
                 WriteOutcome::Nothing => {}
             }
         }
-        match (failed, &who) {
+        match (failed, &key) {
             (true, _) => {
                 let later = self.options.clock.now().saturating_add(RETRY_DELAY).unwrap_or(Timestamp::MAX);
-                self.schedule(who, later);
+                self.schedule(key, later);
             }
             // The watch reports the new state of the pod, and then its next step is planned.
             (false, QueueKey::Pod(_)) if !changed_meanwhile => {}
-            (false, _) => self.plan(who),
+            (false, _) => self.plan(key),
         }
     }
 }
@@ -411,7 +411,7 @@ async fn create_node(nodes: &Api<Node>, plan: &NodeTemplate) -> kube::Result<()>
         .await
     {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        made => made.map(drop),
+        created => created.map(drop),
     }
 }
 
@@ -426,8 +426,8 @@ async fn renew(
     let lease = node::lease(name, uid, heartbeat, now);
     match leases.patch(name, &patch_params(), &Patch::Merge(&lease)).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {
-            let made: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
-            leases.create(&PostParams::default(), &made).await.map(drop)
+            let created: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
+            leases.create(&PostParams::default(), &created).await.map(drop)
         }
         patched => patched.map(drop),
     }

@@ -39,7 +39,7 @@ pub(super) fn next(
     let later = |from: Option<Timestamp>, span: Duration| {
         from.map_or(now, |from| from.saturating_add(span).unwrap_or(Timestamp::MAX))
     };
-    match node.wanted {
+    match node.state {
         NodeState::Gone => Some((now, NodeStep::Remove)),
         // The node reports NotReady once and then stops.
         NodeState::NotReady => {
@@ -95,10 +95,10 @@ pub(super) fn status(
         true => condition("Ready", true, "KubeletReady", "kubelet is posting ready status"),
         false => condition("Ready", false, "KubeletNotReady", "the node is set to NotReady by an annotation"),
     };
-    let room =
+    let resources =
         json!({ "cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": pods.to_string() });
     json!({ "status": {
-        "capacity": room, "allocatable": room,
+        "capacity": resources, "allocatable": resources,
         "conditions": [
             condition("MemoryPressure", false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
             condition("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -143,8 +143,8 @@ mod tests {
 
     const BEAT: Duration = Duration::from_secs(10);
 
-    fn node(wanted: NodeState, ready: Option<bool>) -> NodeView {
-        NodeView { name: "n".to_owned(), uid: "u".to_owned(), wanted, refuses_drain: false, ready }
+    fn node(state: NodeState, ready: Option<bool>) -> NodeView {
+        NodeView { name: "n".to_owned(), uid: "u".to_owned(), state, refuses_drain: false, ready }
     }
 
     fn at(second: i64) -> Timestamp {
@@ -170,17 +170,17 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_not_ready_says_so_once_and_falls_silent() {
-        let told = node(NodeState::NotReady, Some(true));
+    fn a_node_that_is_not_ready_reports_it_once_and_stops() {
+        let view = node(NodeState::NotReady, Some(true));
         assert_eq!(
-            next(&told, LastWrites::default(), BEAT, at(5)),
+            next(&view, LastWrites::default(), BEAT, at(5)),
             Some((at(5), NodeStep::Report { ready: false }))
         );
         assert_eq!(next(&node(NodeState::NotReady, Some(false)), LastWrites::default(), BEAT, at(5)), None);
     }
 
     #[test]
-    fn a_node_that_is_ready_again_says_so() {
+    fn a_node_that_is_ready_again_reports_it() {
         let step = next(&node(NodeState::Ready, Some(false)), LastWrites::default(), BEAT, at(5));
         assert_eq!(step, Some((at(5), NodeStep::Report { ready: true })));
     }

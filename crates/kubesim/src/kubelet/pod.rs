@@ -48,28 +48,28 @@ pub(super) fn next(
     since: Timestamp,
     delays: Delays,
 ) -> Option<(Timestamp, PodStep)> {
-    if node.wanted != NodeState::Ready {
+    if node.state != NodeState::Ready {
         return None;
     }
     let after = |span: Duration| since.saturating_add(span).unwrap_or(Timestamp::MAX);
-    if let Some((latest, grace)) = pod.ending {
+    if let Some((latest, grace)) = pod.deletion {
         if node.refuses_drain {
             return None;
         }
-        let told = pod.stop.map(|stop| Duration::from_secs(stop.min(grace).into()));
-        let span = told.unwrap_or_else(|| delays.draw(pod, PodStep::Remove, 100, 900));
+        let delay = pod.stop.map(|stop| Duration::from_secs(stop.min(grace).into()));
+        let span = delay.unwrap_or_else(|| delays.draw(pod, PodStep::Remove, 100, 900));
         return Some((after(span).min(latest.max(since)), PodStep::Remove));
     }
-    let told = |step| {
-        let told = pod.after.map(|seconds| Duration::from_secs(seconds.into()));
-        Some((after(told.unwrap_or_else(|| delays.draw(pod, step, 1000, 3000))), step))
+    let reach_outcome = |step| {
+        let delay = pod.after.map(|seconds| Duration::from_secs(seconds.into()));
+        Some((after(delay.unwrap_or_else(|| delays.draw(pod, step, 1000, 3000))), step))
     };
     match (pod.phase.as_str(), pod.outcome) {
         (_, PodOutcome::Stuck) | ("Succeeded" | "Failed", _) => None,
         ("Running", PodOutcome::Run) if pod.ready => None,
-        ("Running", PodOutcome::Complete) if pod.ready => told(PodStep::Complete),
-        ("Running", PodOutcome::Fail) if pod.ready && pod.restarts_forever => told(PodStep::Crash),
-        ("Running", PodOutcome::Fail) if pod.ready => told(PodStep::Fail),
+        ("Running", PodOutcome::Complete) if pod.ready => reach_outcome(PodStep::Complete),
+        ("Running", PodOutcome::Fail) if pod.ready && pod.restarts_forever => reach_outcome(PodStep::Crash),
+        ("Running", PodOutcome::Fail) if pod.ready => reach_outcome(PodStep::Fail),
         // After a crash the back-off doubles, up to five minutes, as in a kubelet.
         ("Running", _) => {
             let wait = Duration::from_secs(10) * (1 << pod.restarts.saturating_sub(1).min(5));
@@ -89,11 +89,11 @@ pub(super) fn status(pod: &PodView, step: PodStep, now: Timestamp) -> Option<Val
         PodStep::Crash => ("Running", false, pod.restarts + 1),
         PodStep::Remove => return None,
     };
-    let ended = |code: u8, reason: &str| json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now } });
+    let terminated = |code: u8, reason: &str| json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now } });
     let state = match step {
         PodStep::Run => json!({ "running": { "startedAt": now } }),
-        PodStep::Complete => ended(0, "Completed"),
-        PodStep::Fail => ended(1, "Error"),
+        PodStep::Complete => terminated(0, "Completed"),
+        PodStep::Fail => terminated(1, "Error"),
         _ => {
             json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off restarting failed container" } })
         }
@@ -105,7 +105,7 @@ pub(super) fn status(pod: &PodView, step: PodStep, now: Timestamp) -> Option<Val
             json!({
                 "name": name, "image": image, "imageID": format!("simulated://{image}"), "containerID": format!("simulated://{}/{name}", pod.uid),
                 "ready": ready, "started": step == PodStep::Run, "restartCount": restarts, "state": state,
-                "lastState": if step == PodStep::Crash { ended(1, "Error") } else { json!({}) }
+                "lastState": if step == PodStep::Crash { terminated(1, "Error") } else { json!({}) }
             })
         })
         .collect();
@@ -140,9 +140,9 @@ pub(super) fn log_lines(pod: &PodView, step: PodStep, now: Timestamp) -> Vec<Str
     let line = |text: &str| format!("{} {text}", seconds(now));
     match step {
         PodStep::Run => {
-            let begun = line(&format!("{} started on {}", pod.name, pod.node));
+            let started = line(&format!("{} started on {}", pod.name, pod.node));
             let own = pod.log.iter().flat_map(|text| text.lines().map(str::to_owned));
-            std::iter::once(begun).chain(own).collect()
+            std::iter::once(started).chain(own).collect()
         }
         PodStep::Complete => vec![line("done")],
         PodStep::Fail | PodStep::Crash => vec![line("failed, as its annotation requests")],
@@ -175,7 +175,7 @@ mod tests {
             after: None,
             stop: None,
             log: None,
-            ending: None,
+            deletion: None,
         }
     }
 
@@ -183,7 +183,7 @@ mod tests {
         NodeView {
             name: "n".to_owned(),
             uid: "u".to_owned(),
-            wanted: NodeState::Ready,
+            state: NodeState::Ready,
             refuses_drain: false,
             ready: Some(true),
         }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_runs_and_then_comes_to_its_outcome() {
+    fn a_pod_runs_and_then_reaches_its_outcome() {
         assert_eq!(step(&pod("Pending", PodOutcome::Run)), Some(PodStep::Run));
         assert_eq!(step(&pod("Running", PodOutcome::Run)), None);
         assert_eq!(step(&pod("Running", PodOutcome::Complete)), Some(PodStep::Complete));
@@ -204,41 +204,41 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_may_not_restart_fails_for_good() {
+    fn a_pod_that_may_not_restart_fails_permanently() {
         let once = PodView { restarts_forever: false, ..pod("Running", PodOutcome::Fail) };
         assert_eq!(step(&once), Some(PodStep::Fail));
     }
 
     #[test]
-    fn a_crash_is_followed_by_a_longer_wait_each_time() {
+    fn the_back_off_grows_with_each_crash() {
         let crashed = |restarts| PodView { ready: false, restarts, ..pod("Running", PodOutcome::Fail) };
         let wait = |restarts| next(&crashed(restarts), &node(), at(0), DELAYS).unwrap().0;
         assert_eq!((wait(1), wait(2), wait(30)), (at(10), at(20), at(300)));
     }
 
     #[test]
-    fn stopping_takes_the_told_time_and_never_more_than_the_grace() {
-        let ending = |stop| PodView {
+    fn stopping_takes_the_annotated_time_and_at_most_the_grace_period() {
+        let deleted = |stop| PodView {
             stop: Some(stop),
-            ending: Some((at(30), 30)),
+            deletion: Some((at(30), 30)),
             ..pod("Running", PodOutcome::Run)
         };
-        assert_eq!(next(&ending(5), &node(), at(0), DELAYS), Some((at(5), PodStep::Remove)));
-        assert_eq!(next(&ending(500), &node(), at(0), DELAYS), Some((at(30), PodStep::Remove)));
+        assert_eq!(next(&deleted(5), &node(), at(0), DELAYS), Some((at(5), PodStep::Remove)));
+        assert_eq!(next(&deleted(500), &node(), at(0), DELAYS), Some((at(30), PodStep::Remove)));
     }
 
     #[test]
     fn nothing_stops_on_a_node_that_refuses_to_drain_or_is_not_ready() {
-        let ending = PodView { ending: Some((at(30), 30)), ..pod("Running", PodOutcome::Run) };
+        let deleted = PodView { deletion: Some((at(30), 30)), ..pod("Running", PodOutcome::Run) };
         let refuses = NodeView { refuses_drain: true, ..node() };
-        assert_eq!(next(&ending, &refuses, at(0), DELAYS), None);
-        let silent = NodeView { wanted: NodeState::NotReady, ..node() };
-        assert_eq!(next(&ending, &silent, at(0), DELAYS), None);
-        assert_eq!(next(&pod("Pending", PodOutcome::Run), &silent, at(0), DELAYS), None);
+        assert_eq!(next(&deleted, &refuses, at(0), DELAYS), None);
+        let not_ready = NodeView { state: NodeState::NotReady, ..node() };
+        assert_eq!(next(&deleted, &not_ready, at(0), DELAYS), None);
+        assert_eq!(next(&pod("Pending", PodOutcome::Run), &not_ready, at(0), DELAYS), None);
     }
 
     #[test]
-    fn the_same_seed_draws_the_same_delay_and_another_one_another() {
+    fn the_seed_determines_the_delay() {
         let due = |seed| {
             next(&pod("Pending", PodOutcome::Run), &node(), at(0), Delays { seed, factor: 1.0 }).unwrap().0
         };

@@ -87,7 +87,7 @@ pub(super) struct PodView {
     pub(super) stop: Option<u32>,
     pub(super) log: Option<String>,
     /// The deletion timestamp and the grace period in seconds.
-    pub(super) ending: Option<(Timestamp, u32)>,
+    pub(super) deletion: Option<(Timestamp, u32)>,
 }
 
 impl PodView {
@@ -99,15 +99,15 @@ impl PodView {
         }
         let metadata = &pod.metadata;
         let empty = BTreeMap::new();
-        let marks = metadata.annotations.as_ref().unwrap_or(&empty);
-        let seconds = |name: &str| marks.get(name).and_then(|text| text.parse().ok());
-        let of_a_job = metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Job");
-        let outcome = match marks.get(annotations::OUTCOME).map(String::as_str) {
+        let values = metadata.annotations.as_ref().unwrap_or(&empty);
+        let seconds = |name: &str| values.get(name).and_then(|text| text.parse().ok());
+        let is_owned_by_job = metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Job");
+        let outcome = match values.get(annotations::OUTCOME).map(String::as_str) {
             Some("complete") => PodOutcome::Complete,
             Some("fail") => PodOutcome::Fail,
             Some("stuck") => PodOutcome::Stuck,
             Some("run") => PodOutcome::Run,
-            _ if of_a_job => PodOutcome::Complete,
+            _ if is_owned_by_job => PodOutcome::Complete,
             _ => PodOutcome::Run,
         };
         let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
@@ -126,8 +126,8 @@ impl PodView {
             outcome,
             after: seconds(annotations::OUTCOME_AFTER_SECONDS),
             stop: seconds(annotations::STOP_SECONDS),
-            log: marks.get(annotations::LOG).cloned(),
-            ending: metadata.deletion_timestamp.as_ref().map(|time| (time.0, grace)),
+            log: values.get(annotations::LOG).cloned(),
+            deletion: metadata.deletion_timestamp.as_ref().map(|time| (time.0, grace)),
         })
     }
 }
@@ -145,7 +145,7 @@ pub(super) enum NodeState {
 pub(super) struct NodeView {
     pub(super) name: String,
     pub(super) uid: String,
-    pub(super) wanted: NodeState,
+    pub(super) state: NodeState,
     pub(super) refuses_drain: bool,
     /// The Ready condition: true, false, or not reported yet.
     pub(super) ready: Option<bool>,
@@ -156,17 +156,18 @@ impl NodeView {
     pub(super) fn from_object(node: &RawNode) -> Option<NodeView> {
         let metadata = &node.metadata;
         metadata.labels.as_ref()?.get(annotations::SIMULATED_LABEL)?;
-        let mark = |name: &str| metadata.annotations.as_ref().and_then(|it| it.get(name)).map(String::as_str);
+        let annotation =
+            |name: &str| metadata.annotations.as_ref().and_then(|it| it.get(name)).map(String::as_str);
         let conditions = node.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
         Some(NodeView {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
-            wanted: match mark(annotations::STATE) {
+            state: match annotation(annotations::STATE) {
                 Some("NotReady") => NodeState::NotReady,
                 Some("Gone") => NodeState::Gone,
                 _ => NodeState::Ready,
             },
-            refuses_drain: mark(annotations::DRAIN) == Some("refuse"),
+            refuses_drain: annotation(annotations::DRAIN) == Some("refuse"),
             ready: conditions.iter().find(|it| it.r#type == "Ready").map(|it| it.status == "True"),
         })
     }

@@ -137,10 +137,10 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let path = self.path.clone();
         let io = |operation| move |source| JournalError::Io { path: path.clone(), operation, source };
-        let fresh = self.path.with_extension("new");
+        let new_path = self.path.with_extension("new");
         // Left by a process that was killed here.
-        let _ = std::fs::remove_file(&fresh);
-        let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&fresh);
+        let _ = std::fs::remove_file(&new_path);
+        let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&new_path);
         let mut writer = BufWriter::new(file.map_err(io.clone()("rewrite"))?);
         let mut line = Vec::new();
         // This record without an object preserves the revision if the newest change is a removal.
@@ -156,7 +156,7 @@ impl Journal {
         let mut file = writer.into_inner().map_err(|error| io.clone()("rewrite")(error.into_error()))?;
         file.sync_data().map_err(io.clone()("rewrite"))?;
         let length = file.seek(SeekFrom::End(0)).map_err(io.clone()("rewrite"))?;
-        std::fs::rename(&fresh, &self.path).map_err(io("replace"))?;
+        std::fs::rename(&new_path, &self.path).map_err(io("replace"))?;
         // This is the same file under its new name, so no operation that could fail lies in between.
         self.file = file;
         self.length = length;

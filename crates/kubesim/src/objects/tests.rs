@@ -24,7 +24,7 @@ fn contents(objects: &Objects) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn a_list_at_an_old_revision_shows_what_was_then() {
+fn a_list_at_an_old_revision_has_the_objects_of_that_revision() {
     let mut objects = Objects::in_memory();
     objects.commit(vec![put("a", 1), put("b", 1)]).unwrap();
     let then = objects.revision();
@@ -38,7 +38,7 @@ fn a_list_at_an_old_revision_shows_what_was_then() {
 }
 
 #[test]
-fn a_reader_that_falls_out_of_the_log_is_told_so() {
+fn a_reader_that_falls_behind_the_log_gets_no_events() {
     let mut objects = Objects::in_memory();
     objects.commit(vec![put("a", 0)]).unwrap();
     let early = objects.revision();
@@ -62,7 +62,7 @@ fn large_objects_do_not_fill_the_log() {
 }
 
 #[test]
-fn a_torn_last_line_is_forgotten_and_a_damaged_one_before_it_is_an_error() {
+fn an_incomplete_last_line_is_dropped_and_an_earlier_damaged_line_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal");
     let mut objects = Objects::open(&path).unwrap();
@@ -103,7 +103,7 @@ fn a_journal_of_many_changes_of_few_objects_stays_small() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn whatever_was_committed_is_there_after_a_restart(steps in prop::collection::vec((0_u32..6, any::<bool>(), 0_u32..9), 0..60), cut in 0_usize..40) {
+    fn committed_objects_survive_a_restart(steps in prop::collection::vec((0_u32..6, any::<bool>(), 0_u32..9), 0..60), cut in 0_usize..40) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let mut objects = Objects::open(&path).unwrap();
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn the_log_replayed_gives_the_present(steps in prop::collection::vec((0_u32..6, any::<bool>(), 0_u32..9), 1..60), from in 0_usize..60) {
+    fn replaying_the_log_gives_the_current_objects(steps in prop::collection::vec((0_u32..6, any::<bool>(), 0_u32..9), 1..60), from in 0_usize..60) {
         let mut objects = Objects::in_memory();
         let mut snapshots = vec![(objects.revision(), contents(&objects))];
         for (name, keep, value) in steps {

@@ -40,13 +40,13 @@ pub fn undecodable(patched: &Value, error: &DecodeError) -> FieldError {
 
 /// The same for a strategic merge patch, where the real server prints the patch and decodes it differently.
 pub fn undecodable_strategic(patch: &Value, error: &DecodeError) -> FieldError {
-    let detail = match error.wanted.as_str() {
-        wanted if wanted.starts_with("[]") => format!("cannot restore slice from {}", error.found),
-        wanted if wanted.starts_with("map[") => format!("cannot restore map from {}", error.found),
-        wanted if error.wants_struct => {
-            format!("cannot restore struct from: {}, wanted {wanted}", error.found)
+    let detail = match error.expected_type.as_str() {
+        expected if expected.starts_with("[]") => format!("cannot restore slice from {}", error.found),
+        expected if expected.starts_with("map[") => format!("cannot restore map from {}", error.found),
+        expected if error.expects_struct => {
+            format!("cannot restore struct from: {}, wanted {expected}", error.found)
         }
-        wanted => format!("unrecognized type: {wanted}"),
+        expected => format!("unrecognized type: {expected}"),
     };
     FieldError::invalid("patch", &Value::from(go_format(patch)), &detail)
 }

@@ -311,9 +311,9 @@ fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
         Value::Object(map) => {
-            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
+            let fields = map.into_iter().filter(|(_, value)| !value.is_null());
             Some(Value::Object(
-                kept.filter_map(|(name, value)| Some((name, without_directives(value)?))).collect(),
+                fields.filter_map(|(name, value)| Some((name, without_directives(value)?))).collect(),
             ))
         }
         Value::Array(list) => Some(Value::Array(list.into_iter().filter_map(without_directives).collect())),

@@ -14,14 +14,14 @@ fn containers(list: Value) -> Value {
 }
 
 #[test]
-fn a_merge_patch_removes_what_is_null_and_merges_objects() {
+fn a_merge_patch_removes_nulls_and_merges_objects() {
     let object = json!({ "a": { "b": 1, "c": 2 }, "d": [1] });
     let patched = merge(&object, &json!({ "a": { "b": null, "e": { "f": null, "g": 1 } }, "d": [2, 3] }));
     assert_eq!(patched, Ok(json!({ "a": { "c": 2, "e": { "g": 1 } }, "d": [2, 3] })));
 }
 
 #[test]
-fn a_failed_test_leaves_the_object_and_says_what_the_real_server_says() {
+fn a_failed_test_operation_returns_the_error_of_the_real_server() {
     let object = json!({ "a": 1 });
     let error = json(&object, &json!([{ "op": "test", "path": "/a", "value": 2 }])).unwrap_err();
     assert_eq!((error.code(), error.reason()), (422, "Invalid"));
@@ -29,7 +29,7 @@ fn a_failed_test_leaves_the_object_and_says_what_the_real_server_says() {
 }
 
 #[test]
-fn ten_thousand_operations_are_taken_and_one_more_is_not() {
+fn ten_thousand_operations_are_accepted_and_one_more_is_rejected() {
     let operation = json!({ "op": "test", "path": "/a", "value": 1 });
     let many = vec![operation.clone(); 10_000];
     assert!(json(&json!({ "a": 1 }), &many.into()).is_ok());
@@ -94,7 +94,7 @@ fn a_strategic_patch_deletes_replaces_and_orders() {
 }
 
 #[test]
-fn a_strategic_patch_of_a_custom_kind_is_refused() {
+fn a_strategic_patch_of_a_custom_kind_is_rejected() {
     let schema = crate::schema::tests::widget();
     assert!(matches!(strategic(&json!({}), &json!({}), &schema), Err(PatchError::BadRequest(_))));
 }
@@ -134,8 +134,8 @@ fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String,
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => {
-            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(name, value)| (name, without_nulls(value))).collect())
+            let fields = map.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(fields.map(|(name, value)| (name, without_nulls(value))).collect())
         }
         other => other,
     }
@@ -143,7 +143,7 @@ fn without_nulls(value: Value) -> Value {
 
 proptest! {
     #[test]
-    fn the_merge_patch_of_a_difference_makes_the_other_object(from in any_json(), to in any_json()) {
+    fn the_merge_patch_of_a_difference_gives_the_other_object(from in any_json(), to in any_json()) {
         if let (Value::Object(from), Value::Object(to)) = (without_nulls(from), without_nulls(to)) {
             let patch = Value::Object(difference(&from, &to));
             prop_assert_eq!(merge(&Value::Object(from), &patch), Ok(Value::Object(to)));
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn no_patch_makes_it_panic(object in any_json(), patch in any_json(), path in "(/[a-z0-9~-]{0,3}){0,4}") {
+    fn no_patch_causes_a_panic(object in any_json(), patch in any_json(), path in "(/[a-z0-9~-]{0,3}){0,4}") {
         let _ = merge(&object, &patch);
         let _ = strategic(&object, &patch, &pod());
         let _ = strategic(&object, &json!({ "spec": patch, "metadata": patch }), &pod());

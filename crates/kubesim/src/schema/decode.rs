@@ -17,9 +17,9 @@ pub struct DecodeError {
     /// int32`.
     pub message: String,
     /// The Go type of the field: `int32`.
-    pub(crate) wanted: String,
+    pub(crate) expected_type: String,
     /// Whether that type is a struct.
-    pub(crate) wants_struct: bool,
+    pub(crate) expects_struct: bool,
     /// The JSON type of the value.
     pub(crate) found: String,
 }
@@ -53,11 +53,11 @@ impl Schema {
         }
         if let Some(message) = node.go_type.as_deref().and_then(|go_type| scalar::error_text(go_type, value))
         {
-            let wanted = self.go_type(node);
+            let expected_type = self.go_type(node);
             return Err(DecodeError {
                 message,
-                wanted,
-                wants_struct: false,
+                expected_type,
+                expects_struct: false,
                 found: json_type(value).to_owned(),
             });
         }
@@ -75,11 +75,11 @@ impl Schema {
             return Err(self.mismatch(json_type(value), node, owner, path));
         }
         if let Some(message) = unreadable(value, node) {
-            let wanted = self.go_type(node);
+            let expected_type = self.go_type(node);
             return Err(DecodeError {
                 message,
-                wanted,
-                wants_struct: false,
+                expected_type,
+                expects_struct: false,
                 found: json_type(value).to_owned(),
             });
         }
@@ -127,16 +127,16 @@ impl Schema {
     }
 
     fn mismatch(&self, found: &str, node: &Node, owner: &str, path: &[&str]) -> DecodeError {
-        let wanted = self.go_type(node);
+        let expected_type = self.go_type(node);
         let message = match path.is_empty() {
-            true => format!("json: cannot unmarshal {found} into Go value of type {wanted}"),
+            true => format!("json: cannot unmarshal {found} into Go value of type {expected_type}"),
             false => format!(
-                "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {wanted}",
+                "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {expected_type}",
                 path.join(".")
             ),
         };
-        let wants_struct = node.kind == Kind::Object && node.additional.is_none();
-        DecodeError { message, wanted, wants_struct, found: found.to_owned() }
+        let expects_struct = node.kind == Kind::Object && node.additional.is_none();
+        DecodeError { message, expected_type, expects_struct, found: found.to_owned() }
     }
 
     fn go_type(&self, node: &Node) -> String {

@@ -41,21 +41,21 @@ pub fn open_api_v3_index<'a>(documents: impl IntoIterator<Item = ((&'a str, &'a 
 pub fn open_api_v3(group: &str, version: &str, resources: &[ResourceDoc<'_>]) -> Value {
     let mut paths = Map::new();
     let mut schemas = Map::new();
-    let mut wanted = BTreeSet::new();
+    let mut needed = BTreeSet::new();
     for resource in resources {
         let name = match resource.crd_schema {
             Some(schema) => {
                 let name = crd_component(group, version, resource.kind);
                 schemas.insert(name.clone(), crd_schema(group, version, resource.kind, schema));
-                wanted.insert(OBJECT_META.to_owned());
+                needed.insert(OBJECT_META.to_owned());
                 Some(name)
             }
             None => built_in_component(group, version, resource.kind).map(str::to_owned),
         };
         add_paths(&mut paths, group, version, resource, name.as_deref());
-        wanted.extend(name);
+        needed.extend(name);
     }
-    let mut waiting: Vec<String> = wanted.into_iter().collect();
+    let mut waiting: Vec<String> = needed.into_iter().collect();
     while let Some(name) = waiting.pop() {
         let is_known = schemas.contains_key(&name);
         let Some(schema) = components().get(&name).filter(|_| !is_known) else { continue };
@@ -91,14 +91,14 @@ fn add_paths(
     let kind = json!({ "group": group, "version": version, "kind": resource.kind });
     let is_built_in = resource.crd_schema.is_none();
     let body = component.map(|name| json!({ "$ref": format!("#/components/schemas/{name}") }));
-    let answers = json!({ "200": { "description": "OK" } });
+    let responses = json!({ "200": { "description": "OK" } });
     let operation = |action: &str, parameters: &[&str], body: Option<Value>| {
         let parameters: Vec<Value> = parameters.iter().map(|name| query_parameter(name)).collect();
         let mut operation = json!({
             "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": kind,
             "parameters": parameters,
-            "responses": answers,
+            "responses": responses,
         });
         if let Some(body) = body {
             operation["requestBody"] = body;
@@ -152,10 +152,10 @@ fn query_parameter(name: &str) -> Value {
 }
 
 fn built_in_component(group: &str, version: &str, kind: &str) -> Option<&'static str> {
-    let wanted = json!({ "group": group, "version": version, "kind": kind });
+    let needed = json!({ "group": group, "version": version, "kind": kind });
     let is_it = |schema: &Value| {
         let kinds = schema.get("x-kubernetes-group-version-kind").and_then(Value::as_array);
-        kinds.is_some_and(|kinds| kinds.contains(&wanted))
+        kinds.is_some_and(|kinds| kinds.contains(&needed))
     };
     components().iter().find(|(_, schema)| is_it(schema)).map(|(name, _)| name.as_str())
 }

@@ -40,14 +40,14 @@ pub(super) fn error_text(go_type: &str, value: &Value) -> Option<String> {
                 "v1.Time" => "2006-01-02T15:04:05Z07:00",
                 _ => "2006-01-02T15:04:05.000000Z07:00",
             };
-            let (part, wanted) = match text.get(SECONDS..) {
+            let (part, expected) = match text.get(SECONDS..) {
                 Some(rest) if go_type == "v1.MicroTime" && text.parse::<Timestamp>().is_ok() => {
                     (rest, ".000000")
                 }
                 _ => (text.as_str(), "2006"),
             };
             let (text, part) = (super::quoted(text), super::quoted(part));
-            Some(format!("parsing time {text} as \"{layout}\": cannot parse {part} as \"{wanted}\""))
+            Some(format!("parsing time {text} as \"{layout}\": cannot parse {part} as \"{expected}\""))
         }
         (true, other) => {
             Some(format!("json: cannot unmarshal {} into Go value of type string", super::json_type(other)))
@@ -170,7 +170,7 @@ mod tests {
     use super::{canonical, quantity};
 
     #[test]
-    fn quantities_are_written_in_one_way() {
+    fn quantities_have_a_canonical_form() {
         let cases = [
             ("0.5", "500m"),
             ("1000m", "1"),
@@ -187,11 +187,11 @@ mod tests {
             ("1000000", "1M"),
             ("0.0000000001", "1n"),
         ];
-        for (given, wanted) in cases {
-            assert_eq!(quantity(given).as_deref(), Some(wanted), "of {given}");
+        for (input, expected) in cases {
+            assert_eq!(quantity(input).as_deref(), Some(expected), "of {input}");
         }
-        for given in ["", "x", "1.2.3", "1Kib", "--1", "1e", "12e999"] {
-            assert_eq!(quantity(given), None, "of {given}");
+        for input in ["", "x", "1.2.3", "1Kib", "--1", "1e", "12e999"] {
+            assert_eq!(quantity(input), None, "of {input}");
         }
     }
 

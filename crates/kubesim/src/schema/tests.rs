@@ -134,7 +134,7 @@ fn deployment() -> Schema {
 }
 
 #[test]
-fn the_embedded_schemas_are_small_and_hold_every_kind() {
+fn the_embedded_schemas_are_small_and_contain_every_kind() {
     let kinds = [
         ("", "v1", "Namespace"),
         ("", "v1", "Node"),
@@ -159,7 +159,7 @@ fn the_embedded_schemas_are_small_and_hold_every_kind() {
 }
 
 #[test]
-fn fields_that_a_schema_does_not_name_are_taken_out_and_told() {
+fn unknown_fields_are_removed_and_reported() {
     let object = json!({ "apiVersion": "x/v1", "kind": "Widget", "extra": 1, "metadata": { "name": "a", "x": 1 },
         "spec": { "name": "a", "y": 1, "parts": [{ "name": "a", "z": 1 }] } });
     let schema = widget();
@@ -172,7 +172,7 @@ fn fields_that_a_schema_does_not_name_are_taken_out_and_told() {
 }
 
 #[test]
-fn free_and_embedded_objects_keep_what_they_may() {
+fn free_and_embedded_objects_keep_unknown_fields() {
     let object = json!({ "spec": { "name": "a",
         "free": { "any": { "x": 1 }, "name": { "a": "1", "b": "2" } },
         "object": { "apiVersion": "v1", "kind": "X", "metadata": { "name": "y", "odd": 1 }, "spec": { "a": "1", "b": 1 }, "c": 1 } } });
@@ -185,20 +185,20 @@ fn free_and_embedded_objects_keep_what_they_may() {
 }
 
 #[test]
-fn nulls_go_unless_they_may_be_or_a_default_takes_their_place() {
+fn nulls_are_removed_unless_nullable_or_replaced_by_a_default() {
     let object = json!({ "spec": { "name": null, "gone": null, "replicas": null } });
     let object = defaulted(&widget(), pruned(&widget(), object));
     assert_eq!(object, json!({ "spec": { "gone": null, "replicas": 1, "template": { "kind": "plain" } } }));
 }
 
 #[test]
-fn zero_values_of_go_vanish_where_its_types_say_so() {
+fn zero_values_are_omitted_as_in_go() {
     let object = json!({ "spec": { "paused": false, "replicas": 0, "minReadySeconds": 0 }, "metadata": { "labels": {} } });
     assert_eq!(pruned(&deployment(), object), json!({ "spec": { "replicas": 0 }, "metadata": {} }));
 }
 
 #[test]
-fn built_in_objects_get_the_defaults_of_the_servers_code() {
+fn built_in_objects_get_computed_defaults() {
     let object =
         json!({ "spec": { "template": { "spec": { "containers": [{ "name": "a", "image": "a:1" }] } } } });
     let object = defaulted(&deployment(), object);
@@ -260,7 +260,7 @@ fn errors_name_their_field_and_reason_as_the_real_server_does() {
 }
 
 #[test]
-fn what_was_wrong_before_an_update_is_let_be() {
+fn an_update_accepts_values_that_were_invalid_before() {
     let before =
         json!({ "spec": { "name": "UPPER", "replicas": -1, "parts": [{ "name": "a", "kind": 1 }] } });
     let update = |spec: Value| {
@@ -338,7 +338,7 @@ fn a_document_of_a_crd_describes_its_kind() {
 }
 
 #[test]
-fn nesting_has_a_bound() {
+fn nesting_is_limited() {
     let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!({ "a": inner }));
     assert!(!is_too_deep(&nested(DEPTH_MAX)));
     assert!(is_too_deep(&nested(DEPTH_MAX + 1)));
@@ -372,7 +372,7 @@ proptest! {
     }
 
     #[test]
-    fn no_object_and_no_schema_makes_it_panic(object in any_json(), schema in any_json()) {
+    fn no_object_and_no_schema_causes_a_panic(object in any_json(), schema in any_json()) {
         for (name, component) in components() {
             if component.get("x-kubernetes-group-version-kind").is_some() {
                 let kind = &component["x-kubernetes-group-version-kind"][0];

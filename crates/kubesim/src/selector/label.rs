@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_selector_holds_when_every_requirement_holds() {
+    fn a_label_selector_matches_when_every_requirement_matches() {
         let labels = json!({"app": "web", "tier": "front", "weight": "5"});
         check("", &labels, true);
         check("app=web", &labels, true);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_selector_that_makes_no_sense_is_refused_in_the_known_words() {
+    fn an_invalid_label_selector_is_rejected_with_the_error_of_the_real_server() {
         let error = |text: &str| LabelSelector::parse(text).unwrap_err();
         assert_eq!(error("a,"), "found '', expected: identifier after ','");
         assert_eq!(error("a in b"), "unable to parse requirement: found 'b' expected: '('");
@@ -376,7 +376,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_selector_prints_it_reads_back(key in "[a-z]{1,8}", values in prop::collection::vec("[a-z0-9]{1,5}", 1..4)) {
+        fn a_printed_selector_can_be_parsed(key in "[a-z]{1,8}", values in prop::collection::vec("[a-z0-9]{1,5}", 1..4)) {
             let text = format!("{key} in ({})", values.join(","));
             let selector = LabelSelector::parse(&text).unwrap();
             prop_assert_eq!(LabelSelector::parse(&selector.to_string()).unwrap(), selector);

@@ -20,26 +20,26 @@ pub(super) fn expect_kind(kind: &Kind, value: &mut Value) -> ApiResult<()> {
         )));
     };
     let text = |field: &str| fields.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (given_version, given_kind) = (text("apiVersion"), text("kind"));
+    let (sent_version, sent_kind) = (text("apiVersion"), text("kind"));
     let expected = kind.api_version();
-    if let Some(failure) = unregistered(kind, &given_version, &given_kind) {
+    if let Some(failure) = unregistered(kind, &sent_version, &sent_kind) {
         return Err(failure);
     }
-    if !given_kind.is_empty() && given_kind != kind.kind() {
-        let version = if given_version.is_empty() { &expected } else { &given_version };
+    if !sent_kind.is_empty() && sent_kind != kind.kind() {
+        let version = if sent_version.is_empty() { &expected } else { &sent_version };
         let (short, name) = (version.rsplit('/').next().unwrap_or_default(), kind.kind());
         return Err(StatusError::bad_request(format!(
-            "{given_kind} in version \"{short}\" cannot be handled as a {name}: converting ({short}.{given_kind}) to ({}.{name}): unknown conversion",
+            "{sent_kind} in version \"{short}\" cannot be handled as a {name}: converting ({short}.{sent_kind}) to ({}.{name}): unknown conversion",
             package(kind.group()),
         )));
     }
-    if !given_version.is_empty() && given_version != expected {
+    if !sent_version.is_empty() && sent_version != expected {
         return Err(StatusError::bad_request(format!(
-            "the API version in the data ({given_version}) does not match the expected API version ({expected})"
+            "the API version in the data ({sent_version}) does not match the expected API version ({expected})"
         )));
     }
-    if kind.custom().is_some() && (given_kind.is_empty() || given_version.is_empty()) {
-        let missing = if given_kind.is_empty() { "kind" } else { "apiVersion" };
+    if kind.custom().is_some() && (sent_kind.is_empty() || sent_version.is_empty()) {
+        let missing = if sent_kind.is_empty() { "kind" } else { "apiVersion" };
         return Err(StatusError::bad_request(format!(
             "Object '{}' is missing in '{value}'",
             capitalized(missing)

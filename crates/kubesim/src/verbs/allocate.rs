@@ -23,8 +23,8 @@ pub(super) fn service(state: &State, value: &mut Value) -> ApiResult<()> {
         .map(|kind| state.objects.range(kind.table(), "", "").map(|(_, service)| service.value()).collect())
         .unwrap_or_default();
     let spec = &mut value["spec"];
-    let given = spec["clusterIP"].as_str().or(spec["clusterIPs"][0].as_str()).filter(|ip| !ip.is_empty());
-    let address = match given {
+    let requested = spec["clusterIP"].as_str().or(spec["clusterIPs"][0].as_str()).filter(|ip| !ip.is_empty());
+    let address = match requested {
         Some(address) => address.to_owned(),
         None => free_address(&others)?,
     };

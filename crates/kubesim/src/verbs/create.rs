@@ -144,8 +144,8 @@ fn ensure_free_name(state: &State, target: &Target, value: &mut Value) -> ApiRes
             return Ok(());
         }
         let prefix = value["metadata"]["generateName"].as_str().unwrap_or_default();
-        let kept = prefix.get(..prefix.len().min(58)).unwrap_or(prefix);
-        if prefix.is_empty() || name.len() != kept.len() + 5 || !name.starts_with(kept) {
+        let stem = prefix.get(..prefix.len().min(58)).unwrap_or(prefix);
+        if prefix.is_empty() || name.len() != stem.len() + 5 || !name.starts_with(stem) {
             return Err(StatusError::already_exists(kind, &name));
         }
         fields::set(value, &["metadata", "name"], json!(""));

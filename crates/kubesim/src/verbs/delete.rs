@@ -132,9 +132,9 @@ pub(super) fn is_removable(kind: &Kind, value: &Value) -> bool {
     let no_finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
     let no_grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
     let is_namespace = kind.group().is_empty() && kind.kind() == "Namespace";
-    let kept = is_namespace
+    let has_spec_finalizers = is_namespace
         && value["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
-    !metadata["deletionTimestamp"].is_null() && no_finalizers && no_grace && !kept
+    !metadata["deletionTimestamp"].is_null() && no_finalizers && no_grace && !has_spec_finalizers
 }
 
 pub(super) fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOptions) -> ApiResult<()> {
@@ -143,13 +143,13 @@ pub(super) fn expect_preconditions(kind: &Kind, old: &Value, options: &DeleteOpt
         ("UID", "uid", &options.uid, "deleted and then recreated"),
         ("ResourceVersion", "resourceVersion", &options.resource_version, "modified"),
     ];
-    for (word, field, wanted, fate) in checks {
+    for (word, field, expected, cause) in checks {
         let found = old["metadata"][field].as_str().unwrap_or_default();
-        if let Some(wanted) = wanted
-            && wanted != found
+        if let Some(expected) = expected
+            && expected != found
         {
             let why = format!(
-                "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object might have been {fate}"
+                "the {word} in the precondition ({expected}) does not match the {word} in record ({found}). The object might have been {cause}"
             );
             return Err(StatusError::conflict_on(kind, kind.kind(), name, &why));
         }
@@ -192,15 +192,15 @@ fn mark_deleted(
         (finalizer != FOREGROUND || propagation == Some(Propagation::Foreground))
             && (finalizer != ORPHAN || propagation == Some(Propagation::Orphan))
     });
-    let wanted = match propagation {
+    let expected = match propagation {
         Some(Propagation::Foreground) => Some(FOREGROUND),
         Some(Propagation::Orphan) => Some(ORPHAN),
         Some(Propagation::Background) | None => None,
     };
-    if let Some(wanted) = wanted
-        && !finalizers.iter().any(|finalizer| finalizer == wanted)
+    if let Some(expected) = expected
+        && !finalizers.iter().any(|finalizer| finalizer == expected)
     {
-        finalizers.push(json!(wanted));
+        finalizers.push(json!(expected));
     }
     if let Some(fields) = metadata.as_object_mut() {
         match finalizers.is_empty() {
@@ -238,9 +238,9 @@ fn grace_of(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
     if !has_grace(kind) {
         return 0;
     }
-    let ended = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let is_finished = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     let unbound = old["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
-    if ended || unbound {
+    if is_finished || unbound {
         return 0;
     }
     let own = old["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);

@@ -24,8 +24,8 @@ pub fn evict(state: &mut State, target: &Target, options: &DeleteOptions, caller
         return Err(StatusError::no_such_resource());
     };
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-    let ending = !pod["metadata"]["deletionTimestamp"].is_null();
-    if !(ending || matches!(phase, "Succeeded" | "Failed" | "Pending")) {
+    let is_terminating = !pod["metadata"]["deletionTimestamp"].is_null();
+    if !(is_terminating || matches!(phase, "Succeeded" | "Failed" | "Pending")) {
         let matching = matching_budgets(state, budgets, &pod);
         match matching.as_slice() {
             [] => {}
@@ -105,20 +105,20 @@ fn use_disruption(
     }
     let allowed = number("disruptionsAllowed");
     if allowed <= 0 {
-        let (wanted, healthy) = (number("desiredHealthy"), number("currentHealthy"));
+        let (required, healthy) = (number("desiredHealthy"), number("currentHealthy"));
         let why =
-            format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently");
+            format!("The disruption budget {name} needs {required} healthy pods and has {healthy} currently");
         return Err(eviction_error(&why, None));
     }
     if dry_run {
         return Ok(());
     }
-    let mut spent = budget.clone();
-    kind.set_type_meta(&mut spent);
-    fields::set(&mut spent, &["status", "disruptionsAllowed"], json!(allowed - 1));
+    let mut updated = budget.clone();
+    kind.set_type_meta(&mut updated);
+    fields::set(&mut updated, &["status", "disruptionsAllowed"], json!(allowed - 1));
     let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
-    fields::set(&mut spent, &["status", "disruptedPods", pod], json!(time(caller.now)));
-    state.put(kind, spent).map(drop)
+    fields::set(&mut updated, &["status", "disruptedPods", pod], json!(time(caller.now)));
+    state.put(kind, updated).map(drop)
 }
 
 fn eviction_error(why: &str, retry_after: Option<u32>) -> StatusError {

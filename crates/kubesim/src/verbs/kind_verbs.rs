@@ -81,8 +81,8 @@ pub fn finalize(
     let Some(mut namespace) = state.read(kind, "", &target.name) else {
         return Err(StatusError::not_found(kind, &target.name));
     };
-    let given = value["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    if !given.is_empty() && namespace["metadata"]["resourceVersion"] != given {
+    let sent = value["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if !sent.is_empty() && namespace["metadata"]["resourceVersion"] != sent {
         return Err(StatusError::modified(kind, &target.name));
     }
     let mut value = value.clone();
@@ -159,9 +159,9 @@ pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Ap
     // The real server stores a schema that all versions share once, and names it so.
     let is_shared = versions.windows(2).all(|pair| pair[0]["schema"] == pair[1]["schema"]);
     for (index, version) in versions.iter().enumerate().take(if is_shared { 1 } else { versions.len() }) {
-        let given = &version["schema"]["openAPIV3Schema"];
-        if given.is_object()
-            && let Err(errors) = schema::parse_crd(given)
+        let sent = &version["schema"]["openAPIV3Schema"];
+        if sent.is_object()
+            && let Err(errors) = schema::parse_crd(sent)
         {
             let prefix = if is_shared {
                 "spec.validation".to_owned()
@@ -179,7 +179,7 @@ pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Ap
     if !causes.is_empty() {
         return Err(StatusError::invalid("apiextensions.k8s.io", "CustomResourceDefinition", &name, &causes));
     }
-    let taken = taken_name(state, value, &name);
+    let conflict = taken_name(state, value, &name);
     let storage: Vec<Value> = value["spec"]["versions"]
         .as_array()
         .into_iter()
@@ -206,7 +206,7 @@ pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> Ap
         });
         set_condition(value, condition);
     };
-    match taken {
+    match conflict {
         None => {
             put_condition("NamesAccepted", "True", "NoConflicts", "no conflicts found");
             put_condition(

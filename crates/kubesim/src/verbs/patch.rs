@@ -56,9 +56,9 @@ pub fn patch(
     let written = match &old {
         None => {
             let mut value = value;
-            let given = metadata::fields(&mut value)?;
-            given.insert("name".into(), target.name.clone().into());
-            given.remove("resourceVersion");
+            let sent = metadata::fields(&mut value)?;
+            sent.insert("name".into(), target.name.clone().into());
+            sent.remove("resourceVersion");
             store_new(state, target, value, options, caller, tracking)?
         }
         Some(old) => {
@@ -189,10 +189,10 @@ fn patch_scale(
     caller: &Caller,
 ) -> ApiResult<WriteResult> {
     let present = scale::read_scale(state, target)?;
-    let wanted = match patch_type {
+    let scale = match patch_type {
         PatchType::Json => patch::json(&present, body),
         _ => patch::merge(&present, body),
     };
-    let wanted = wanted.map_err(|error| patch_error(&error))?;
-    scale::update_scale(state, target, &wanted, options, caller)
+    let scale = scale.map_err(|error| patch_error(&error))?;
+    scale::update_scale(state, target, &scale, options, caller)
 }

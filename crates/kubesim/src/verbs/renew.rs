@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_makes_what_a_patch_would_have_made() {
+    fn a_renewal_has_the_result_of_a_patch() {
         let (mut quick, mut slow) = (state(), state());
         let second = lease("a", "2026-01-01T00:00:10.000000Z");
         // The first renewal takes over a field of the lease's creator, which changes more than a time.
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_a_renewal_is_left_to_a_patch() {
+    fn a_change_of_more_than_the_time_is_left_to_a_patch() {
         let mut state = state();
         patched(&mut state, "a", &lease("a", "2026-01-01T00:00:10.000000Z"), 10);
         let before = (stored(&state, "a"), state.objects.revision());

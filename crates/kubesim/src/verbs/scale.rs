@@ -15,7 +15,7 @@ pub fn read_scale(state: &State, target: &Target) -> ApiResult<Value> {
     let object = state
         .read(kind, &target.namespace, &target.name)
         .ok_or_else(|| StatusError::not_found(kind, &target.name))?;
-    let (wanted, present, selector) = match kind.custom() {
+    let (desired, present, selector) = match kind.custom() {
         Some(custom) => {
             let scale = custom.scale.as_ref().ok_or_else(StatusError::no_such_resource)?;
             let selector =
@@ -45,8 +45,8 @@ pub fn read_scale(state: &State, target: &Target) -> ApiResult<Value> {
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
         "spec": {}, "status": {"replicas": present.as_i64().unwrap_or(0)},
     });
-    if wanted.as_i64().unwrap_or(0) != 0 {
-        scale["spec"]["replicas"] = wanted;
+    if desired.as_i64().unwrap_or(0) != 0 {
+        scale["spec"]["replicas"] = desired;
     }
     if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
         scale["status"]["selector"] = json!(selector);
@@ -76,8 +76,8 @@ pub fn update_scale(
         );
         return Err(StatusError::invalid("autoscaling", "Scale", &target.name, &[cause]));
     }
-    let given = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    if !given.is_empty() && object["metadata"]["resourceVersion"] != given {
+    let sent = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if !sent.is_empty() && object["metadata"]["resourceVersion"] != sent {
         return Err(StatusError::modified(kind, &target.name));
     }
     let path = match kind.custom().map(|custom| custom.scale.as_ref()) {

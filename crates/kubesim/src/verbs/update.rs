@@ -23,14 +23,14 @@ pub fn update(
     caller: &Caller,
 ) -> ApiResult<WriteResult> {
     admit::expect_kind(&target.kind, &mut value)?;
-    let given =
+    let sent =
         metadata::fields(&mut value)?.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if given.is_empty() {
+    if sent.is_empty() {
         metadata::fields(&mut value)?.insert("name".into(), target.name.clone().into());
-    } else if given != target.name {
-        let wanted = &target.name;
+    } else if sent != target.name {
+        let expected = &target.name;
         return Err(StatusError::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({wanted})"
+            "the name of the object ({sent}) does not match the name on the URL ({expected})"
         )));
     }
     let namespace =
@@ -122,16 +122,16 @@ fn is_created_on_update(kind: &Kind) -> bool {
 fn expect_unchanged(kind: &Kind, old: &Value, new: &Value) -> ApiResult<()> {
     let text = |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
     let name = text(old, "name");
-    let (uid, given) = (text(old, "uid"), text(new, "uid"));
-    if !given.is_empty() && given != uid {
+    let (uid, sent) = (text(old, "uid"), text(new, "uid"));
+    if !sent.is_empty() && sent != uid {
         let key = format!("/registry/{}", storage_key(kind, old));
         let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {uid}"
         );
         return Err(StatusError::conflict(kind, &name, &why));
     }
-    let given = text(new, "resourceVersion");
-    if given.is_empty() || given == "0" {
+    let sent = text(new, "resourceVersion");
+    if sent.is_empty() || sent == "0" {
         if kind.custom().is_some() {
             let cause =
                 FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
@@ -139,12 +139,12 @@ fn expect_unchanged(kind: &Kind, old: &Value, new: &Value) -> ApiResult<()> {
         }
         return Ok(());
     }
-    if given.parse::<u64>().is_err() {
+    if sent.parse::<u64>().is_err() {
         let cause =
-            FieldError::invalid("metadata.resourceVersion", &json!(given), "must be an unsigned integer");
+            FieldError::invalid("metadata.resourceVersion", &json!(sent), "must be an unsigned integer");
         return Err(StatusError::invalid(kind.group(), kind.kind(), &name, &[cause]));
     }
-    if given != text(old, "resourceVersion") { Err(StatusError::modified(kind, &name)) } else { Ok(()) }
+    if sent != text(old, "resourceVersion") { Err(StatusError::modified(kind, &name)) } else { Ok(()) }
 }
 
 /// The key of an object in the real server's etcd, which its messages contain.

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_a_status_and_a_body() {
+    fn a_response_has_a_status_and_a_body() {
         let check = |given: &str, expect: Option<(u16, &str)>| {
             let response = parse(given);
             assert_eq!(response.as_ref().map(|response| (response.status, response.body.as_str())), expect);

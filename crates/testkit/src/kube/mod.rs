@@ -27,9 +27,9 @@ mod binaries;
 mod client;
 mod cluster;
 mod pki;
-mod run_directory;
 mod private;
 mod program;
+mod run_directory;
 mod servers;
 #[cfg(test)]
 mod tests;

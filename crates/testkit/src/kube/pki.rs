@@ -57,7 +57,8 @@ impl Authority {
         parameters.extended_key_usages = vec![purpose];
         parameters.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
-        let certificate = parameters.signed_by(&key, &self.issuer).context("failed to sign the certificate")?;
+        let certificate =
+            parameters.signed_by(&key, &self.issuer).context("failed to sign the certificate")?;
         Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_thing_is_started_once_however_many_ask_for_it() {
+    fn concurrent_callers_start_a_shared_server_once() {
         let place = place();
         let starts = std::sync::atomic::AtomicU32::new(0);
         let ask = || {
@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_to_start_a_shared_thing_leaves_it_to_the_next() {
+    fn the_next_caller_starts_a_shared_server_that_failed_to_start() {
         let place = place();
         assert!(place.once("thing", || anyhow::bail!("no")).is_err());
         assert_eq!(place.once("thing", || Ok("/there".into())).unwrap(), Path::new("/there"));
     }
 
     #[test]
-    fn a_path_too_long_for_a_socket_is_seen() {
+    fn a_path_that_is_too_long_for_a_socket_is_detected() {
         assert!(fits_socket_paths(Path::new("/tmp")));
         assert!(!fits_socket_paths(&Path::new("/tmp").join("x".repeat(60))));
     }

@@ -29,7 +29,7 @@ fn kubectl(cluster: &TestCluster, arguments: &str) -> Result<String, String> {
 }
 
 #[test]
-fn tests_share_a_ready_cluster_and_each_has_a_namespace_of_its_own() {
+fn tests_share_a_ready_cluster_with_separate_namespaces() {
     let Some(cluster) = shared() else { return prerequisites::skip(prerequisites::KUBERNETES, MISSING) };
     assert!(cluster.is_ready());
     assert!(std::ptr::eq(cluster, shared().unwrap()));
@@ -66,7 +66,7 @@ fn the_shared_cluster_has_controllers_that_act() {
 }
 
 #[test]
-fn own_clusters_hold_data_of_their_own() {
+fn private_clusters_have_separate_data() {
     let Some(one) = cluster(TestClusterOptions::default()) else { return };
     let Some(two) = cluster(TestClusterOptions::default()) else { return };
     kubectl(&one, "create configmap mine").unwrap();
@@ -83,7 +83,7 @@ fn own_clusters_hold_data_of_their_own() {
 }
 
 #[test]
-fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_same_address() {
+fn an_api_server_can_be_paused_killed_and_restarted_with_its_data_and_address() {
     let controllers = Binaries::find().unwrap().is_some_and(|found| found.has_controllers());
     let options = if controllers {
         TestClusterOptions::default().with_controllers()
@@ -124,7 +124,7 @@ fn an_api_server_can_be_paused_killed_and_started_again_with_its_data_at_the_sam
 }
 
 #[test]
-fn a_flag_that_the_api_server_refuses_is_told_with_its_log() {
+fn an_invalid_flag_of_the_api_server_is_reported_with_its_log() {
     let Some(binaries) = Binaries::find().unwrap() else {
         return prerequisites::skip(prerequisites::KUBERNETES, MISSING);
     };

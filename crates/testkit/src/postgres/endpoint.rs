@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_keeps_all_but_its_database() {
+    fn a_url_changes_only_in_its_database() {
         let check = |given: &str, own: &str, other: &str| {
             let endpoint = Endpoint::new(given, "psql".into()).unwrap();
             assert_eq!(endpoint.url(&endpoint.database), own);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_url_is_refused() {
+    fn an_invalid_url_is_rejected() {
         for given in ["", "host=localhost dbname=x", "mysql://host/db"] {
             assert!(Endpoint::new(given, "psql".into()).is_err(), "{given}");
         }

@@ -11,8 +11,8 @@ use anyhow::Context;
 
 mod binaries;
 mod endpoint;
-mod server_directory;
 mod server;
+mod server_directory;
 #[cfg(test)]
 mod tests;
 

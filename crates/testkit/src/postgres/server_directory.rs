@@ -117,11 +117,12 @@ impl ServerDirectory {
             .spawn()
             .context("failed to start postgres")?;
         let pid = child.id();
-        let outcome = wait_until("PostgreSQL accepts connections", START_DEADLINE, || match child.try_wait() {
-            Ok(None) => self.is_ready(pid).then_some(None),
-            Ok(Some(status)) => Some(Some(status)),
-            Err(_) => None,
-        });
+        let outcome =
+            wait_until("PostgreSQL accepts connections", START_DEADLINE, || match child.try_wait() {
+                Ok(None) => self.is_ready(pid).then_some(None),
+                Ok(Some(status)) => Some(Some(status)),
+                Err(_) => None,
+            });
         match outcome {
             Ok(None) => Ok(Launch::Ready(child)),
             Ok(Some(status)) => match log_since(&mut log, begin)? {
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_found_by_its_whole_name_and_is_never_root() {
+    fn an_account_is_found_by_its_full_name_and_is_never_root() {
         let accounts =
             "root:x:0:0::/root:/bin/sh\npostgresql:x:7:7::/:/bin/sh\npostgres:x:101:103::/:/bin/sh\n";
         let found = Account::find(accounts, "postgres").unwrap();

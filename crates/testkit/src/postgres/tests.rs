@@ -21,7 +21,7 @@ fn server(options: PostgresOptions) -> Option<TestPostgres> {
 }
 
 #[test]
-fn tests_share_a_server_and_each_has_a_database_of_its_own() {
+fn tests_share_a_server_with_separate_databases() {
     let Some(server) = shared() else {
         return prerequisites::skip(prerequisites::POSTGRESQL, NO_BINARIES);
     };
@@ -37,7 +37,7 @@ fn tests_share_a_server_and_each_has_a_database_of_its_own() {
 }
 
 #[test]
-fn a_stopped_or_killed_server_comes_back_with_what_was_committed() {
+fn a_stopped_or_killed_server_restarts_with_all_commits() {
     let Some(server) = server(PostgresOptions::default()) else { return };
     let (url, first) = (server.url("x"), server.pid().unwrap());
     server.psql("create table t (n int)").unwrap();
@@ -83,7 +83,7 @@ fn a_kill_leaves_no_process_of_the_server() {
 }
 
 #[test]
-fn a_promoted_standby_has_every_commit_that_its_primary_answered() {
+fn a_promoted_standby_has_every_commit_that_its_primary_acknowledged() {
     let password = "sec ret'/@:%?";
     let Some(primary) = server(PostgresOptions::default().with_password(password)) else { return };
     primary.psql("create table t (n int)").unwrap();
@@ -124,7 +124,7 @@ fn settings_reach_a_server_and_its_data_can_be_on_a_small_disk() {
 }
 
 #[test]
-fn a_setting_that_postgresql_refuses_is_told_with_its_log() {
+fn an_invalid_setting_of_postgresql_is_reported_with_its_log() {
     if !is_installed().unwrap() {
         return prerequisites::skip(prerequisites::POSTGRESQL, NO_BINARIES);
     }

@@ -179,7 +179,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn schemas_of_crds_are_refused_as_by_the_real_server() {
+async fn schemas_of_crds_have_the_errors_of_the_real_server() {
     let Some(cluster) = cluster::shared() else {
         return prerequisites::skip(prerequisites::KUBERNETES, cluster::MISSING);
     };
@@ -202,13 +202,13 @@ async fn schemas_of_crds_are_refused_as_by_the_real_server() {
                 status["details"]["causes"].as_array().unwrap_or(&Vec::new()).iter().map(cause).collect()
             }
         };
-        let ours = match schema::parse_crd(&open_api_v3_schema) {
+        let simulated = match schema::parse_crd(&open_api_v3_schema) {
             Ok(_) => Vec::new(),
             Err(errors) => errors.iter().map(|error| format!("spec.validation.{error}")).collect(),
         };
-        let (real, ours) = (sorted(real), sorted(ours));
-        if real != ours {
-            differences.push(format!("schema '{name}':\n  real {real:#?}\n  ours {ours:#?}"));
+        let (real, simulated) = (sorted(real), sorted(simulated));
+        if real != simulated {
+            differences.push(format!("schema '{name}':\n  real {real:#?}\n  simulated {simulated:#?}"));
         }
     }
     println!("{count} schemas of CRDs compared with the real API server, {} differ", differences.len());

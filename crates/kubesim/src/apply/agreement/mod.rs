@@ -66,10 +66,10 @@ pub(super) enum Verb {
     Strategic,
 }
 
-type Answer = Result<Value, Value>;
+type ApiResult = Result<Value, Value>;
 
 impl Kind {
-    fn place(self) -> (&'static str, &'static str, &'static str, &'static str) {
+    fn resource(self) -> (&'static str, &'static str, &'static str, &'static str) {
         match self {
             Kind::ConfigMap => ("", "v1", "ConfigMap", "configmaps"),
             Kind::Deployment => ("apps", "v1", "Deployment", "deployments"),
@@ -92,7 +92,7 @@ impl Kind {
     }
 
     fn schema(self) -> Schema {
-        let (group, version, kind, _) = self.place();
+        let (group, version, kind, _) = self.resource();
         match self {
             Kind::Widget => {
                 schema::parse_crd(&cases::widget_schema()).expect("a structural schema").with_status()
@@ -102,7 +102,7 @@ impl Kind {
     }
 
     fn path(self, namespace: &str) -> String {
-        let (group, version, _, plural) = self.place();
+        let (group, version, _, plural) = self.resource();
         match group {
             "" => format!("/api/{version}/namespaces/{namespace}/{plural}"),
             _ => format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}"),
@@ -138,7 +138,7 @@ async fn client(cluster: &TestCluster) -> Client {
 async fn run(client: &Client, namespace: &str, case: Case) -> Vec<String> {
     let name = case.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-").to_lowercase();
     let schema = case.kind.schema();
-    let mut ours: Option<Value> = None;
+    let mut stored: Option<Value> = None;
     let mut differences = Vec::new();
     for (number, step) in case.steps.into_iter().enumerate() {
         let mut body: Value =
@@ -146,7 +146,7 @@ async fn run(client: &Client, namespace: &str, case: Case) -> Vec<String> {
         if let (Verb::Create | Verb::Put | Verb::Apply | Verb::Force, Value::Object(object)) =
             (step.verb, &mut body)
         {
-            let (group, version, kind, _) = case.kind.place();
+            let (group, version, kind, _) = case.kind.resource();
             let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
             object.entry("apiVersion").or_insert(Value::from(version));
             object.entry("kind").or_insert(Value::from(kind));
@@ -154,20 +154,27 @@ async fn run(client: &Client, namespace: &str, case: Case) -> Vec<String> {
         }
         let real = real(client, namespace, case.kind, &name, &step, &body).await;
         let now = Timestamp::from_second(1_000_000 + number as i64).unwrap();
-        let simulated = simulated(ours.as_ref(), &schema, &step, &body, now);
+        let simulated = simulated(stored.as_ref(), &schema, &step, &body, now);
         if let Ok(object) = &simulated {
-            ours = Some(object.clone());
+            stored = Some(object.clone());
         }
-        let (real, simulated) = (normalised(real, namespace), normalised(simulated, namespace));
+        let (real, simulated) = (normalized(real, namespace), normalized(simulated, namespace));
         if real != simulated {
-            let difference = difference(&answer(&real), &answer(&simulated), "");
+            let difference = difference(&comparable(&real), &comparable(&simulated), "");
             differences.push(format!("case '{}', step {number}:\n{}", case.name, difference.join("\n")));
         }
     }
     differences
 }
 
-async fn real(client: &Client, namespace: &str, kind: Kind, name: &str, step: &Step, body: &Value) -> Answer {
+async fn real(
+    client: &Client,
+    namespace: &str,
+    kind: Kind,
+    name: &str,
+    step: &Step,
+    body: &Value,
+) -> ApiResult {
     let base = kind.path(namespace);
     let manager = format!("fieldManager={}", step.manager);
     let subresource = step.subresource.map(|name| format!("/{name}")).unwrap_or_default();
@@ -184,7 +191,7 @@ async fn real(client: &Client, namespace: &str, kind: Kind, name: &str, step: &S
     request(client, method, &path, content, body).await
 }
 
-async fn request(client: &Client, method: &str, path: &str, content: &str, body: &Value) -> Answer {
+async fn request(client: &Client, method: &str, path: &str, content: &str, body: &Value) -> ApiResult {
     let request = hyper::Request::builder().method(method).uri(path).header("Content-Type", content);
     let request = request.body(Body::from(body.to_string().into_bytes())).unwrap();
     let response = client.send(request).await.unwrap();
@@ -196,7 +203,13 @@ async fn request(client: &Client, method: &str, path: &str, content: &str, body:
 }
 
 /// A minimal server around these libraries.
-fn simulated(before: Option<&Value>, schema: &Schema, step: &Step, body: &Value, now: Timestamp) -> Answer {
+fn simulated(
+    before: Option<&Value>,
+    schema: &Schema,
+    step: &Step,
+    body: &Value,
+    now: Timestamp,
+) -> ApiResult {
     let schema_ref = Some(schema);
     let patched = match step.verb {
         Verb::Create => Ok(body.clone()),
@@ -231,8 +244,8 @@ fn simulated(before: Option<&Value>, schema: &Schema, step: &Step, body: &Value,
 fn finish(before: Option<&Value>, object: &mut Value, schema: &Schema, step: &Step) -> Result<(), Value> {
     schema.check_types(object).map_err(|error| match step.verb {
         Verb::Create | Verb::Put => status(400, "BadRequest", &error.message, Vec::new()),
-        Verb::Strategic => refused(&[patch::undecodable_strategic(&step.body, &error)]),
-        _ => refused(&[patch::undecodable(object, &error)]),
+        Verb::Strategic => invalid(&[patch::undecodable_strategic(&step.body, &error)]),
+        _ => invalid(&[patch::undecodable(object, &error)]),
     })?;
     schema.prune(object);
     schema.default(object);
@@ -264,10 +277,10 @@ fn finish(before: Option<&Value>, object: &mut Value, schema: &Schema, step: &St
     if errors.is_empty() {
         return Ok(());
     }
-    Err(refused(&errors))
+    Err(invalid(&errors))
 }
 
-fn refused(errors: &[schema::FieldError]) -> Value {
+fn invalid(errors: &[schema::FieldError]) -> Value {
     let cause = |error: &schema::FieldError| {
         // The objects in the messages differ in uids and times.
         let message = match error.field.as_str() {
@@ -289,8 +302,8 @@ fn status(code: u16, reason: &str, message: &str, causes: Vec<Value>) -> Value {
     json!({ "code": code, "reason": reason, "message": message, "details": { "causes": causes } })
 }
 
-fn normalised(answer: Answer, namespace: &str) -> Answer {
-    match answer {
+fn normalized(result: ApiResult, namespace: &str) -> ApiResult {
+    match result {
         Ok(mut object) => {
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
             if let Some(metadata) = metadata {
@@ -354,17 +367,17 @@ fn normalised(answer: Answer, namespace: &str) -> Answer {
     }
 }
 
-fn answer(answer: &Answer) -> Value {
-    match answer {
+fn comparable(result: &ApiResult) -> Value {
+    match result {
         Ok(value) => value.clone(),
-        Err(value) => json!({ "refused": value }),
+        Err(value) => json!({ "error": value }),
     }
 }
 
 /// One line for each place where two values differ.
-fn difference(real: &Value, ours: &Value, path: &str) -> Vec<String> {
-    match (real, ours) {
-        _ if real == ours => Vec::new(),
+fn difference(real: &Value, simulated: &Value, path: &str) -> Vec<String> {
+    match (real, simulated) {
+        _ if real == simulated => Vec::new(),
         (Value::Object(left), Value::Object(right)) => {
             let names: BTreeMap<&String, ()> =
                 left.keys().chain(right.keys()).map(|name| (name, ())).collect();
@@ -382,7 +395,7 @@ fn difference(real: &Value, ours: &Value, path: &str) -> Vec<String> {
                 .flat_map(|(index, (left, right))| difference(left, right, &format!("{path}/{index}")))
                 .collect()
         }
-        _ => vec![format!("  {path}: real {real}, ours {ours}")],
+        _ => vec![format!("  {path}: real {real}, simulated {simulated}")],
     }
 }
 

@@ -81,40 +81,42 @@ impl SchemaTypes<'_> {
             Ok(())
         };
         while l < left_names.len() || r < right_names.len() {
-            if let (Some(ours), Some(theirs)) = (left_names.get(l), right_names.get(r)) {
-                if ours == theirs {
-                    done.insert(ours);
+            if let (Some(left_name), Some(right_name)) = (left_names.get(l), right_names.get(r)) {
+                if left_name == right_name {
+                    done.insert(left_name);
                     take(
-                        on_left.get(ours.as_str()).copied().flatten(),
-                        on_right.get(ours.as_str()).copied(),
+                        on_left.get(left_name.as_str()).copied().flatten(),
+                        on_right.get(left_name.as_str()).copied(),
                     )?;
                     l += 1;
                     r += 1;
                     shared.next();
                     continue;
                 }
-                if on_right.contains_key(ours.as_str()) && shared.peek().is_some_and(|next| *next != ours) {
+                if on_right.contains_key(left_name.as_str())
+                    && shared.peek().is_some_and(|next| *next != left_name)
+                {
                     l += 1;
                     continue;
                 }
             }
-            if let Some(ours) = left_names.get(l) {
-                if !on_right.contains_key(ours.as_str()) {
+            if let Some(left_name) = left_names.get(l) {
+                if !on_right.contains_key(left_name.as_str()) {
                     take(left.get(l), None)?;
                     l += 1;
                     continue;
-                } else if done.contains(ours.as_str()) {
+                } else if done.contains(left_name.as_str()) {
                     l += 1;
                 }
             }
-            if let Some(theirs) = right_names.get(r) {
-                done.insert(theirs);
+            if let Some(right_name) = right_names.get(r) {
+                done.insert(right_name);
                 take(
-                    on_left.get(theirs.as_str()).copied().flatten(),
-                    on_right.get(theirs.as_str()).copied(),
+                    on_left.get(right_name.as_str()).copied().flatten(),
+                    on_right.get(right_name.as_str()).copied(),
                 )?;
                 r += 1;
-                if shared.peek().is_some_and(|next| *next == theirs) {
+                if shared.peek().is_some_and(|next| *next == right_name) {
                     shared.next();
                 }
             }

@@ -279,7 +279,7 @@ impl SchemaTypes<'_> {
     fn remove_at(&self, kind: Type, value: &Value, fields: &FieldSet) -> Value {
         match (self.shape(kind, value), value) {
             (Shape::Map { is_atomic: false }, Value::Object(map)) if !map.is_empty() => {
-                let mut kept = Map::new();
+                let mut retained = Map::new();
                 for (name, value) in map {
                     let element = set::field(name);
                     if fields.has(&element) {
@@ -290,25 +290,25 @@ impl SchemaTypes<'_> {
                         Some(below) => self.remove_at(kind, value, below),
                         None => value.clone(),
                     };
-                    kept.insert(name.clone(), value);
+                    retained.insert(name.clone(), value);
                 }
-                if kept.is_empty() { Value::Null } else { Value::Object(kept) }
+                if retained.is_empty() { Value::Null } else { Value::Object(retained) }
             }
             (Shape::List, Value::Array(list)) if !list.is_empty() => {
                 let items = self.items(kind);
-                let mut kept = Vec::new();
+                let mut retained = Vec::new();
                 for item in list {
                     let Ok(element) = self.element(kind, item) else { continue };
                     if fields.has(&element) {
                         continue;
                     }
                     match fields.below(&element) {
-                        Some(below) => kept.push(self.remove_at(items, item, below)),
-                        None => kept.push(item.clone()),
+                        Some(below) => retained.push(self.remove_at(items, item, below)),
+                        None => retained.push(item.clone()),
                     }
                 }
-                kept.retain(|item| !item.is_null());
-                if kept.is_empty() { Value::Null } else { Value::Array(kept) }
+                retained.retain(|item| !item.is_null());
+                if retained.is_empty() { Value::Null } else { Value::Array(retained) }
             }
             (Shape::Scalar, value) => value.clone(),
             // A part of an atomic value cannot be removed without the value.

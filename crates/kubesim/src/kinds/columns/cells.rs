@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_told_in_at_most_two_units() {
+    fn a_duration_has_at_most_two_units() {
         let cases = [
             (-5, "<invalid>"),
             (0, "0s"),

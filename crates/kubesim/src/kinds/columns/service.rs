@@ -62,7 +62,7 @@ pub(super) fn claim_access_modes(object: &Value, _: Timestamp) -> Value {
     if object["spec"]["volumeName"].as_str().unwrap_or_default().is_empty() {
         return json!("");
     }
-    let given = texts(&object["status"]["accessModes"]);
+    let access_modes = texts(&object["status"]["accessModes"]);
     let known = [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
@@ -70,6 +70,6 @@ pub(super) fn claim_access_modes(object: &Value, _: Timestamp) -> Value {
         ("ReadWriteOncePod", "RWOP"),
     ];
     let modes: Vec<&str> =
-        known.iter().filter(|(mode, _)| given.contains(mode)).map(|(_, short)| *short).collect();
+        known.iter().filter(|(mode, _)| access_modes.contains(mode)).map(|(_, short)| *short).collect();
     json!(modes.join(","))
 }

@@ -47,10 +47,10 @@ pub(super) fn secret(object: &mut Value) {
 
 /// Moves `stringData`, which is write-only, to `data`.
 fn fold_string_data(object: &mut Value) {
-    let Some(given) = object.as_object_mut().and_then(|fields| fields.remove("stringData")) else { return };
-    let Value::Object(given) = given else { return };
+    let Some(plain) = object.as_object_mut().and_then(|fields| fields.remove("stringData")) else { return };
+    let Value::Object(plain) = plain else { return };
     let mut data = object["data"].as_object().cloned().unwrap_or_default();
-    for (key, value) in given {
+    for (key, value) in plain {
         data.insert(key, STANDARD.encode(value.as_str().unwrap_or_default()).into());
     }
     if !data.is_empty() {

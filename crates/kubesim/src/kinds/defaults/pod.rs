@@ -36,7 +36,7 @@ pub(in crate::kinds) fn pod_spec(spec: &mut Value) {
 
 fn container(container: &mut Value, host_network: bool) {
     let image = container["image"].as_str().unwrap_or_default();
-    fill_pull_policy_of(image.to_owned().as_str(), container);
+    fill_pull_policy(image.to_owned().as_str(), container);
     fill(container, "resources", json!({}));
     fill(container, "terminationMessagePath", json!("/dev/termination-log"));
     fill(container, "terminationMessagePolicy", json!("File"));
@@ -71,7 +71,7 @@ fn container(container: &mut Value, host_network: bool) {
     }
 }
 
-fn fill_pull_policy_of(image: &str, container: &mut Value) {
+fn fill_pull_policy(image: &str, container: &mut Value) {
     let name = image.rsplit('/').next().unwrap_or_default();
     let newest = !image.contains('@') && (!name.contains(':') || name.ends_with(":latest"));
     fill(container, "imagePullPolicy", json!(if newest { "Always" } else { "IfNotPresent" }));
