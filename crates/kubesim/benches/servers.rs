@@ -1,5 +1,5 @@
-//! kubesim against a real kube-apiserver with etcd: the same client, in alternating slices of one run, each through TLS on
-//! loopback. And what a large fleet costs in one process is told by the example `fleet`.
+//! Compares kubesim with a real kube-apiserver and etcd: the same client, in alternating slices of one run, each with
+//! TLS on loopback. The example `fleet` measures a large fleet in one process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,18 +15,18 @@ use kube::{Client, Config};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-/// As many as ask at once.
+/// Number of concurrent clients.
 const WORKERS: usize = 8;
-/// As many objects as a list brings.
+/// Number of objects in a list.
 const OBJECTS: usize = 500;
-/// As many as hear of each change.
+/// Number of watches on the changed object.
 const WATCHERS: usize = 20;
 const SLICE: Duration = Duration::from_secs(1);
 const PAIRS: usize = 5;
-/// What each ratio has to reach.
+/// The ratio that each measurement has to reach.
 const GOAL: f64 = 3.0;
 
-/// What is measured: so much is done in a second.
+/// A measured operation; the result is its rate per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
     Get,
@@ -49,7 +49,7 @@ impl Task {
 }
 
 fn main() -> anyhow::Result<()> {
-    // What `cargo bench` hands over is not for us.
+    // The arguments of `cargo bench` are ignored.
     let Some(real) = testkit::kube::private(testkit::kube::TestClusterOptions::default()) else {
         println!("there is nothing to compare with: {}", testkit::kube::MISSING);
         return Ok(());
@@ -82,7 +82,7 @@ fn main() -> anyhow::Result<()> {
     })
 }
 
-/// A client, and the objects that it asks for.
+/// Creates a client and the objects that it reads.
 async fn prepare(kubeconfig: &str) -> anyhow::Result<Client> {
     let config =
         Config::from_custom_kubeconfig(Kubeconfig::from_yaml(kubeconfig)?, &KubeConfigOptions::default())
@@ -108,7 +108,7 @@ async fn prepare(kubeconfig: &str) -> anyhow::Result<Client> {
     Ok(client)
 }
 
-/// How much is done in a second.
+/// The rate per second.
 async fn rate(client: &Client, task: Task, slice: Duration) -> anyhow::Result<f64> {
     if task == Task::Watch {
         return fan_out(client, slice).await;
@@ -146,21 +146,21 @@ async fn work(client: Client, task: Task, number: usize, end: Instant) -> anyhow
     Ok(done)
 }
 
-/// Events that reach watchers in a second, while one object changes as fast as one writer can change it.
+/// The rate of events that reach watches, while one writer changes one object as fast as it can.
 async fn fan_out(client: &Client, slice: Duration) -> anyhow::Result<f64> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "bench");
     let version =
         maps.list(&ListParams::default().limit(1)).await?.metadata.resource_version.context("a version")?;
-    let heard = Arc::new(AtomicUsize::new(0));
+    let received = Arc::new(AtomicUsize::new(0));
     let mut watchers = JoinSet::new();
     for _ in 0..WATCHERS {
-        let (maps, version, heard) = (maps.clone(), version.clone(), heard.clone());
+        let (maps, version, received) = (maps.clone(), version.clone(), received.clone());
         watchers.spawn(async move {
             let mut events =
                 maps.watch(&WatchParams::default().fields("metadata.name=map-0"), &version).await?.boxed();
             while let Some(event) = events.try_next().await? {
                 if matches!(event, WatchEvent::Modified(_)) {
-                    heard.fetch_add(1, Ordering::Relaxed);
+                    received.fetch_add(1, Ordering::Relaxed);
                 }
             }
             anyhow::Ok(())
@@ -173,11 +173,11 @@ async fn fan_out(client: &Client, slice: Duration) -> anyhow::Result<f64> {
         maps.patch("map-0", &PatchParams::default(), &Patch::Merge(&patch)).await?;
         written += 1;
     }
-    // All of them hear of all of it.
-    while heard.load(Ordering::Relaxed) < written * WATCHERS && begun.elapsed() < slice * 20 {
+    // Every watch gets every event.
+    while received.load(Ordering::Relaxed) < written * WATCHERS && begun.elapsed() < slice * 20 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    Ok(heard.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64())
+    Ok(received.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64())
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -1,6 +1,6 @@
-//! How much a fleet of simulated clusters costs: `cargo run --release -p kubesim --example fleet -- [CLUSTERS] [NODES] [PODS]`.
-//! Prints the time to start, the time to fill, the memory, and the processor time while nothing happens but that nodes renew
-//! their leases.
+//! Measures a fleet of simulated clusters: `cargo run --release -p kubesim --example fleet -- [CLUSTERS] [NODES]
+//! [PODS]`. Prints the time to start, the time to fill, the memory, and the CPU time while the nodes only renew their
+//! leases.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use kubesim::kubelet::{Kubelets, NodeTemplate};
 use kubesim::{ClusterOptions, SimulatedCluster, SimulatedClusters};
 use serde_json::json;
 
-/// How long nothing happens.
+/// Duration of the idle measurement.
 const IDLE: Duration = Duration::from_secs(30);
 
 #[tokio::main]
@@ -36,9 +36,9 @@ async fn main() -> anyhow::Result<()> {
     );
 
     let start = Instant::now();
-    let mut lives = Vec::new();
+    let mut kubelets = Vec::new();
     for cluster in sim.list() {
-        lives.push(fill(&cluster, nodes, pods).await?);
+        kubelets.push(fill(&cluster, nodes, pods).await?);
     }
     println!(
         "{nodes} nodes and {pods} pods each in {:.1} s, {} MiB",
@@ -54,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nodes that renew their leases, and a deployment whose pods run on them.
+/// Starts nodes that renew their leases, and a deployment whose pods run on them.
 async fn fill(cluster: &Arc<SimulatedCluster>, nodes: usize, pods: usize) -> anyhow::Result<Kubelets> {
     let nodes = (0..nodes).map(|number| NodeTemplate::worker(format!("node-{number}"))).collect();
     let client = cluster.client();
@@ -88,7 +88,7 @@ fn memory_mib() -> anyhow::Result<u64> {
     Ok(line.split_whitespace().nth(1).unwrap_or("0").parse::<u64>()? / 1024)
 }
 
-/// The processor time of this process, in hundredths of a second: divided by seconds, the percentage of one core.
+/// The CPU time of this process in hundredths of a second: divided by seconds, the percentage of one core.
 fn processor_ticks() -> anyhow::Result<u64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

@@ -23,22 +23,12 @@ pub fn update(
     caller: &Caller,
 ) -> ApiResult<WriteResult> {
     admit::expect_kind(&target.kind, &mut value)?;
-    let sent =
-        metadata::fields(&mut value)?.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if sent.is_empty() {
-        metadata::fields(&mut value)?.insert("name".into(), target.name.clone().into());
-    } else if sent != target.name {
-        let expected = &target.name;
-        return Err(StatusError::bad_request(format!(
-            "the name of the object ({sent}) does not match the name on the URL ({expected})"
-        )));
+    let metadata = metadata::fields(&mut value)?;
+    match metadata.get("name").and_then(Value::as_str).unwrap_or_default() {
+        "" => drop(metadata.insert("name".into(), target.name.clone().into())),
+        name => metadata::check_name(target, name)?,
     }
-    let namespace =
-        metadata::fields(&mut value)?.get("namespace").and_then(Value::as_str).unwrap_or_default();
-    if target.kind.is_namespaced() && !namespace.is_empty() && namespace != target.namespace {
-        let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(StatusError::bad_request(why));
-    }
+    metadata::check_namespace(target, metadata.get("namespace").and_then(Value::as_str).unwrap_or_default())?;
     let warnings = admit::normalize(&target.kind, &mut value, options)?;
     let written = replace(state, target, value, options, caller, Tracking::Update)?;
     Ok(WriteResult { warnings, ..written })

@@ -1,6 +1,6 @@
-//! One suite for two servers. Each case is a short conversation with an API server, written once. It is held with a real
-//! kube-apiserver, where what the case expects must come true, and with kubesim, where every answer must also be the one
-//! that the real server gave, after names, times and uids are made alike. A case that differs is a bug in kubesim.
+//! A conformance suite for two servers. Each case is a short script of requests. It runs on a real kube-apiserver,
+//! where its expectations must hold, and on kubesim, where every response must also equal that of the real server
+//! after names, times and uids are normalized. A case that differs is a bug in kubesim.
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test: a case that fails says where")]
 
@@ -11,7 +11,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use testkit::{kube, prerequisites};
 
 mod cases;
-mod normal;
+mod normalize;
 mod request;
 mod script;
 mod servers;
@@ -22,7 +22,7 @@ use servers::Servers;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Cases mostly wait for a server; those of one server do not disturb each other.
+    // Cases mostly wait for a server, and cases on one server are independent.
     arguments.test_threads.get_or_insert(8);
     let servers = Arc::new(Servers::default());
     let mut trials = Vec::new();
@@ -33,24 +33,24 @@ fn main() -> ExitCode {
         let (one, two) = (servers.clone(), servers.clone());
         let (on_real, on_sim) = (real.clone(), real);
         trials.push(Trial::test(format!("kube-apiserver::{}", case.name), move || {
-            heard(&case, &one, &on_real).map(drop)
+            real_transcript(&case, &one, &on_real).map(drop)
         }));
-        trials.push(Trial::test(format!("kubesim::{}", case.name), move || agree(&case, &two, &on_sim)));
+        trials.push(Trial::test(format!("kubesim::{}", case.name), move || compare(&case, &two, &on_sim)));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// What the real server answered; none where there is no such server.
-fn heard<'a>(
+/// The transcript of the real server; `None` if this machine has none.
+fn real_transcript<'a>(
     case: &Case,
     servers: &Servers,
     cell: &'a OnceLock<Result<Option<Transcript>, String>>,
 ) -> Result<Option<&'a Transcript>, Failed> {
-    let heard = cell.get_or_init(|| match servers.real() {
+    let transcript = cell.get_or_init(|| match servers.real() {
         None => Ok(None),
-        Some(real) => servers.hold(case, real).map(Some),
+        Some(real) => servers.run(case, real).map(Some),
     });
-    match heard {
+    match transcript {
         Ok(Some(transcript)) => Ok(Some(transcript)),
         Ok(None) => {
             prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
@@ -60,14 +60,14 @@ fn heard<'a>(
     }
 }
 
-/// Whether kubesim answers as the case expects and as the real server did.
-fn agree(
+/// Fails unless kubesim meets the expectations of the case and responds like the real server.
+fn compare(
     case: &Case,
     servers: &Servers,
     cell: &OnceLock<Result<Option<Transcript>, String>>,
 ) -> Result<(), Failed> {
-    let simulated = servers.hold(case, servers.sim())?;
-    let Some(real) = heard(case, servers, cell)? else { return Ok(()) };
+    let simulated = servers.run(case, servers.sim())?;
+    let Some(real) = real_transcript(case, servers, cell)? else { return Ok(()) };
     match real.first_difference(&simulated) {
         None => Ok(()),
         Some(difference) => Err(Failed::from(difference)),

@@ -1,4 +1,4 @@
-//! One request of a conversation: what is sent, what is expected, what of the answer is compared.
+//! One request of a script: what is sent, what is expected, and which part of the response is compared.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
 
-use crate::script::{Heard, Script};
+use crate::script::{Exchange, Script};
 
-/// No server takes longer, unless the machine also compiles.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What clients read besides the body.
+/// Longer than any request takes, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Headers that are compared besides the body.
 const HEADERS: [&str; 4] = ["content-type", "retry-after", "warning", "allow"];
 
-/// A request that is sent when it is awaited; the answer's body as it came.
+/// A request that is sent when it is awaited; returns the body of the response.
 #[must_use]
 pub(crate) struct Request<'a> {
     script: &'a mut Script,
@@ -49,7 +49,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The status code that both servers must answer with; 201 for POST and 200 for all else when nothing is said.
+    /// Sets the expected status code of both servers; the default is 201 for POST and 200 for all others.
     pub(crate) fn expect(mut self, status: u16) -> Request<'a> {
         self.expected = status;
         self
@@ -65,7 +65,7 @@ impl<'a> Request<'a> {
         self.header("accept", kind)
     }
 
-    /// As a table, as kubectl asks for it.
+    /// Requests a table, as kubectl does.
     pub(crate) fn table(self) -> Request<'a> {
         self.accept("application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
     }
@@ -74,49 +74,49 @@ impl<'a> Request<'a> {
         self.header("content-type", kind)
     }
 
-    /// The body as it is, whatever it is.
+    /// Sends these bytes as the body.
     pub(crate) fn raw(mut self, body: impl Into<Vec<u8>>) -> Request<'a> {
         self.body = Payload::Bytes(body.into());
         self
     }
 
-    /// The body of a DELETE.
+    /// Sets the body of a DELETE.
     pub(crate) fn options(mut self, body: Value) -> Request<'a> {
         self.body = Payload::Json(body);
         self
     }
 
-    /// Of the answer this is not compared: it hangs on when somebody else did something.
+    /// Excludes a part of the response that depends on concurrent changes.
     pub(crate) fn without(mut self, pointer: &'static str) -> Request<'a> {
         self.hidden.push(pointer);
         self
     }
 
-    /// Of the answer only this is compared.
+    /// Compares only this part of the response.
     pub(crate) fn only(mut self, pointer: &'static str) -> Request<'a> {
         self.only.push(pointer);
         self
     }
 
-    /// Asks again until the answer has this; only the last answer is noted.
+    /// Repeats the request until the response has this value; only the last response is recorded.
     pub(crate) fn until(mut self, pointer: &'static str, value: Value) -> Request<'a> {
         self.until = Some((pointer, value));
         self
     }
 
     async fn send(self) -> Value {
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         loop {
-            let answer = tokio::time::timeout(PATIENCE, self.exchange()).await;
+            let answer = tokio::time::timeout(TIMEOUT, self.exchange()).await;
             let Ok((status, headers, body)) = answer else {
-                panic!("{} {} was not answered in {PATIENCE:?}", self.method, self.path)
+                panic!("{} {} got no response within {TIMEOUT:?}", self.method, self.path)
             };
             let settled = status == self.expected
                 && self
                     .until
                     .as_ref()
                     .is_none_or(|(pointer, value)| body.pointer(pointer).unwrap_or(&Value::Null) == value);
-            if !settled && self.until.is_some() && begun.elapsed() < PATIENCE {
+            if !settled && self.until.is_some() && start.elapsed() < TIMEOUT {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -132,10 +132,10 @@ impl<'a> Request<'a> {
 
     async fn exchange(&self) -> (u16, Vec<(String, String)>, Value) {
         let names = &self.script.names;
-        let mut request = http::Request::builder().method(self.method).uri(names.fill_in(&self.path));
+        let mut request = http::Request::builder().method(self.method).uri(names.expand(&self.path));
         let body = match &self.body {
             Payload::None => Vec::new(),
-            Payload::Json(body) => names.fill_in(&body.to_string()).into_bytes(),
+            Payload::Json(body) => names.expand(&body.to_string()).into_bytes(),
             Payload::Bytes(body) => body.clone(),
         };
         if !body.is_empty() && !self.headers.iter().any(|(name, _)| *name == "content-type") {
@@ -172,12 +172,12 @@ impl<'a> Request<'a> {
         }
         names.value(&mut body);
         let headers = headers.into_iter().map(|(name, value)| (name, names.text(&value))).collect();
-        let asked = format!("{} {}", self.method, self.path);
-        self.script.note(Heard { asked, status, headers, body });
+        let description = format!("{} {}", self.method, self.path);
+        self.script.note(Exchange { request: description, status, headers, body });
     }
 }
 
-/// Removes what a pointer leads to; `*` stands for every item of a list.
+/// Removes the value at a pointer; `*` stands for every item of a list.
 fn remove(value: &mut Value, pointer: &str) {
     let Some((first, rest)) = pointer.strip_prefix('/').map(|it| it.split_once('/').unwrap_or((it, "")))
     else {

@@ -1,29 +1,28 @@
-//! A case, its conversation with one server, and what was heard.
+//! Cases, their scripts, and the transcripts of their runs.
 
 use futures_util::future::BoxFuture;
 use kube::Client;
 use serde_json::Value;
 
-use crate::normal::Names;
+use crate::normalize::Names;
 pub(crate) use crate::request::Request;
 use crate::watch::Watch;
 
-/// One conversation, by its name.
+/// One case.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) run: for<'a> fn(&'a mut Script) -> BoxFuture<'a, ()>,
 }
 
-/// Cases as functions, in the room of that name. `{ns}` in what they send is a namespace of their own, `{id}` a name that
-/// nobody else uses.
+/// Defines cases of a group as functions. `{ns}` in a request is a namespace of the case, `{id}` a unique name.
 macro_rules! cases {
-    ($room:literal; $($(#[$meta:meta])* async fn $name:ident($script:ident) $body:block)*) => {
+    ($group:literal; $($(#[$meta:meta])* async fn $name:ident($script:ident) $body:block)*) => {
         $($(#[$meta])* async fn $name($script: &mut crate::script::Script) $body)*
 
         pub(crate) fn all() -> Vec<crate::script::Case> {
             vec![$(crate::script::Case {
-                name: concat!($room, "::", stringify!($name)),
+                name: concat!($group, "::", stringify!($name)),
                 run: |script| Box::pin($name(script)),
             }),*]
         }
@@ -31,53 +30,55 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// What one server answered to one request, or what it told a watcher.
+/// The response to one request, or an event of a watch.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Heard {
-    /// What was asked.
-    pub(crate) asked: String,
-    /// The status code, and headers that clients read.
+pub(crate) struct Exchange {
+    /// The method and path of the request.
+    pub(crate) request: String,
+    /// The status code, and the headers that are compared.
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
 }
 
-/// A conversation, as it was heard.
+/// The responses of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Transcript(Vec<Heard>);
+pub(crate) struct Transcript(Vec<Exchange>);
 
 impl Transcript {
-    /// The first place where the other one differs, in words.
+    /// Describes the first difference.
     pub(crate) fn first_difference(&self, other: &Transcript) -> Option<String> {
-        for (number, (ours, theirs)) in self.0.iter().zip(&other.0).enumerate() {
-            if ours == theirs {
+        for (number, (real, simulated)) in self.0.iter().zip(&other.0).enumerate() {
+            if real == simulated {
                 continue;
             }
-            let mut what = format!("answer {} differs: {}\n", number + 1, ours.asked);
-            if ours.status != theirs.status {
-                what +=
-                    &format!("  status: {} on kube-apiserver, {} on kubesim\n", ours.status, theirs.status);
+            let mut message = format!("response {} differs: {}\n", number + 1, real.request);
+            if real.status != simulated.status {
+                message += &format!(
+                    "  status: {} on kube-apiserver, {} on kubesim\n",
+                    real.status, simulated.status
+                );
             }
-            if ours.headers != theirs.headers {
-                what += &format!(
+            if real.headers != simulated.headers {
+                message += &format!(
                     "  headers: {:?} on kube-apiserver, {:?} on kubesim\n",
-                    ours.headers, theirs.headers
+                    real.headers, simulated.headers
                 );
             }
             let mut places = Vec::new();
-            differences("", &ours.body, &theirs.body, &mut places);
+            differences("", &real.body, &simulated.body, &mut places);
             for place in places.iter().take(20) {
-                what += &format!("  {place}\n");
+                message += &format!("  {place}\n");
             }
-            return Some(what);
+            return Some(message);
         }
         (self.0.len() != other.0.len())
-            .then(|| format!("{} answers on kube-apiserver, {} on kubesim", self.0.len(), other.0.len()))
+            .then(|| format!("{} responses on kube-apiserver, {} on kubesim", self.0.len(), other.0.len()))
     }
 }
 
-fn differences(path: &str, ours: &Value, theirs: &Value, places: &mut Vec<String>) {
-    match (ours, theirs) {
+fn differences(path: &str, real: &Value, simulated: &Value, places: &mut Vec<String>) {
+    match (real, simulated) {
         (Value::Object(a), Value::Object(b)) => {
             let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
             for key in keys {
@@ -105,12 +106,12 @@ fn differences(path: &str, ours: &Value, theirs: &Value, places: &mut Vec<String
                 differences(&format!("{path}/{place}"), a, b, places);
             }
         }
-        _ if ours == theirs => {}
-        _ => places.push(format!("{path}: {ours} on kube-apiserver, {theirs} on kubesim")),
+        _ if real == simulated => {}
+        _ => places.push(format!("{path}: {real} on kube-apiserver, {simulated} on kubesim")),
     }
 }
 
-/// The conversation of one case with one server.
+/// The run of one case on one server.
 pub(crate) struct Script {
     pub(crate) client: Client,
     pub(crate) names: Names,
@@ -149,32 +150,32 @@ impl Script {
         Request::new(self, "PATCH", path, body).content_type("application/json-patch+json")
     }
 
-    /// A server-side apply; the path says as whom.
+    /// A server-side apply; the path contains the field manager.
     pub(crate) fn apply(&mut self, path: &str, body: Value) -> Request<'_> {
         Request::new(self, "PATCH", path, body).content_type("application/apply-patch+yaml")
     }
 
-    /// From now on `found`, which the server made up, is shown as `shown`.
-    pub(crate) fn call(&mut self, found: &str, shown: &str) {
+    /// Replaces `found`, which the server generated, by `shown` from now on.
+    pub(crate) fn alias(&mut self, found: &str, shown: &str) {
         self.names.add(found, shown);
     }
 
-    /// Begins to watch.
+    /// Starts a watch.
     pub(crate) async fn watch(&mut self, path: &str) -> Watch {
         Watch::open(self, path).await
     }
 
-    /// Notes what a watcher was told next: so many events.
-    pub(crate) async fn told(&mut self, watch: &mut Watch, count: usize) -> Vec<Value> {
+    /// Records the next `count` events of a watch.
+    pub(crate) async fn events(&mut self, watch: &mut Watch, count: usize) -> Vec<Value> {
         let events = watch.take(count).await;
         let mut body = Value::Array(events.clone());
         self.names.value(&mut body);
-        let asked = format!("the next {count} events of {}", watch.path);
-        self.transcript.0.push(Heard { asked, status: 200, headers: Vec::new(), body });
+        let description = format!("the next {count} events of {}", watch.path);
+        self.transcript.0.push(Exchange { request: description, status: 200, headers: Vec::new(), body });
         events
     }
 
-    pub(crate) fn note(&mut self, heard: Heard) {
-        self.transcript.0.push(heard);
+    pub(crate) fn note(&mut self, exchange: Exchange) {
+        self.transcript.0.push(exchange);
     }
 }

@@ -1,4 +1,4 @@
-//! The two servers, each started once, and how a case is held with one of them.
+//! The two servers, each started on first use, and the run of a case on one of them.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
@@ -11,10 +11,10 @@ use kube::{Client, Config};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::normal::Names;
+use crate::normalize::Names;
 use crate::script::{Case, Script, Transcript};
 
-/// Both, as far as they were asked for.
+/// Both servers, started on first use.
 pub(crate) struct Servers {
     runtime: tokio::runtime::Runtime,
     real: OnceLock<Option<Client>>,
@@ -34,13 +34,13 @@ impl Default for Servers {
 }
 
 impl Servers {
-    /// The real one; none where this machine has none.
+    /// A client of the real server; `None` if this machine has none.
     pub(crate) fn real(&self) -> Option<&Client> {
         let connect = || testkit::kube::shared().map(|it| self.runtime.block_on(connect(it.kubeconfig())));
         self.real.get_or_init(connect).as_ref()
     }
 
-    /// The simulated one, through its own port like the real one.
+    /// A client of the simulated server, over its port like that of the real one.
     pub(crate) fn sim(&self) -> &Client {
         let start = || {
             self.runtime.block_on(async {
@@ -54,12 +54,12 @@ impl Servers {
         &self.sim.get_or_init(start).client
     }
 
-    /// Holds a case with one of them, in a new namespace; what was heard, or what went against it.
-    pub(crate) fn hold(&self, case: &Case, client: &Client) -> Result<Transcript, String> {
-        let held = AssertUnwindSafe(hold(case, client.clone())).catch_unwind();
-        self.runtime.block_on(held).map_err(|panic| {
-            let said = panic.downcast_ref::<String>().cloned();
-            said.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned())).unwrap_or_default()
+    /// Runs a case in a new namespace; returns the transcript, or the failed expectation.
+    pub(crate) fn run(&self, case: &Case, client: &Client) -> Result<Transcript, String> {
+        let result = AssertUnwindSafe(run_case(case, client.clone())).catch_unwind();
+        self.runtime.block_on(result).map_err(|panic| {
+            let message = panic.downcast_ref::<String>().cloned();
+            message.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned())).unwrap_or_default()
         })
     }
 }
@@ -69,21 +69,21 @@ async fn connect(kubeconfig: &str) -> Client {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let mut config = config.expect("a kubeconfig with a context");
     config.read_timeout = Some(Duration::from_secs(120));
-    // What a server refuses for now is what a case may want to hear.
+    // Cases check for errors that a client would retry.
     config.default_retry = false;
     Client::try_from(config).expect("a client")
 }
 
-async fn hold(case: &Case, client: Client) -> Transcript {
+async fn run_case(case: &Case, client: Client) -> Transcript {
     let id = format!("c{}", &Uuid::new_v4().simple().to_string()[..10]);
     let namespace = format!("n{}", &Uuid::new_v4().simple().to_string()[..10]);
     let mut names = Names::default();
     names.add(&namespace, "{ns}");
     names.add(&id, "{id}");
     let mut script = Script { client, names, transcript: Transcript::default() };
-    let made = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "{ns}" } });
-    script.post("/api/v1/namespaces", made).only("/kind").await;
-    // Without it no pod is accepted; controllers make it.
+    let namespace_object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "{ns}" } });
+    script.post("/api/v1/namespaces", namespace_object).only("/kind").await;
+    // No pod is accepted without the service account, which controllers create.
     script
         .get("/api/v1/namespaces/{ns}/serviceaccounts/default")
         .until("/kind", "ServiceAccount".into())

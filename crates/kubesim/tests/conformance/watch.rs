@@ -1,4 +1,4 @@
-//! Watching: the events as they come.
+//! Watches of a script.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::script::Script;
 
-/// Events come at once, unless the machine also compiles.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than an event takes, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open watch.
 pub(crate) struct Watch {
@@ -21,9 +21,9 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) async fn open(script: &mut Script, path: &str) -> Watch {
-        let uri = script.names.fill_in(path);
+        let uri = script.names.expand(path);
         let request = http::Request::get(&uri).body(Body::empty()).expect("a request that can be sent");
-        let answer = tokio::time::timeout(PATIENCE, script.client.send(request)).await;
+        let answer = tokio::time::timeout(TIMEOUT, script.client.send(request)).await;
         let response = answer.expect("an answer in time").expect("an answer");
         let (parts, body) = response.into_parts();
         if parts.status != 200 {
@@ -33,11 +33,11 @@ impl Watch {
         Watch { path: path.to_owned(), body, pending: Vec::new(), ended: false }
     }
 
-    /// The next events; fails when they do not come.
+    /// The next events; fails if they do not arrive.
     pub(crate) async fn take(&mut self, count: usize) -> Vec<Value> {
         let mut events = Vec::new();
         while events.len() < count {
-            match tokio::time::timeout(PATIENCE, self.next()).await {
+            match tokio::time::timeout(TIMEOUT, self.next()).await {
                 Ok(Some(event)) => events.push(event),
                 Ok(None) => panic!("the watch of {} ended after {events:?}", self.path),
                 Err(_) => panic!("the watch of {} told no more than {events:?}", self.path),
@@ -46,9 +46,9 @@ impl Watch {
         events
     }
 
-    /// Whether the server ends it now.
+    /// Whether the server ends the watch now.
     pub(crate) async fn ends(&mut self) -> bool {
-        matches!(tokio::time::timeout(PATIENCE, self.next()).await, Ok(None))
+        matches!(tokio::time::timeout(TIMEOUT, self.next()).await, Ok(None))
     }
 
     async fn next(&mut self) -> Option<Value> {

@@ -1,17 +1,17 @@
-//! Everyday kubectl, the real one, on both servers: each scenario is a list of command lines, and what they print must be
-//! the same after names, times, uids and addresses are made alike.
+//! Everyday scenarios with the real kubectl on both servers: each is a list of command lines whose output must be the
+//! same after names, times, uids and addresses are normalized.
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
 use testkit::{kube, prerequisites};
 
+mod normalize;
 mod scenarios;
 mod servers;
-mod words;
 
 use servers::{Kubectl, Servers};
 
-/// Holds a scenario with both servers and compares what was printed.
+/// Runs a scenario on both servers and compares the output.
 fn compare(scenario: impl Fn(&mut Kubectl)) {
     let Some(servers) = Servers::shared() else {
         return prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);

@@ -1,4 +1,4 @@
-//! What people type.
+//! Everyday command lines.
 
 use testkit::{kube, prerequisites};
 
@@ -46,7 +46,7 @@ spec:
 ";
 
 #[test]
-fn objects_are_made_shown_changed_and_deleted() {
+fn objects_are_created_printed_changed_and_deleted() {
     compare(|k| {
         k.feed("create -f -", MAP);
         k.feed("create -f -", MAP);
@@ -76,7 +76,7 @@ fn objects_are_made_shown_changed_and_deleted() {
 fn objects_are_edited() {
     compare(|k| {
         k.feed("create -f -", MAP);
-        // An editor that changes nothing and prints what it was given.
+        // An editor that changes nothing and prints the file.
         k.edit("edit configmap a", "cat");
         k.edit("edit configmap a", "sed -i s/red/blue/");
         k.run("get configmap a -o jsonpath={.metadata.labels}");
@@ -91,7 +91,7 @@ fn objects_are_edited() {
 }
 
 #[test]
-fn what_changes_is_watched() {
+fn changes_are_watched() {
     let changes = |k: &mut Kubectl| {
         for line in [
             "label configmap a size=m",
@@ -125,7 +125,7 @@ fn pods_are_watched_as_they_change() {
 }
 
 #[test]
-fn long_lists_come_in_pages() {
+fn long_lists_are_paged() {
     compare(|k| {
         for number in 1..=5 {
             let one = MAP.replace("name: a", &format!("name: m{number}")).replace("red", "paged");
@@ -142,7 +142,7 @@ fn long_lists_come_in_pages() {
 #[test]
 fn pods_nodes_and_workloads_are_described() {
     compare(|k| {
-        // Nobody else's pods come to it.
+        // No other pods are scheduled on it.
         let node = "apiVersion: v1\nkind: Node\nmetadata: {name: described, labels: {sim.shipshape.dev/simulated: 'true'}}\nspec: {taints: [{key: mine, effect: NoSchedule}]}\n";
         k.feed("create -f -", node);
         k.until(&["get", "node", "described"], " Ready ");
@@ -180,7 +180,7 @@ fn events_are_listed() {
 }
 
 #[test]
-fn manifests_are_applied_on_the_client() {
+fn manifests_are_applied_client_side() {
     compare(|k| {
         k.feed("apply -f -", MAP);
         k.feed("apply -f -", MAP);
@@ -193,7 +193,7 @@ fn manifests_are_applied_on_the_client() {
 }
 
 #[test]
-fn manifests_are_applied_on_the_server() {
+fn manifests_are_applied_server_side() {
     compare(|k| {
         k.feed("apply --server-side -f -", MAP);
         k.feed("apply --server-side -f -", MAP);
@@ -207,7 +207,7 @@ fn manifests_are_applied_on_the_server() {
 }
 
 #[test]
-fn bad_manifests_are_refused() {
+fn invalid_manifests_are_rejected() {
     compare(|k| {
         k.feed("apply -f -", &MAP.replace("data:", "dta:"));
         k.feed("create -f -", "apiVersion: v1\nkind: Nonsense\nmetadata: {name: a}\n");
@@ -246,7 +246,7 @@ fn nodes_are_cordoned_tainted_and_drained() {
         k.run("cordon worker-6");
         k.run("cordon worker-6");
         k.run("get node worker-6");
-        // Pods of neighbours may have come to the node before it was cordoned.
+        // Pods of other scenarios may have been scheduled on the node before it was cordoned.
         k.run("drain worker-6 --ignore-daemonsets --pod-selector=app=nobody");
         k.run("uncordon worker-6");
         k.run("uncordon worker-6");
@@ -258,9 +258,9 @@ fn nodes_are_cordoned_tainted_and_drained() {
 }
 
 #[test]
-fn a_drain_evicts_pods_and_a_budget_holds_it() {
+fn a_drain_evicts_pods_and_a_budget_blocks_it() {
     compare(|k| {
-        // A label of its own: a drain looks at all namespaces, and the real server is shared with the other scenarios.
+        // A unique label: a drain covers all namespaces, and other scenarios use the real server too.
         let one = WEB
             .replace("app: web", "app: drained")
             .replace("replicas: 2", "replicas: 1")
@@ -290,9 +290,9 @@ fn jobs_run_and_are_described() {
     });
 }
 
-/// On kubesim alone: a real API server asks kubelets, of which there are none.
+/// On kubesim only: a real API server reads logs from kubelets, which do not exist here.
 #[test]
-fn logs_of_simulated_pods_are_shown() {
+fn logs_of_simulated_pods_are_printed() {
     let Some(servers) = Servers::shared() else {
         return prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
     };
@@ -308,7 +308,7 @@ fn logs_of_simulated_pods_are_shown() {
 }
 
 #[test]
-fn jobs_end_at_their_deadline_and_go_when_their_time_is_over() {
+fn jobs_fail_at_their_deadline_and_are_deleted_after_their_ttl() {
     let job = |name: &str, spec: &str, outcome: &str| {
         format!(
             "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec:\n  {spec}\n  template:\n    metadata: {{annotations: {{sim.shipshape.dev/outcome: {outcome}}}}}\n    spec:\n      restartPolicy: Never\n      terminationGracePeriodSeconds: 1\n      containers: [{{name: main, image: 'example.test/job:1'}}]\n"
@@ -326,7 +326,7 @@ fn jobs_end_at_their_deadline_and_go_when_their_time_is_over() {
 }
 
 #[test]
-fn a_rollout_that_gets_nowhere_is_given_up() {
+fn a_rollout_fails_at_its_progress_deadline() {
     compare(|k| {
         let stuck = WEB.replace("replicas: 2", "replicas: 1\n  progressDeadlineSeconds: 3").replace(
             "{labels: {app: web}}\n    spec",
@@ -343,7 +343,7 @@ fn a_rollout_that_gets_nowhere_is_given_up() {
 }
 
 #[test]
-fn new_kinds_are_explained_listed_and_edited() {
+fn custom_kinds_are_explained_listed_and_edited() {
     compare(|k| {
         k.feed("apply -f -", CRD);
         k.run("wait --for=condition=Established crd/ships.harbour.example.test --timeout=60s");
@@ -372,7 +372,7 @@ fn new_kinds_are_explained_listed_and_edited() {
 }
 
 #[test]
-fn whoever_asks_is_told_what_there_is() {
+fn discovery_and_access_are_printed() {
     compare(|k| {
         k.run("auth can-i delete pods");
         k.run("api-resources --api-group=apps --no-headers");

@@ -1,4 +1,4 @@
-//! Two living clusters, and kubectl for each.
+//! Two clusters with simulated kubelets, and kubectl for each.
 
 use std::ffi::OsStr;
 use std::io::BufRead as _;
@@ -11,12 +11,12 @@ use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate};
 use testkit::kube::{self, PrivateTestCluster};
 use uuid::Uuid;
 
-use crate::words::alike;
+use crate::normalize::normalized;
 
-/// No command here takes long, unless the machine also compiles.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Longer than any command takes, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Started once, alive until the process ends.
+/// The servers of this process, started once.
 pub(crate) struct Servers {
     _runtime: tokio::runtime::Runtime,
     _lives: [Kubelets; 2],
@@ -26,7 +26,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// None where this machine has no real one.
+    /// `None` if this machine has no real server.
     pub(crate) fn shared() -> Option<&'static Servers> {
         static SERVERS: OnceLock<Option<Servers>> = OnceLock::new();
         SERVERS.get_or_init(start).as_ref()
@@ -39,7 +39,7 @@ impl Servers {
     pub(crate) fn sim(&self) -> Kubectl {
         let mut command = self.real.kubectl();
         command.env("KUBECONFIG", self.kubeconfig.path());
-        // What it remembers of a server is kept by its address.
+        // kubectl caches discovery by the address of the server.
         Kubectl::new(command)
     }
 }
@@ -63,7 +63,7 @@ fn start() -> Option<Servers> {
     Some(Servers { _runtime: runtime, _lives: lives, real, _sim: sim, kubeconfig })
 }
 
-/// One scenario with one server.
+/// One scenario on one server.
 pub(crate) struct Kubectl {
     command: Command,
     namespace: String,
@@ -81,27 +81,27 @@ impl Kubectl {
         kubectl
     }
 
-    /// Runs a command line; notes what it printed and how it ended.
+    /// Runs a command line and records its output and exit status.
     pub(crate) fn run(&mut self, line: &str) -> String {
         self.feed(line, "")
     }
 
-    /// The same with something on standard input. `{ns}` stands for the scenario's namespace.
+    /// The same with standard input. `{ns}` stands for the scenario's namespace.
     pub(crate) fn feed(&mut self, line: &str, input: &str) -> String {
         let (code, text) = self.call(&self.words(line), &input.replace("{ns}", &self.namespace));
         self.note(line, &text, &format!("exit {code}"));
         text
     }
 
-    /// The same with an editor, a command to which the name of a file is added.
+    /// The same with an editor: a command that gets the name of a file.
     pub(crate) fn edit(&mut self, line: &str, editor: &str) {
         self.command.env("KUBE_EDITOR", editor);
         self.run(line);
         self.command.env_remove("KUBE_EDITOR");
     }
 
-    /// Runs a command that does not end by itself. When it has printed `first` lines, `meanwhile` happens; when it has
-    /// printed `then` more, it is ended. Notes the lines.
+    /// Runs a command that does not exit. After `first` lines `meanwhile` is called; after `then` more the command is
+    /// killed. Records the lines.
     pub(crate) fn watch(&mut self, line: &str, first: usize, then: usize, meanwhile: impl Fn(&mut Kubectl)) {
         let mut child = self.prepared(&self.words(line)).stdin(Stdio::null()).spawn().unwrap();
         let output = child.stdout.take().unwrap();
@@ -116,7 +116,7 @@ impl Kubectl {
         let mut printed = Vec::new();
         let mut read = |count: usize| {
             for _ in 0..count {
-                match lines.recv_timeout(PATIENCE) {
+                match lines.recv_timeout(TIMEOUT) {
                     Ok(next) => printed.push(next),
                     Err(error) => panic!("{line}: {error} after {printed:#?}"),
                 }
@@ -133,14 +133,14 @@ impl Kubectl {
     }
 
     fn note(&mut self, line: &str, text: &str, end: &str) {
-        self.said.push(format!("$ kubectl {line}\n{}\n{end}", alike(text, &self.namespace)));
+        self.said.push(format!("$ kubectl {line}\n{}\n{end}", normalized(text, &self.namespace)));
     }
 
     fn words(&self, line: &str) -> Vec<String> {
         line.split_whitespace().map(|word| word.replace("{ns}", &self.namespace)).collect()
     }
 
-    /// Asks until the answer contains this; nothing is noted.
+    /// Repeats a command until its output contains a text, without recording it.
     pub(crate) fn until(&mut self, arguments: &[&str], expected: &str) {
         let begun = Instant::now();
         loop {
@@ -148,7 +148,7 @@ impl Kubectl {
             if text.contains(expected) {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{arguments:?} never told {expected:?}, but {text}");
+            assert!(begun.elapsed() < TIMEOUT, "{arguments:?} never told {expected:?}, but {text}");
             std::thread::yield_now();
         }
     }

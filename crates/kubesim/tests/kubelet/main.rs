@@ -1,4 +1,4 @@
-//! Nodes and pods come alive, on the real API server and on kubesim alike.
+//! The simulated kubelets on the real API server and on kubesim.
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -19,7 +19,7 @@ use testkit::{kube as real, prerequisites};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Asks again until there is an answer.
+/// Polls until there is a value.
 async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = tokio::time::Instant::now();
     loop {
@@ -79,7 +79,7 @@ async fn is_ready(client: &Client, node: &str) -> Option<bool> {
     conditions.iter().find(|it| it.type_ == "Ready").map(|it| it.status == "True")
 }
 
-/// Pods of an application that run and are ready.
+/// The running and ready pods of an application.
 async fn running(client: &Client, app: &str) -> Vec<Pod> {
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let all = pods.list(&ListParams::default().labels(&format!("app={app}"))).await.unwrap().items;
@@ -91,8 +91,8 @@ async fn running(client: &Client, app: &str) -> Vec<Pod> {
     all.into_iter().filter(ready).collect()
 }
 
-/// The whole story, in one cluster.
-async fn a_cluster_lives(client: Client) {
+/// All behaviour in one cluster.
+async fn kubelets_run_pods_and_report_nodes(client: Client) {
     let options = KubeletOptions {
         nodes: nodes(),
         delay_factor: 0.1,
@@ -132,7 +132,7 @@ async fn a_cluster_lives(client: Client) {
     })
     .await;
 
-    // Evicted, it goes and another one comes.
+    // An evicted pod is deleted and replaced.
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let victim = running(&client, "web").await.swap_remove(0);
     let name = victim.metadata.name.clone().unwrap();
@@ -146,7 +146,7 @@ async fn a_cluster_lives(client: Client) {
     })
     .await;
 
-    // On a node that refuses to drain a pod never stops.
+    // A pod on a node that refuses to drain never stops.
     let held = running(&client, "web").await.swap_remove(0);
     let (name, node) = (held.metadata.name.clone().unwrap(), held.spec.unwrap().node_name.unwrap());
     mark(&client, &node, annotations::DRAIN, Some("refuse")).await;
@@ -180,23 +180,23 @@ async fn a_cluster_lives(client: Client) {
 }
 
 #[tokio::test]
-async fn a_real_cluster_lives() {
-    let made =
+async fn kubelets_work_on_a_real_server() {
+    let created =
         tokio::task::spawn_blocking(|| real::private(real::TestClusterOptions::default().with_controllers()))
             .await
             .unwrap();
-    let Some(cluster) = made else {
+    let Some(cluster) = created else {
         return prerequisites::skip(prerequisites::KUBERNETES, real::MISSING);
     };
     let kubeconfig = Kubeconfig::from_yaml(cluster.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    a_cluster_lives(Client::try_from(config).unwrap()).await;
+    kubelets_run_pods_and_report_nodes(Client::try_from(config).unwrap()).await;
 }
 
 #[tokio::test]
-async fn a_simulated_cluster_lives() {
+async fn kubelets_work_on_a_simulated_server() {
     let options = kubesim::ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 3 };
     let cluster = kubesim::SimulatedCluster::start("life", options).await.unwrap();
-    a_cluster_lives(cluster.client()).await;
+    kubelets_run_pods_and_report_nodes(cluster.client()).await;
     cluster.stop().await;
 }

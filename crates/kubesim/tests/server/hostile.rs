@@ -1,5 +1,5 @@
-//! What nobody should send: every request is answered, by a Status that says why, on a connection that stays; whoever lives
-//! beside it notices nothing. `SHIPSHAPE_SOAK=1` sends for longer.
+//! Hostile requests: each gets a response with a clear Status on a connection that stays open, and other clients are
+//! not affected. `SHIPSHAPE_SOAK=1` sends for longer.
 
 use std::time::{Duration, Instant};
 
@@ -11,22 +11,22 @@ use kube::runtime::wait::await_condition;
 use kubesim::SimulatedCluster;
 use serde_json::{Map, Value, json};
 
-use crate::{ask, cluster, connect, deployment, get};
+use crate::{cluster, connect, deployment, get, send};
 
 #[expect(clippy::disallowed_methods, reason = "a test's switch, not a setting of the product")]
-fn time_to_spend() -> Duration {
+fn soak_duration() -> Duration {
     match std::env::var_os("SHIPSHAPE_SOAK") {
         Some(_) => Duration::from_secs(45),
         None => Duration::from_secs(4),
     }
 }
 
-/// Looks like a signing request to whoever does not look closely.
+/// Not a valid signing request, but it has the form of one.
 const REQUEST: &str =
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlJSQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
 
 #[tokio::test]
-async fn bodies_of_the_wrong_shape_are_refused_wherever_they_are_read() {
+async fn bodies_of_the_wrong_type_are_rejected_everywhere() {
     let cluster = cluster().await;
     let client = connect(&cluster).await;
     let default = "/api/v1/namespaces/default";
@@ -46,7 +46,7 @@ async fn bodies_of_the_wrong_shape_are_refused_wherever_they_are_read() {
             serde_json::to_value(deployment(1)).unwrap(),
         ),
     ] {
-        let (code, answer) = ask(&client, "POST", &path, "application/json", made.to_string()).await;
+        let (code, answer) = send(&client, "POST", &path, "application/json", made.to_string()).await;
         assert_eq!(code, 201, "{answer}");
     }
     let approval = format!("{requests}/csr/approval");
@@ -83,18 +83,18 @@ async fn bodies_of_the_wrong_shape_are_refused_wherever_they_are_read() {
         ("POST", "/api/v1/namespaces", yaml, format!("a0: &a0 [x, x]\n{aliases}")),
         ("POST", "/api/v1/namespaces", yaml, "\u{0}: \u{feff}".to_owned()),
     ] {
-        let begun = Instant::now();
-        let (code, status) = ask(&client, method, path, form, body.clone()).await;
+        let start = Instant::now();
+        let (code, status) = send(&client, method, path, form, body.clone()).await;
         let shown = &body[..body.len().min(60)];
         assert!((400..500).contains(&code), "{method} {path} {shown}: {code} {status}");
         assert_eq!(status["kind"], "Status", "{method} {path} {shown}: {status}");
-        assert!(begun.elapsed() < Duration::from_secs(5), "{method} {path} {shown}: {:?}", begun.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(5), "{method} {path} {shown}: {:?}", start.elapsed());
     }
     assert_eq!(get(&client, scale).await.1["spec"]["replicas"], 1, "nothing of it was taken for a number");
 }
 
 #[tokio::test]
-async fn numbers_beyond_all_bounds_are_refused_or_bounded() {
+async fn huge_numbers_are_rejected_or_limited() {
     let cluster = cluster().await;
     let client = connect(&cluster).await;
     for query in ["timeoutSeconds=9223372036854775807&watch=1", "timeoutSeconds=99999999999&watch=1"] {
@@ -116,7 +116,7 @@ async fn numbers_beyond_all_bounds_are_refused_or_bounded() {
 }
 
 #[tokio::test]
-async fn selectors_and_tokens_of_any_kind_are_answered() {
+async fn invalid_selectors_and_tokens_get_a_response() {
     let cluster = cluster().await;
     let client = connect(&cluster).await;
     let long = "a".repeat(20_000);
@@ -144,19 +144,19 @@ async fn selectors_and_tokens_of_any_kind_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mutated_requests_are_all_answered_and_nobody_else_notices() {
+async fn mutated_requests_get_a_response_and_do_not_affect_other_clients() {
     let (cluster, neighbour) = (cluster().await, cluster().await);
     let seed = 0x5eed;
     let before = memory_mib();
-    let end = Instant::now() + time_to_spend();
+    let end = Instant::now() + soak_duration();
     let hostile = (0..4).map(|number| send_until(&cluster, seed + number, end));
     let beside = async {
         let client = connect(&neighbour).await;
         let mut slowest = Duration::ZERO;
         while Instant::now() < end {
-            let begun = Instant::now();
+            let start = Instant::now();
             assert_eq!(get(&client, "/api/v1/nodes").await.0, 200);
-            slowest = slowest.max(begun.elapsed());
+            slowest = slowest.max(start.elapsed());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         slowest
@@ -169,11 +169,11 @@ async fn mutated_requests_are_all_answered_and_nobody_else_notices() {
     let grown = memory_mib().saturating_sub(before);
     assert!(grown < 512, "it grew by {grown} MiB");
 
-    // Whatever was stored, the controllers go on.
+    // The controllers continue, whatever was stored.
     let client = connect(&cluster).await;
     let made: Value = json!({"metadata": {"name": "after"}});
     let (code, answer) =
-        ask(&client, "POST", "/api/v1/namespaces", "application/json", made.to_string()).await;
+        send(&client, "POST", "/api/v1/namespaces", "application/json", made.to_string()).await;
     assert_eq!(code, 201, "{answer}");
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "after");
     let furnished = |account: Option<&k8s_openapi::api::core::v1::ServiceAccount>| account.is_some();
@@ -189,16 +189,16 @@ async fn mutated_requests_are_all_answered_and_nobody_else_notices() {
     assert_eq!(pods.list(&ListParams::default()).await.unwrap().items.len(), 2);
 }
 
-/// Sends mutated requests, one after the other, and answers with their number. The seed and the number name the one that
-/// failed.
+/// Sends mutated requests one after the other and returns their number. The seed and the number identify a request
+/// that failed.
 async fn send_until(cluster: &SimulatedCluster, seed: u64, end: Instant) -> usize {
     let client = connect(cluster).await;
-    let mut chance = Chance(seed);
+    let mut random = Random(seed);
     let seeds = corpus();
     let mut sent = 0;
     while Instant::now() < end {
-        let (path, body) = chance.pick(&seeds);
-        let (method, path, form, body) = chance.request(path, body);
+        let (path, body) = random.pick(&seeds);
+        let (method, path, form, body) = random.request(path, body);
         let shown = format!(
             "seed {seed}, request {sent}: {method} {path} {form} {}",
             String::from_utf8_lossy(&body[..body.len().min(2_000)])
@@ -210,7 +210,7 @@ async fn send_until(cluster: &SimulatedCluster, seed: u64, end: Instant) -> usiz
         let response = response.unwrap_or_else(|error| panic!("{error}: {shown}"));
         let code = response.status().as_u16();
         sent += 1;
-        // A watch goes on for as long as it likes.
+        // A watch does not end by itself.
         if code == 200 && (path.contains("watch=") || path.contains("follow=")) {
             continue;
         }
@@ -227,7 +227,7 @@ async fn send_until(cluster: &SimulatedCluster, seed: u64, end: Instant) -> usiz
     sent
 }
 
-/// Requests that are as they should be: a path, and a body.
+/// Valid requests: a path and a body.
 fn corpus() -> Vec<(&'static str, Value)> {
     let pod = json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}], "env": [{"name": "A", "value": "b"}],
         "resources": {"limits": {"cpu": "100m", "memory": "1Gi"}}}], "volumes": [{"name": "v", "emptyDir": {}}],
@@ -335,10 +335,10 @@ fn corpus() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Chance with a seed: Steele, Lea and Flood's splitmix64.
-struct Chance(u64);
+/// A seeded random generator: splitmix64 of Steele, Lea and Flood.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -387,7 +387,7 @@ impl Chance {
             "?dryRun=Nonsense",
         ];
         let method = *self.pick(&["POST", "POST", "PUT", "PATCH", "PATCH", "DELETE", "GET"]);
-        // Creation is asked of the collection.
+        // Objects are created in the collection.
         let collection = path.rsplit_once('/').map_or(path, |(collection, _)| collection);
         let path = if method == "POST" && !self.one_in(4) { collection } else { path };
         let part = if self.one_in(3) { *self.pick(&PARTS) } else { "" };
@@ -416,7 +416,7 @@ impl Chance {
         (method, format!("{path}{part}{query}"), form, bytes)
     }
 
-    /// A JSON patch that writes parts of the body somewhere.
+    /// A JSON patch that writes parts of the body to random paths.
     fn operations(&mut self, body: &Value) -> Value {
         let operations = (0..self.below(5)).map(|_| {
             let path = *self.pick(&[
@@ -438,7 +438,7 @@ impl Chance {
         operations.collect()
     }
 
-    /// Changes one place of a value.
+    /// Changes one part of a value.
     fn mutate(&mut self, value: &mut Value) {
         match value {
             Value::Object(fields) if !fields.is_empty() && !self.one_in(5) => {

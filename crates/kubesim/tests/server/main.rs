@@ -1,4 +1,4 @@
-//! The server as its callers meet it: over its port, with a kubeconfig, and after a restart.
+//! The server as clients use it: over its port, with a kubeconfig, and after a restart.
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -27,7 +27,7 @@ async fn cluster() -> SimulatedCluster {
     SimulatedCluster::start("test", ClusterOptions::default()).await.unwrap()
 }
 
-async fn kept_in(directory: &Path) -> SimulatedCluster {
+async fn cluster_in(directory: &Path) -> SimulatedCluster {
     let options =
         ClusterOptions { directory: Some(directory.to_owned()), clock: Arc::new(SystemClock), seed: 1 };
     SimulatedCluster::start("test", options).await.unwrap()
@@ -48,8 +48,8 @@ fn config_map(name: &str, value: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}, "data": {"value": value}})).unwrap()
 }
 
-/// The status code and the body of any request.
-async fn ask(
+/// Sends a request; returns the status code and the body.
+async fn send(
     client: &Client,
     method: &str,
     path: &str,
@@ -64,20 +64,20 @@ async fn ask(
 }
 
 async fn get(client: &Client, path: &str) -> (u16, Value) {
-    ask(client, "GET", path, "application/json", "").await
+    send(client, "GET", path, "application/json", "").await
 }
 
 #[tokio::test]
-async fn a_client_over_the_network_and_one_in_process_see_the_same() {
+async fn network_and_in_process_clients_see_the_same_objects() {
     let cluster = cluster().await;
     let outside: Api<ConfigMap> = Api::default_namespaced(connect(&cluster).await);
     let inside: Api<ConfigMap> = Api::default_namespaced(cluster.client());
-    let made = outside.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
-    assert_eq!(inside.get("a").await.unwrap(), made);
+    let created = outside.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
+    assert_eq!(inside.get("a").await.unwrap(), created);
 }
 
 #[tokio::test]
-async fn whoever_does_not_prove_who_they_are_is_refused() {
+async fn unauthenticated_requests_are_rejected() {
     let (cluster, other) = (cluster().await, cluster().await);
     let foreign = other.kubeconfig();
     let mut stolen = Kubeconfig::from_yaml(&cluster.kubeconfig()).unwrap();
@@ -94,9 +94,9 @@ async fn whoever_does_not_prove_who_they_are_is_refused() {
 }
 
 #[tokio::test]
-async fn a_restarted_cluster_continues_where_it_was() {
+async fn a_restarted_cluster_continues_from_its_journal() {
     let directory = tempfile::tempdir().unwrap();
-    let before = kept_in(directory.path()).await;
+    let before = cluster_in(directory.path()).await;
     let (url, kubeconfig) = (before.url(), before.kubeconfig());
     let maps: Api<ConfigMap> = Api::default_namespaced(before.client());
     let kept = maps.create(&PostParams::default(), &config_map("kept", "1")).await.unwrap();
@@ -105,12 +105,12 @@ async fn a_restarted_cluster_continues_where_it_was() {
     before.stop().await;
     drop(before);
 
-    let after = kept_in(directory.path()).await;
+    let after = cluster_in(directory.path()).await;
     assert_eq!((after.url(), after.kubeconfig()), (url, kubeconfig.clone()));
     let maps: Api<ConfigMap> = Api::default_namespaced(connect_with(&kubeconfig).await);
     assert_eq!(maps.get("kept").await.unwrap(), kept);
     assert_eq!(maps.get_opt("gone").await.unwrap(), None);
-    // Whoever watched before has to list again.
+    // Watches from before the restart have to list again.
     let old = kept.metadata.resource_version.unwrap();
     let mut events = maps.watch(&WatchParams::default(), &old).await.unwrap().boxed();
     let first = events.try_next().await.unwrap().unwrap();
@@ -118,7 +118,7 @@ async fn a_restarted_cluster_continues_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_every_change_in_order_and_starts_with_what_is_there() {
+async fn a_watch_starts_with_existing_objects_and_gets_every_change_in_order() {
     let cluster = cluster().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(connect(&cluster).await);
     maps.create(&PostParams::default(), &config_map("old", "1")).await.unwrap();
@@ -138,7 +138,7 @@ async fn a_watch_tells_every_change_in_order_and_starts_with_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_never_reads_costs_nothing_and_learns_that_it_is_too_late() {
+async fn an_idle_watch_costs_nothing_and_expires() {
     let cluster = cluster().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     let start = maps.create(&PostParams::default(), &config_map("a", "0")).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_watcher_that_never_reads_costs_nothing_and_learns_that_it_is_too_late
 }
 
 #[tokio::test]
-async fn ten_thousand_objects_are_listed_whole_and_in_pages() {
+async fn ten_thousand_objects_are_listed_at_once_and_in_pages() {
     let cluster = cluster().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     for number in 0..10_000 {
@@ -166,7 +166,7 @@ async fn ten_thousand_objects_are_listed_whole_and_in_pages() {
     loop {
         let page = outside.list(&params).await.unwrap();
         names.extend(page.items.into_iter().filter_map(|map| map.metadata.name));
-        // A change between pages is not seen: the pages are of one moment.
+        // Pages are a snapshot, so a change between pages is not visible.
         maps.delete(names.last().unwrap(), &DeleteParams::default()).await.unwrap();
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
@@ -178,7 +178,7 @@ async fn ten_thousand_objects_are_listed_whole_and_in_pages() {
 }
 
 #[tokio::test]
-async fn bad_requests_get_a_status_that_says_why() {
+async fn invalid_requests_get_a_clear_status() {
     let cluster = cluster().await;
     let client = connect(&cluster).await;
     let maps = "/api/v1/namespaces/default/configmaps";
@@ -201,7 +201,7 @@ async fn bad_requests_get_a_status_that_says_why() {
         ("GET", "/api/v1/nothings", "", String::new(), (404, "NotFound")),
         ("PUT", maps, "application/json", "{}".to_owned(), (405, "MethodNotAllowed")),
     ] {
-        let (code, status) = ask(&client, method, path, content_type, body).await;
+        let (code, status) = send(&client, method, path, content_type, body).await;
         assert_eq!(
             (code, status["reason"].as_str().unwrap_or_default()),
             expect,
@@ -210,11 +210,11 @@ async fn bad_requests_get_a_status_that_says_why() {
     }
 }
 
-/// What a kubelet would do: the node is ready, its pods run.
-async fn bring_to_life(client: &Client, node: &str) {
+/// Reports a node ready and its pods running, as a kubelet would.
+async fn report_ready(client: &Client, node: &str) {
     let nodes: Api<Node> = Api::all(client.clone());
-    let made = serde_json::from_value(json!({"metadata": {"name": node}})).unwrap();
-    nodes.create(&PostParams::default(), &made).await.unwrap();
+    let created = serde_json::from_value(json!({"metadata": {"name": node}})).unwrap();
+    nodes.create(&PostParams::default(), &created).await.unwrap();
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     nodes.patch_status(node, &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
 }
@@ -255,10 +255,10 @@ fn deployment(replicas: i32) -> Deployment {
 }
 
 #[tokio::test]
-async fn a_deployment_gets_pods_a_budget_guards_them_and_they_go_with_it() {
+async fn a_deployment_gets_pods_that_a_budget_protects_and_garbage_collection_deletes() {
     let cluster = cluster().await;
     let client = connect(&cluster).await;
-    bring_to_life(&client, "one").await;
+    report_ready(&client, "one").await;
     let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     deployments.create(&PostParams::default(), &deployment(2)).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_deployment_gets_pods_a_budget_guards_them_and_they_go_with_it() {
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
     });
     let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
-    assert_eq!(ask(&client, "POST", path, "application/json", budget.to_string()).await.0, 201);
+    assert_eq!(send(&client, "POST", path, "application/json", budget.to_string()).await.0, 201);
     let names = run_pods(&client, 2).await;
     let rolled_out =
         |found: Option<&Deployment>| found.and_then(|one| one.status.as_ref()?.available_replicas) == Some(2);
@@ -284,7 +284,7 @@ async fn a_deployment_gets_pods_a_budget_guards_them_and_they_go_with_it() {
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::background() };
     let uid = pods.get(&names[0]).await.unwrap().metadata.uid.unwrap();
     deployments.delete("web", &now).await.unwrap();
-    // Garbage collection gives the pods their grace; a kubelet would end it.
+    // Garbage collection gives pods their grace period, which a kubelet would end.
     let ending = |pod: Option<&Pod>| pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some());
     await_condition(pods.clone(), &names[0], ending).await.unwrap();
     pods.delete(&names[0], &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() })
@@ -294,12 +294,12 @@ async fn a_deployment_gets_pods_a_budget_guards_them_and_they_go_with_it() {
 }
 
 #[tokio::test]
-async fn a_deleted_namespace_takes_its_contents_along() {
+async fn a_namespace_is_deleted_with_its_contents() {
     let cluster = cluster().await;
     let client = connect(&cluster).await;
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let made = serde_json::from_value(json!({"metadata": {"name": "short"}})).unwrap();
-    let uid = namespaces.create(&PostParams::default(), &made).await.unwrap().metadata.uid.unwrap();
+    let created = serde_json::from_value(json!({"metadata": {"name": "short"}})).unwrap();
+    let uid = namespaces.create(&PostParams::default(), &created).await.unwrap().metadata.uid.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "short");
     maps.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
     namespaces.delete("short", &DeleteParams::default()).await.unwrap();
@@ -308,7 +308,7 @@ async fn a_deleted_namespace_takes_its_contents_along() {
 }
 
 #[tokio::test]
-async fn faults_hit_one_cluster_and_end_when_told() {
+async fn faults_affect_one_cluster_until_they_are_cleared() {
     let (cluster, neighbour) = (cluster().await, cluster().await);
     let client = connect(&cluster).await;
     let faults = cluster.faults();

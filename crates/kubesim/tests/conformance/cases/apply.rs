@@ -1,11 +1,11 @@
-//! Server-side apply: who owns what.
+//! Server-side apply: ownership of fields.
 
 use serde_json::{Value, json};
 
-use super::things::{CONFIG_MAPS, config_map, template};
+use super::fixtures::{CONFIG_MAPS, config_map, template};
 use crate::script::cases;
 
-fn wish(data: Value) -> Value {
+fn config(data: Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" }, "data": data })
 }
 
@@ -26,76 +26,76 @@ fn workload(containers: Value) -> Value {
 }
 
 cases! { "apply";
-    async fn an_apply_creates_what_is_not_there(s) {
-        s.apply(ONE, wish(json!({ "x": "1" }))).expect(201).await;
+    async fn an_apply_creates_a_missing_object(s) {
+        s.apply(ONE, config(json!({ "x": "1" }))).expect(201).await;
         s.get(A).await;
     }
 
-    async fn an_apply_needs_a_manager(s) {
-        s.apply(A, wish(json!({ "x": "1" }))).expect(422).await;
+    async fn an_apply_requires_a_field_manager(s) {
+        s.apply(A, config(json!({ "x": "1" }))).expect(422).await;
     }
 
     async fn an_apply_that_changes_nothing_keeps_the_version(s) {
-        let first = s.apply(ONE, wish(json!({ "x": "1" }))).expect(201).await;
-        let again = s.apply(ONE, wish(json!({ "x": "1" }))).await;
+        let first = s.apply(ONE, config(json!({ "x": "1" }))).expect(201).await;
+        let again = s.apply(ONE, config(json!({ "x": "1" }))).await;
         assert_eq!(first["metadata"]["resourceVersion"], again["metadata"]["resourceVersion"]);
     }
 
-    async fn what_is_no_longer_applied_is_removed(s) {
-        s.apply(ONE, wish(json!({ "x": "1", "y": "2" }))).expect(201).await;
-        s.apply(ONE, wish(json!({ "x": "1" }))).await;
+    async fn fields_that_are_no_longer_applied_are_removed(s) {
+        s.apply(ONE, config(json!({ "x": "1", "y": "2" }))).expect(201).await;
+        s.apply(ONE, config(json!({ "x": "1" }))).await;
         s.apply(ONE, json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } })).await;
     }
 
     async fn two_managers_share_an_object(s) {
-        s.apply(ONE, wish(json!({ "x": "1" }))).expect(201).await;
-        s.apply(TWO, wish(json!({ "y": "2" }))).await;
-        s.apply(ONE, wish(json!({ "x": "3" }))).await;
+        s.apply(ONE, config(json!({ "x": "1" }))).expect(201).await;
+        s.apply(TWO, config(json!({ "y": "2" }))).await;
+        s.apply(ONE, config(json!({ "x": "3" }))).await;
     }
 
     async fn another_managers_field_is_a_conflict(s) {
-        s.apply(ONE, wish(json!({ "x": "1" }))).expect(201).await;
-        s.apply(TWO, wish(json!({ "x": "2" }))).expect(409).await;
+        s.apply(ONE, config(json!({ "x": "1" }))).expect(201).await;
+        s.apply(TWO, config(json!({ "x": "2" }))).expect(409).await;
         s.get(A).await;
     }
 
     async fn several_conflicts_are_all_named(s) {
-        s.apply(ONE, wish(json!({ "x": "1", "y": "1" }))).expect(201).await;
-        s.apply(TWO, wish(json!({ "x": "2", "y": "2", "z": "2" }))).expect(409).await;
+        s.apply(ONE, config(json!({ "x": "1", "y": "1" }))).expect(201).await;
+        s.apply(TWO, config(json!({ "x": "2", "y": "2", "z": "2" }))).expect(409).await;
     }
 
-    async fn force_takes_a_field_over(s) {
-        s.apply(ONE, wish(json!({ "x": "1", "y": "1" }))).expect(201).await;
-        s.apply(TWO_FORCED, wish(json!({ "x": "2" }))).await;
-        s.apply(ONE, wish(json!({ "y": "1" }))).await;
+    async fn a_forced_apply_takes_over_a_field(s) {
+        s.apply(ONE, config(json!({ "x": "1", "y": "1" }))).expect(201).await;
+        s.apply(TWO_FORCED, config(json!({ "x": "2" }))).await;
+        s.apply(ONE, config(json!({ "y": "1" }))).await;
     }
 
     async fn equal_values_are_owned_together(s) {
-        s.apply(ONE, wish(json!({ "x": "1" }))).expect(201).await;
-        s.apply(TWO, wish(json!({ "x": "1" }))).await;
-        // One lets go of it, the other still wants it.
-        s.apply(ONE, wish(json!({ "y": "1" }))).await;
+        s.apply(ONE, config(json!({ "x": "1" }))).expect(201).await;
+        s.apply(TWO, config(json!({ "x": "1" }))).await;
+        // One manager releases the field, the other still owns it.
+        s.apply(ONE, config(json!({ "y": "1" }))).await;
     }
 
-    async fn an_ordinary_write_takes_ownership(s) {
-        s.apply(ONE, wish(json!({ "x": "1" }))).expect(201).await;
+    async fn an_update_takes_ownership(s) {
+        s.apply(ONE, config(json!({ "x": "1" }))).expect(201).await;
         s.merge("/api/v1/namespaces/{ns}/configmaps/a?fieldManager=editor", json!({ "data": { "x": "2" } })).await;
-        s.apply(ONE, wish(json!({ "x": "1" }))).expect(409).await;
+        s.apply(ONE, config(json!({ "x": "1" }))).expect(409).await;
     }
 
-    async fn a_created_object_can_be_applied_to(s) {
+    async fn an_apply_to_a_created_object_shares_its_fields(s) {
         s.post("/api/v1/namespaces/{ns}/configmaps?fieldManager=maker", config_map("a")).await;
-        s.apply(ONE, wish(json!({ "colour": "red", "x": "1" }))).await;
-        s.apply(ONE, wish(json!({ "colour": "blue" }))).expect(409).await;
+        s.apply(ONE, config(json!({ "colour": "red", "x": "1" }))).await;
+        s.apply(ONE, config(json!({ "colour": "blue" }))).expect(409).await;
     }
 
-    async fn the_manager_of_a_request_is_its_user_agent_when_none_is_named(s) {
+    async fn the_default_field_manager_is_the_user_agent(s) {
         s.post(CONFIG_MAPS, config_map("a")).header("user-agent", "shipwright/1.0 (linux) x").await;
         s.put(A, json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" }, "data": { "y": "1" } }))
             .header("user-agent", "carpenter/2.0").await;
     }
 
-    async fn lists_with_keys_are_owned_item_by_item(s) {
+    async fn lists_with_keys_have_owners_per_item(s) {
         s.apply(DEPLOYMENT_ONE, workload(json!([{ "name": "main", "image": "example.test/web:1", "ports": [{ "containerPort": 80 }] }])))
             .expect(201).without("/status").await;
         s.apply(DEPLOYMENT_TWO, json!({
@@ -114,7 +114,7 @@ cases! { "apply";
         })).expect(409).await;
     }
 
-    async fn labels_and_finalizers_are_owned_one_by_one(s) {
+    async fn labels_and_finalizers_have_separate_owners(s) {
         let with = |labels: Value, finalizers: Value| json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "labels": labels, "finalizers": finalizers }
         });
@@ -124,54 +124,54 @@ cases! { "apply";
         s.merge(A, json!({ "metadata": { "finalizers": null } })).only("/metadata/finalizers").await;
     }
 
-    async fn an_apply_may_be_written_as_yaml(s) {
+    async fn an_apply_accepts_yaml(s) {
         s.apply(ONE, Value::Null).raw("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: \"1\"\n").expect(201).await;
     }
 
-    async fn an_apply_of_nonsense_is_refused(s) {
+    async fn an_invalid_apply_is_rejected(s) {
         s.apply(ONE, Value::Null).raw("{ not: [ yaml").expect(400).without("/message").await;
         s.apply(ONE, json!({ "kind": "ConfigMap", "metadata": { "name": "a" } })).expect(400).without("/message").await;
         s.apply(ONE, json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "b" } })).expect(400).without("/message").await;
     }
 
-    async fn an_apply_does_not_take_managed_fields(s) {
-        let mut thing = wish(json!({ "x": "1" }));
-        thing["metadata"]["managedFields"] = json!([{ "manager": "x", "operation": "Apply" }]);
-        s.apply(ONE, thing).expect(400).await;
+    async fn an_apply_with_managed_fields_is_rejected(s) {
+        let mut object = config(json!({ "x": "1" }));
+        object["metadata"]["managedFields"] = json!([{ "manager": "x", "operation": "Apply" }]);
+        s.apply(ONE, object).expect(400).await;
     }
 
     async fn an_apply_with_an_old_version_is_a_conflict(s) {
-        let first = s.apply(ONE, wish(json!({ "x": "1" }))).expect(201).await;
+        let first = s.apply(ONE, config(json!({ "x": "1" }))).expect(201).await;
         s.merge(A, json!({ "data": { "y": "1" } })).only("/kind").await;
-        let mut thing = wish(json!({ "x": "2" }));
-        thing["metadata"]["resourceVersion"] = first["metadata"]["resourceVersion"].clone();
-        s.apply(ONE, thing).expect(409).await;
+        let mut object = config(json!({ "x": "2" }));
+        object["metadata"]["resourceVersion"] = first["metadata"]["resourceVersion"].clone();
+        s.apply(ONE, object).expect(409).await;
     }
 
-    async fn unknown_fields_of_an_apply_are_refused(s) {
-        let mut thing = wish(json!({ "x": "1" }));
-        thing["extra"] = "x".into();
-        s.apply(ONE, thing).expect(500).without("/message").await;
+    async fn unknown_fields_of_an_apply_are_rejected(s) {
+        let mut object = config(json!({ "x": "1" }));
+        object["extra"] = "x".into();
+        s.apply(ONE, object).expect(500).without("/message").await;
     }
 
     async fn managed_fields_can_be_cleared(s) {
-        s.apply(ONE, wish(json!({ "x": "1" }))).expect(201).await;
+        s.apply(ONE, config(json!({ "x": "1" }))).expect(201).await;
         s.merge(A, json!({ "metadata": { "managedFields": [{}] } })).await;
     }
 
     async fn a_dry_run_of_an_apply_changes_nothing(s) {
-        s.apply("/api/v1/namespaces/{ns}/configmaps/a?fieldManager=one&dryRun=All", wish(json!({ "x": "1" }))).expect(201).await;
+        s.apply("/api/v1/namespaces/{ns}/configmaps/a?fieldManager=one&dryRun=All", config(json!({ "x": "1" }))).expect(201).await;
         s.get(A).expect(404).await;
     }
 
-    async fn what_kubectl_applied_on_the_client_can_be_taken_over(s) {
-        let mut thing = wish(json!({ "x": "1", "y": "1" }));
-        thing["metadata"]["annotations"] = json!({
+    async fn fields_of_a_client_side_apply_can_be_taken_over(s) {
+        let mut object = config(json!({ "x": "1", "y": "1" }));
+        object["metadata"]["annotations"] = json!({
             "kubectl.kubernetes.io/last-applied-configuration":
                 "{\"apiVersion\":\"v1\",\"data\":{\"x\":\"1\",\"y\":\"1\"},\"kind\":\"ConfigMap\",\"metadata\":{\"annotations\":{},\"name\":\"a\",\"namespace\":\"{ns}\"}}\n"
         });
-        s.post("/api/v1/namespaces/{ns}/configmaps?fieldManager=kubectl-client-side-apply", thing).await;
-        s.apply("/api/v1/namespaces/{ns}/configmaps/a?fieldManager=kubectl", wish(json!({ "x": "2" }))).await;
-        s.apply("/api/v1/namespaces/{ns}/configmaps/a?fieldManager=other", wish(json!({ "y": "2" }))).expect(409).await;
+        s.post("/api/v1/namespaces/{ns}/configmaps?fieldManager=kubectl-client-side-apply", object).await;
+        s.apply("/api/v1/namespaces/{ns}/configmaps/a?fieldManager=kubectl", config(json!({ "x": "2" }))).await;
+        s.apply("/api/v1/namespaces/{ns}/configmaps/a?fieldManager=other", config(json!({ "y": "2" }))).expect(409).await;
     }
 }

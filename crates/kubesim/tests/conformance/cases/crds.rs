@@ -1,8 +1,8 @@
-//! Kinds that clusters bring along.
+//! Custom resource definitions and their objects.
 
 use serde_json::{Value, json};
 
-use super::things::{CRDS, SHIPS, crd, ship};
+use super::fixtures::{CRDS, SHIPS, crd, ship};
 use crate::script::{Script, cases};
 
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ships.{id}.example.test";
@@ -27,7 +27,7 @@ fn schema() -> Value {
     } })
 }
 
-/// Makes the kind and waits until it is served.
+/// Creates the definition and waits until its kind is served.
 async fn served(s: &mut Script, definition: Value) {
     s.post(CRDS, definition).only("/kind").await;
     s.get(CRD).until("/status/conditions/1/status", "True".into()).only("/kind").await;
@@ -35,14 +35,14 @@ async fn served(s: &mut Script, definition: Value) {
 }
 
 cases! { "crds";
-    async fn a_kind_is_established(s) {
+    async fn a_definition_is_established(s) {
         s.post(CRDS, crd("Namespaced", schema())).without("/status").await;
         s.get(CRD).until("/status/conditions/1/status", "True".into()).without("/metadata/managedFields").await;
         s.get("/apis/{id}.example.test/v1").until("/kind", "APIResourceList".into()).without("/resources/0/storageVersionHash").await;
         s.get("/apis/{id}.example.test").await;
     }
 
-    async fn an_object_of_a_new_kind_is_made_changed_and_deleted(s) {
+    async fn a_custom_object_is_created_changed_and_deleted(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan" }))).await;
         s.get(A).await;
@@ -57,22 +57,22 @@ cases! { "crds";
         s.post(SHIPS, ship("a", json!({ "name": "swan", "colour": "red", "free": { "any": { "thing": 1 } }, "notes": { "x": "y" } }))).await;
     }
 
-    async fn unknown_fields_are_refused_when_that_is_asked_for(s) {
+    async fn strict_validation_rejects_unknown_fields(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post("/apis/{id}.example.test/v1/namespaces/{ns}/ships?fieldValidation=Strict", ship("a", json!({ "name": "swan", "colour": "red" })))
             .expect(400).await;
         s.post("/apis/{id}.example.test/v1/namespaces/{ns}/ships?fieldValidation=Warn", ship("a", json!({ "name": "swan", "colour": "red" }))).await;
     }
 
-    async fn defaults_are_filled_in(s) {
+    async fn defaults_are_set(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "crew": [{ "name": "ann" }] }))).only("/spec").await;
         s.merge(A, json!({ "spec": { "masts": null } })).only("/spec").await;
     }
 
-    async fn what_breaks_the_schema_is_refused_with_its_reason(s) {
+    async fn violations_of_the_schema_are_rejected_with_a_reason(s) {
         served(s, crd("Namespaced", schema())).await;
-        // One at a time: in which order the real server names several is left to chance.
+        // One error at a time: the real server reports several in random order.
         s.post(SHIPS, ship("a", json!({ "name": "X" }))).expect(422).await;
         s.post(SHIPS, ship("a", json!({ "name": "X9" }))).expect(422).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "masts": 9 }))).expect(422).await;
@@ -81,7 +81,7 @@ cases! { "crds";
         s.post(SHIPS, ship("a", json!({ "name": "swan", "masts": 9, "rig": "brig" }))).expect(422).only("/reason").await;
     }
 
-    async fn a_wrong_type_is_refused(s) {
+    async fn a_wrong_type_is_rejected(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": 5 }))).expect(422).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "masts": "many" }))).expect(422).await;
@@ -89,33 +89,33 @@ cases! { "crds";
         s.post(SHIPS, ship("a", json!("no object"))).expect(422).await;
     }
 
-    async fn what_is_required_must_be_there(s) {
+    async fn required_fields_must_be_present(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({}))).expect(422).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "crew": [{ "rank": "cook" }] }))).expect(422).await;
     }
 
-    async fn a_number_or_a_word_is_both_welcome(s) {
+    async fn an_int_or_string_accepts_both(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "port": 80 }))).only("/spec").await;
         s.post(SHIPS, ship("b", json!({ "name": "swan", "port": "http" }))).only("/spec").await;
         s.post(SHIPS, ship("c", json!({ "name": "swan", "port": true }))).expect(422).await;
     }
 
-    async fn null_is_welcome_where_the_schema_says_so(s) {
+    async fn null_is_accepted_in_nullable_fields(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "hidden": null }))).only("/spec").await;
         s.post(SHIPS, ship("b", json!({ "name": null }))).expect(422).await;
     }
 
-    async fn lists_with_keys_hold_each_key_once(s) {
+    async fn lists_with_keys_contain_each_key_once(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "crew": [{ "name": "ann" }, { "name": "ann" }] }))).expect(422).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "flags": ["x", "x"] }))).expect(422).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "crew": [{ "name": "a" }, { "name": "b" }, { "name": "c" }, { "name": "d" }] }))).expect(422).await;
     }
 
-    async fn lists_with_keys_are_applied_item_by_item(s) {
+    async fn lists_with_keys_are_applied_per_item(s) {
         served(s, crd("Namespaced", schema())).await;
         let one = "/apis/{id}.example.test/v1/namespaces/{ns}/ships/a?fieldManager=one";
         let two = "/apis/{id}.example.test/v1/namespaces/{ns}/ships/a?fieldManager=two";
@@ -124,13 +124,13 @@ cases! { "crds";
         s.apply(two, json!({ "apiVersion": "{id}.example.test/v1", "kind": "Ship", "metadata": { "name": "a" }, "spec": { "crew": [{ "name": "ann", "rank": "cook" }] } })).expect(409).await;
     }
 
-    async fn a_strategic_patch_is_not_for_new_kinds(s) {
+    async fn a_strategic_patch_of_a_custom_object_is_rejected(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan" }))).only("/kind").await;
         s.strategic(A, json!({ "spec": { "masts": 3 } })).expect(415).await;
     }
 
-    async fn the_status_stands_apart_when_the_kind_says_so(s) {
+    async fn the_status_subresource_is_separate(s) {
         let mut definition = crd("Namespaced", schema());
         definition["spec"]["versions"][0]["subresources"] = json!({ "status": {} });
         served(s, definition).await;
@@ -141,13 +141,13 @@ cases! { "crds";
         s.merge(A, json!({ "spec": { "masts": 4 }, "status": { "phase": "Sunk" } })).await;
     }
 
-    async fn a_kind_without_status_has_no_such_place(s) {
+    async fn a_kind_without_status_has_no_status_subresource(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan" }))).only("/kind").await;
         s.get("/apis/{id}.example.test/v1/namespaces/{ns}/ships/a/status").expect(404).await;
     }
 
-    async fn a_new_kind_may_have_a_scale(s) {
+    async fn a_custom_kind_may_have_a_scale_subresource(s) {
         let mut definition = crd("Namespaced", schema());
         definition["spec"]["versions"][0]["subresources"] = json!({
             "status": {}, "scale": { "specReplicasPath": ".spec.masts", "statusReplicasPath": ".status.replicas" }
@@ -159,7 +159,7 @@ cases! { "crds";
         s.get(A).only("/spec/masts").await;
     }
 
-    async fn columns_of_a_new_kind_are_shown(s) {
+    async fn tables_have_the_columns_of_the_definition(s) {
         let mut definition = crd("Namespaced", schema());
         definition["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
             { "name": "Masts", "type": "integer", "jsonPath": ".spec.masts" },
@@ -171,26 +171,26 @@ cases! { "crds";
         s.get(SHIPS).table().without("/rows/*/object/metadata/managedFields").await;
     }
 
-    async fn a_new_kind_without_columns_shows_name_and_age(s) {
+    async fn tables_have_name_and_age_by_default(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan" }))).only("/kind").await;
         s.get(SHIPS).table().without("/rows/*/object/metadata/managedFields").await;
     }
 
-    async fn a_cluster_wide_kind_has_no_namespace(s) {
+    async fn a_cluster_scoped_kind_has_no_namespace(s) {
         s.post(CRDS, crd("Cluster", schema())).only("/kind").await;
         s.get("/apis/{id}.example.test/v1/ships").until("/kind", "ShipList".into()).only("/kind").await;
         s.post("/apis/{id}.example.test/v1/ships", ship("a", json!({ "name": "swan" }))).await;
         s.get("/apis/{id}.example.test/v1/namespaces/{ns}/ships/a").expect(404).await;
     }
 
-    async fn a_definition_without_a_schema_is_refused(s) {
+    async fn a_definition_without_a_schema_is_rejected(s) {
         let mut definition = crd("Namespaced", schema());
         definition["spec"]["versions"][0].as_object_mut().unwrap().remove("schema");
         s.post(CRDS, definition).expect(422).await;
     }
 
-    async fn a_definition_of_wrong_name_is_refused(s) {
+    async fn a_definition_with_a_wrong_name_is_rejected(s) {
         let mut definition = crd("Namespaced", schema());
         definition["metadata"]["name"] = "boats.{id}.example.test".into();
         s.post(CRDS, definition).expect(422).await;
@@ -200,13 +200,13 @@ cases! { "crds";
         s.post(CRDS, crd("Namespaced", json!({ "type": "object", "properties": { "spec": { "properties": {} } } }))).expect(422).await;
     }
 
-    async fn a_definition_stores_one_version(s) {
+    async fn a_definition_requires_one_storage_version(s) {
         let mut definition = crd("Namespaced", schema());
         definition["spec"]["versions"][0]["storage"] = false.into();
         s.post(CRDS, definition).expect(422).await;
     }
 
-    async fn every_served_version_shows_the_same_object(s) {
+    async fn every_served_version_returns_the_same_object(s) {
         let mut definition = crd("Namespaced", schema());
         let mut second = definition["spec"]["versions"][0].clone();
         second["name"] = "v2".into();
@@ -218,7 +218,7 @@ cases! { "crds";
         s.get("/apis/{id}.example.test").await;
     }
 
-    async fn objects_go_with_their_kind(s) {
+    async fn objects_are_deleted_with_their_definition(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan" }))).only("/kind").await;
         s.delete(CRD).only("/metadata/name").await;

@@ -1,8 +1,8 @@
-//! What the server fills in, kind by kind: the whole object is compared.
+//! Defaults of each kind; the whole object is compared.
 
 use serde_json::{Value, json};
 
-use super::things::{DEPLOYMENTS, PODS, deployment, pod, template};
+use super::fixtures::{DEPLOYMENTS, PODS, deployment, pod, template};
 use crate::script::cases;
 
 fn named(version: &str, kind: &str, rest: Value) -> Value {
@@ -18,7 +18,7 @@ cases! { "defaults";
         s.post(PODS, pod("a")).await;
     }
 
-    async fn of_a_pod_with_much_in_it(s) {
+    async fn of_a_pod_with_many_fields(s) {
         let mut thing = pod("a");
         thing["spec"] = json!({
             "schedulerName": "nobody",
@@ -81,7 +81,7 @@ cases! { "defaults";
         }))).await;
     }
 
-    async fn a_job_must_say_what_follows_a_failure(s) {
+    async fn a_job_requires_a_restart_policy(s) {
         s.post("/apis/batch/v1/namespaces/{ns}/jobs", named("batch/v1", "Job", json!({ "spec": { "template": template() } }))).expect(422).await;
     }
 
@@ -127,7 +127,7 @@ cases! { "defaults";
         s.post("/api/v1/namespaces", json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "{id}" } })).await;
     }
 
-    async fn of_a_secret_with_a_certificate(s) {
+    async fn a_tls_secret_requires_its_keys(s) {
         s.post("/api/v1/namespaces/{ns}/secrets", named("v1", "Secret", json!({ "type": "kubernetes.io/tls", "data": { "tls.crt": "eA==" } }))).expect(422).await;
     }
 }

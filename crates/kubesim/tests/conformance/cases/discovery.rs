@@ -1,8 +1,8 @@
-//! What a client learns before it begins.
+//! Discovery.
 
 use crate::script::cases;
 
-/// The groups that kubesim serves, with the resources it has of each.
+/// The groups that kubesim serves.
 const GROUPS: [&str; 9] = [
     "/api/v1",
     "/apis/apps/v1",
@@ -15,7 +15,7 @@ const GROUPS: [&str; 9] = [
     "/apis/authorization.k8s.io/v1",
 ];
 
-/// Kubesim serves a part of what the real server does; of that part every word is compared.
+/// Compares all fields of the resources that kubesim serves, which are a part of those of the real server.
 async fn compare_resources(s: &mut crate::script::Script, path: &str) {
     const OURS: [&str; 40] = [
         "namespaces",
@@ -66,8 +66,8 @@ async fn compare_resources(s: &mut crate::script::Script, path: &str) {
         resource.as_object_mut().unwrap().remove("storageVersionHash");
     }
     body.sort_by_key(|it| it["name"].as_str().unwrap_or_default().to_owned());
-    s.note(crate::script::Heard {
-        asked: format!("our part of {path}"),
+    s.note(crate::script::Exchange {
+        request: format!("our part of {path}"),
         status: 200,
         headers: Vec::new(),
         body: body.into(),
@@ -75,7 +75,7 @@ async fn compare_resources(s: &mut crate::script::Script, path: &str) {
 }
 
 cases! { "discovery";
-    async fn the_versions_of_the_old_api(s) {
+    async fn the_versions_of_the_core_api(s) {
         s.get("/api").only("/kind").only("/versions").await;
     }
 
@@ -107,13 +107,13 @@ cases! { "discovery";
             resources.retain(|it| ["deployments", "daemonsets", "pods", "configmaps", "nodes"].contains(&it["resource"].as_str().unwrap()));
             resources.sort_by_key(|it| it["resource"].as_str().unwrap().to_owned());
             for resource in &mut resources {
-                // Places for running pods, which no simulator has.
+                // Subresources of running pods, which kubesim does not serve.
                 let subresources = resource.get_mut("subresources").and_then(serde_json::Value::as_array_mut);
                 if let Some(subresources) = subresources {
                     subresources.retain(|it| ["status", "scale", "eviction", "binding", "log"].contains(&it["subresource"].as_str().unwrap()));
                 }
             }
-            s.note(crate::script::Heard { asked: format!("our part of {path}, aggregated"), status: 200, headers: Vec::new(), body: resources.into() });
+            s.note(crate::script::Exchange { request: format!("our part of {path}, aggregated"), status: 200, headers: Vec::new(), body: resources.into() });
         }
     }
 

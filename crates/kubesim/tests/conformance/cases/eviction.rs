@@ -1,8 +1,8 @@
-//! Evictions, and the budgets that refuse them.
+//! Evictions and disruption budgets.
 
 use serde_json::{Value, json};
 
-use super::things::{BUDGETS, PODS, make_node, pod};
+use super::fixtures::{BUDGETS, PODS, create_node, pod};
 use crate::script::{Script, cases};
 
 const EVICT: &str = "/api/v1/namespaces/{ns}/pods/a/eviction";
@@ -15,11 +15,11 @@ fn budget(spec: Value) -> Value {
     json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "budget" }, "spec": spec })
 }
 
-/// A pod that runs and is ready, as its kubelet would say.
+/// Creates a pod that is running and ready, as its kubelet would report.
 async fn ready(s: &mut Script, name: &str) {
-    let mut thing = pod(name);
-    thing["spec"]["nodeName"] = "somewhere-{id}".into();
-    s.post(PODS, thing).only("/kind").await;
+    let mut object = pod(name);
+    object["spec"]["nodeName"] = "somewhere-{id}".into();
+    s.post(PODS, object).only("/kind").await;
     let status =
         json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
     s.strategic(&format!("/api/v1/namespaces/{{ns}}/pods/{name}/status"), status).only("/status/phase").await;
@@ -29,14 +29,14 @@ const BUDGET: &str = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets/budge
 
 cases! { "eviction";
     async fn a_pod_without_a_budget_is_evicted(s) {
-        make_node(s).await;
+        create_node(s).await;
         ready(s, "a").await;
         s.post(EVICT, eviction("a")).await;
         s.get("/api/v1/namespaces/{ns}/pods/a").only("/metadata/deletionGracePeriodSeconds").only("/status/conditions/1/type").await;
     }
 
-    async fn a_budget_without_room_refuses(s) {
-        make_node(s).await;
+    async fn a_budget_without_disruptions_left_rejects_evictions(s) {
+        create_node(s).await;
         ready(s, "a").await;
         s.post(BUDGETS, budget(json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } }))).await;
         s.get(BUDGET).until("/status/currentHealthy", json!(1)).without("/status/conditions").without("/metadata/managedFields").await;
@@ -44,8 +44,8 @@ cases! { "eviction";
         s.get("/api/v1/namespaces/{ns}/pods/a").only("/metadata/deletionTimestamp").await;
     }
 
-    async fn a_budget_with_room_for_one_lets_one_go(s) {
-        make_node(s).await;
+    async fn a_budget_with_one_disruption_left_allows_one_eviction(s) {
+        create_node(s).await;
         ready(s, "a").await;
         ready(s, "b").await;
         s.post(BUDGETS, budget(json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } }))).only("/kind").await;
@@ -55,14 +55,14 @@ cases! { "eviction";
     }
 
     async fn a_dry_run_of_an_eviction_changes_nothing(s) {
-        make_node(s).await;
+        create_node(s).await;
         ready(s, "a").await;
         s.post("/api/v1/namespaces/{ns}/pods/a/eviction?dryRun=All", eviction("a")).await;
         s.get("/api/v1/namespaces/{ns}/pods/a").only("/metadata/deletionTimestamp").await;
     }
 
-    async fn an_eviction_may_shorten_the_grace(s) {
-        make_node(s).await;
+    async fn an_eviction_may_shorten_the_grace_period(s) {
+        create_node(s).await;
         ready(s, "a").await;
         let mut short = eviction("a");
         short["deleteOptions"] = json!({ "gracePeriodSeconds": 0 });
@@ -70,22 +70,22 @@ cases! { "eviction";
         s.get("/api/v1/namespaces/{ns}/pods/a").expect(404).await;
     }
 
-    async fn a_pod_that_is_not_there_is_not_evicted(s) {
+    async fn a_missing_pod_is_not_evicted(s) {
         s.post(EVICT, eviction("a")).expect(404).await;
     }
 
     async fn two_budgets_of_one_pod_are_an_error(s) {
-        make_node(s).await;
+        create_node(s).await;
         ready(s, "a").await;
         for name in ["budget", "second"] {
-            let mut thing = budget(json!({ "minAvailable": 0, "selector": { "matchLabels": { "app": "web" } } }));
-            thing["metadata"]["name"] = name.into();
-            s.post(BUDGETS, thing).only("/kind").await;
+            let mut object = budget(json!({ "minAvailable": 0, "selector": { "matchLabels": { "app": "web" } } }));
+            object["metadata"]["name"] = name.into();
+            s.post(BUDGETS, object).only("/kind").await;
         }
         s.post(EVICT, eviction("a")).expect(500).await;
     }
 
-    async fn a_pod_that_does_not_run_yet_needs_no_budget(s) {
+    async fn a_pending_pod_is_evicted_without_the_budget(s) {
         s.post(PODS, pod("a")).only("/kind").await;
         s.post(BUDGETS, budget(json!({ "minAvailable": 5, "selector": { "matchLabels": { "app": "web" } } }))).only("/kind").await;
         s.get(BUDGET).until("/status/observedGeneration", json!(1)).only("/status/disruptionsAllowed").await;
@@ -93,11 +93,11 @@ cases! { "eviction";
         s.get("/api/v1/namespaces/{ns}/pods/a").expect(404).await;
     }
 
-    async fn a_budget_says_one_of_two(s) {
+    async fn a_budget_with_both_limits_is_rejected(s) {
         s.post(BUDGETS, budget(json!({ "minAvailable": 1, "maxUnavailable": 1, "selector": {} }))).expect(422).await;
     }
 
-    async fn a_budget_of_a_negative_number_is_refused(s) {
+    async fn a_budget_with_an_invalid_limit_is_rejected(s) {
         s.post(BUDGETS, budget(json!({ "minAvailable": -1, "selector": {} }))).expect(422).await;
         s.post(BUDGETS, budget(json!({ "minAvailable": "many", "selector": {} }))).expect(422).await;
     }

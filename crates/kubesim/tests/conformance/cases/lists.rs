@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::things::{CONFIG_MAPS, PODS, labelled, make_node, pod};
+use super::fixtures::{CONFIG_MAPS, PODS, create_node, labelled, pod};
 use crate::script::{Script, cases};
 
-/// Five, of which two are red and three have a size.
+/// Creates five config maps: two are red and three have a size.
 async fn five(s: &mut Script) {
     for (name, labels) in [
         ("a", json!({ "colour": "red", "size": "s" })),
@@ -18,21 +18,21 @@ async fn five(s: &mut Script) {
     }
 }
 
-/// What controllers put there is no business of these cases.
+/// Excludes the config map that a controller creates.
 const OURS: &str = "/api/v1/namespaces/{ns}/configmaps?fieldSelector=metadata.name!%3Dkube-root-ca.crt";
 
 cases! { "lists";
-    async fn a_list_has_all_in_order_of_names(s) {
+    async fn a_list_is_ordered_by_name(s) {
         five(s).await;
         s.get(OURS).await;
     }
 
-    async fn an_empty_list_is_a_list(s) {
+    async fn an_empty_list_has_no_items(s) {
         s.get("/api/v1/namespaces/{ns}/pods").await;
         s.get("/apis/apps/v1/namespaces/{ns}/deployments").await;
     }
 
-    async fn a_namespace_that_is_not_there_has_an_empty_list(s) {
+    async fn a_missing_namespace_has_an_empty_list(s) {
         s.get("/api/v1/namespaces/{id}/pods").await;
     }
 
@@ -59,7 +59,7 @@ cases! { "lists";
         s.get("/api/v1/namespaces/{ns}/configmaps?labelSelector=!size,colour").await;
     }
 
-    async fn a_label_selector_of_wrong_form_is_refused(s) {
+    async fn an_invalid_label_selector_is_rejected(s) {
         s.get("/api/v1/namespaces/{ns}/configmaps?labelSelector=a%3Db%3Dc").expect(400).await;
         s.get("/api/v1/namespaces/{ns}/configmaps?labelSelector=a+in+b").expect(400).await;
         s.get("/api/v1/namespaces/{ns}/configmaps?labelSelector=!!").expect(400).await;
@@ -73,7 +73,7 @@ cases! { "lists";
 
     async fn fields_of_pods_select(s) {
         s.post(PODS, pod("a")).only("/kind").await;
-        make_node(s).await;
+        create_node(s).await;
         let mut placed = pod("b");
         placed["spec"]["nodeName"] = "somewhere-{id}".into();
         s.post(PODS, placed).only("/kind").await;
@@ -82,7 +82,7 @@ cases! { "lists";
         s.get("/api/v1/namespaces/{ns}/pods?fieldSelector=status.phase!%3DPending").await;
     }
 
-    async fn a_field_that_cannot_select_is_refused(s) {
+    async fn an_unsupported_field_selector_is_rejected(s) {
         s.get("/api/v1/namespaces/{ns}/pods?fieldSelector=spec.colour%3Dred").expect(400).await;
         s.get("/api/v1/namespaces/{ns}/configmaps?fieldSelector=data.colour%3Dred").expect(400).await;
         s.get("/api/v1/namespaces/{ns}/configmaps?fieldSelector=nonsense").expect(400).await;
@@ -92,35 +92,35 @@ cases! { "lists";
         five(s).await;
         let first = s.get("/api/v1/namespaces/{ns}/configmaps?limit=2&fieldSelector=metadata.name!%3Dkube-root-ca.crt").await;
         let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
-        s.call(&token, "{token}");
+        s.alias(&token, "{token}");
         let second = s.get("/api/v1/namespaces/{ns}/configmaps?limit=2&fieldSelector=metadata.name!%3Dkube-root-ca.crt&continue={token}").await;
         let token = second["metadata"]["continue"].as_str().unwrap().to_owned();
-        s.call(&token, "{next}");
+        s.alias(&token, "{next}");
         let third = s.get("/api/v1/namespaces/{ns}/configmaps?limit=2&fieldSelector=metadata.name!%3Dkube-root-ca.crt&continue={next}").await;
         assert_eq!(third["metadata"]["continue"].as_str().unwrap_or_default(), "");
         assert_eq!(first["metadata"]["resourceVersion"], third["metadata"]["resourceVersion"]);
     }
 
-    async fn a_page_without_selector_tells_what_remains(s) {
+    async fn a_page_without_selector_has_the_remaining_count(s) {
         for name in ["a", "b", "c"] {
             s.post(PODS, pod(name)).only("/kind").await;
         }
         s.get("/api/v1/namespaces/{ns}/pods?limit=1").only("/metadata/remainingItemCount").only("/items/0/metadata/name").await;
     }
 
-    async fn pages_show_the_time_of_the_first(s) {
+    async fn pages_are_a_snapshot(s) {
         for name in ["a", "b", "c"] {
             s.post(PODS, pod(name)).only("/kind").await;
         }
         let first = s.get("/api/v1/namespaces/{ns}/pods?limit=2").without("/items/*/status").await;
         let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
-        s.call(&token, "{token}");
+        s.alias(&token, "{token}");
         s.delete("/api/v1/namespaces/{ns}/pods/c?gracePeriodSeconds=0").only("/kind").await;
         s.post(PODS, pod("d")).only("/kind").await;
         s.get("/api/v1/namespaces/{ns}/pods?limit=2&continue={token}").without("/items/*/status").await;
     }
 
-    async fn a_page_token_that_nobody_gave_is_refused(s) {
+    async fn an_invalid_continue_token_is_rejected(s) {
         s.get("/api/v1/namespaces/{ns}/pods?limit=1&continue=nonsense").expect(400).await;
         s.get("/api/v1/namespaces/{ns}/pods?limit=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NSwic3RhcnQiOiIuLi9cdTAwMDAifQ").expect(400).await;
     }
@@ -131,24 +131,24 @@ cases! { "lists";
         }
         let first = s.get("/api/v1/namespaces/{ns}/pods?limit=1").without("/items/*/status").await;
         let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
-        s.call(&token, "{token}");
+        s.alias(&token, "{token}");
         s.get("/api/v1/namespaces/{ns}/pods?limit=1&continue={token}&resourceVersion=1").expect(400).await;
     }
 
-    async fn a_limit_of_wrong_form_is_refused(s) {
+    async fn an_invalid_limit_is_rejected(s) {
         s.get("/api/v1/namespaces/{ns}/pods?limit=many").expect(400).await;
     }
 
-    async fn a_version_of_wrong_form_is_refused(s) {
+    async fn an_invalid_version_is_rejected(s) {
         s.get("/api/v1/namespaces/{ns}/pods?resourceVersion=yesterday").expect(400).await;
     }
 
-    async fn a_version_match_needs_a_version(s) {
+    async fn a_version_match_requires_a_version(s) {
         s.get("/api/v1/namespaces/{ns}/pods?resourceVersionMatch=Exact").expect(422).await;
         s.get("/api/v1/namespaces/{ns}/pods?resourceVersionMatch=Roughly&resourceVersion=1").expect(422).await;
     }
 
-    async fn any_version_will_do_for_zero(s) {
+    async fn version_zero_means_any_version(s) {
         five(s).await;
         s.get("/api/v1/namespaces/{ns}/configmaps/a?resourceVersion=0").only("/metadata/name").await;
     }
@@ -158,7 +158,7 @@ cases! { "lists";
         s.get("/api/v1/configmaps?labelSelector=mine%3D{id}").await;
     }
 
-    async fn only_metadata_when_only_that_is_asked_for(s) {
+    async fn metadata_can_be_requested_alone(s) {
         five(s).await;
         s.get("/api/v1/namespaces/{ns}/configmaps?labelSelector=colour")
             .accept("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io").await;

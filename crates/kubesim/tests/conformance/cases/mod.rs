@@ -1,27 +1,27 @@
-//! The cases, by what they are about.
+//! The cases, grouped by subject.
 
 use crate::script::Case;
 
 mod apply;
-mod collection;
 mod crds;
 mod defaults;
 mod deletion;
 mod discovery;
+mod errors;
 mod eviction;
+mod fixtures;
+mod garbage_collection;
 mod lists;
 mod objects;
 mod patches;
-mod refusals;
 mod subresources;
 mod tables;
-mod things;
 mod watches;
 
 pub(crate) fn all() -> Vec<Case> {
     [
         apply::all(),
-        collection::all(),
+        garbage_collection::all(),
         crds::all(),
         defaults::all(),
         deletion::all(),
@@ -30,7 +30,7 @@ pub(crate) fn all() -> Vec<Case> {
         lists::all(),
         objects::all(),
         patches::all(),
-        refusals::all(),
+        errors::all(),
         subresources::all(),
         tables::all(),
         watches::all(),

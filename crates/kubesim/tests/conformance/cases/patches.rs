@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::things::{CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod};
+use super::fixtures::{CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod};
 use crate::script::{Script, cases};
 
 const A: &str = "/api/v1/namespaces/{ns}/configmaps/a";
@@ -12,16 +12,16 @@ async fn one(s: &mut Script) {
     s.post(CONFIG_MAPS, config_map("a")).only("/kind").await;
 }
 
-/// With two containers, paused and of no replicas, so that no controller changes what is compared.
+/// Creates a deployment with two containers, paused and without replicas, so that no controller changes it.
 async fn two_containers(s: &mut Script) {
-    let mut thing = deployment("a", 0);
-    thing["spec"]["paused"] = true.into();
-    thing["spec"]["template"]["spec"]["containers"] = json!([
+    let mut object = deployment("a", 0);
+    object["spec"]["paused"] = true.into();
+    object["spec"]["template"]["spec"]["containers"] = json!([
         { "name": "main", "image": "example.test/web:1", "env": [{ "name": "A", "value": "1" }, { "name": "B", "value": "2" }],
           "ports": [{ "containerPort": 80 }, { "containerPort": 443 }], "args": ["x", "y"] },
         { "name": "side", "image": "example.test/side:1" }
     ]);
-    s.post(DEPLOYMENTS, thing).only("/kind").await;
+    s.post(DEPLOYMENTS, object).only("/kind").await;
 }
 
 cases! { "patches";
@@ -45,7 +45,7 @@ cases! { "patches";
         s.merge(A, json!({ "metadata": { "resourceVersion": before }, "data": { "colour": "green" } })).expect(409).await;
     }
 
-    async fn a_merge_patch_of_what_is_not_there_is_not_found(s) {
+    async fn a_merge_patch_of_a_missing_object_is_not_found(s) {
         s.merge("/api/v1/namespaces/{ns}/configmaps/none", json!({ "data": {} })).expect(404).await;
     }
 
@@ -55,12 +55,12 @@ cases! { "patches";
         s.merge(A, json!("text")).expect(400).without("/message").await;
     }
 
-    async fn a_merge_patch_that_makes_nonsense_is_refused(s) {
+    async fn a_merge_patch_with_an_invalid_result_is_rejected(s) {
         one(s).await;
         s.merge(A, json!({ "data": "no map" })).expect(422).only("/reason").only("/details/causes/0/field").await;
     }
 
-    async fn a_patch_does_not_rename(s) {
+    async fn a_patch_cannot_rename_an_object(s) {
         one(s).await;
         s.merge(A, json!({ "metadata": { "name": "b" } })).expect(400).await;
         s.merge(A, json!({ "metadata": { "namespace": "b" } })).expect(400).await;
@@ -89,13 +89,13 @@ cases! { "patches";
         s.get(A).await;
     }
 
-    async fn a_json_patch_of_a_place_that_is_not_there_is_refused(s) {
+    async fn a_json_patch_of_a_missing_path_is_rejected(s) {
         one(s).await;
         s.json_patch(A, json!([{ "op": "remove", "path": "/data/none" }])).expect(422).await;
         s.json_patch(A, json!([{ "op": "replace", "path": "/nowhere/none", "value": 1 }])).expect(422).await;
     }
 
-    async fn a_json_patch_of_wrong_form_is_refused(s) {
+    async fn an_invalid_json_patch_is_rejected(s) {
         one(s).await;
         s.json_patch(A, json!({ "op": "add" })).expect(400).without("/message").await;
         s.json_patch(A, json!([{ "op": "explode", "path": "/data" }])).expect(422).without("/message").without("/details").await;
@@ -121,14 +121,14 @@ cases! { "patches";
             .only("/spec/template/spec/containers").await;
     }
 
-    async fn a_strategic_patch_replaces_a_list_when_told(s) {
+    async fn a_strategic_patch_replaces_a_list_by_directive(s) {
         two_containers(s).await;
         s.strategic(DEPLOYMENT, json!({ "spec": { "template": { "spec": { "containers": [
             { "$patch": "replace" }, { "name": "only", "image": "example.test/o:1" }
         ] } } } })).only("/spec/template/spec/containers").await;
     }
 
-    async fn a_strategic_patch_orders_lists_when_told(s) {
+    async fn a_strategic_patch_orders_lists_by_directive(s) {
         two_containers(s).await;
         s.strategic(DEPLOYMENT, json!({ "spec": { "template": { "spec": {
             "$setElementOrder/containers": [{ "name": "side" }, { "name": "main" }],
@@ -136,13 +136,13 @@ cases! { "patches";
         } } } })).only("/spec/template/spec/containers").await;
     }
 
-    async fn a_strategic_patch_replaces_lists_of_words(s) {
+    async fn a_strategic_patch_replaces_lists_of_strings(s) {
         two_containers(s).await;
         s.strategic(DEPLOYMENT, json!({ "spec": { "template": { "spec": { "containers": [{ "name": "main", "args": ["z"] }] } } } }))
             .only("/spec/template/spec/containers/0/args").await;
     }
 
-    async fn a_strategic_patch_keeps_only_named_keys_when_told(s) {
+    async fn a_strategic_patch_retains_only_listed_keys(s) {
         two_containers(s).await;
         s.strategic(DEPLOYMENT, json!({ "spec": { "strategy": { "$retainKeys": ["type"], "type": "Recreate" } } }))
             .only("/spec/strategy").await;
@@ -156,13 +156,13 @@ cases! { "patches";
         s.merge(A, json!({ "metadata": { "finalizers": null } })).only("/metadata/finalizers").await;
     }
 
-    async fn a_strategic_patch_without_the_key_of_a_list_is_refused(s) {
+    async fn a_strategic_patch_without_a_merge_key_is_rejected(s) {
         two_containers(s).await;
         s.strategic(DEPLOYMENT, json!({ "spec": { "template": { "spec": { "containers": [{ "image": "example.test/web:2" }] } } } }))
             .expect(500).await;
     }
 
-    async fn tolerations_merge_as_the_type_says(s) {
+    async fn tolerations_are_merged_as_their_type_declares(s) {
         s.post(PODS, pod("a")).only("/kind").await;
         s.strategic("/api/v1/namespaces/{ns}/pods/a", json!({ "spec": { "tolerations": [
             { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 },
@@ -171,12 +171,12 @@ cases! { "patches";
         ] } })).only("/spec/tolerations").await;
     }
 
-    async fn a_patch_of_another_kind_is_refused(s) {
+    async fn a_patch_with_an_unknown_media_type_is_rejected(s) {
         one(s).await;
         s.merge(A, json!({ "data": {} })).content_type("text/plain").expect(415).await;
     }
 
-    async fn a_patch_needs_its_kind(s) {
+    async fn a_patch_requires_a_media_type(s) {
         one(s).await;
         s.merge(A, json!({ "kind": "Secret", "data": { "colour": "blue" } })).expect(422).only("/reason").only("/details/causes/0/field").await;
     }

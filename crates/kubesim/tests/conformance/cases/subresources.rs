@@ -1,17 +1,17 @@
-//! Status, scale, binding, approval, and the rest that hangs on an object.
+//! Subresources: status, scale, binding, approval.
 
 use serde_json::json;
 
-use super::things::{CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, config_map, deployment, pod};
+use super::fixtures::{CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, config_map, deployment, pod};
 use crate::script::cases;
 
 const SCALE: &str = "/apis/apps/v1/namespaces/{ns}/deployments/a/scale";
 
-/// An empty request would be refused for another reason than the one that a case is about.
+/// A valid signing request: an empty one would be rejected for another reason than that of the case.
 const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIME1JR2JBZ0VBTURreEZUQVRCZ05WQkFvVERITjVjM1JsYlRwdWIyUmxjekVnTUI0R0ExVUVBeE1YYzNsegpkR1Z0T201dlpHVTZibTlrWlMweExXTnZibVl3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQkJ3TkNBQVRFCmV4YW1wbGU=";
 
 cases! { "subresources";
-    async fn the_status_is_written_apart_from_the_wish(s) {
+    async fn the_status_is_written_separately_from_the_spec(s) {
         s.post(PODS, pod("a")).only("/kind").await;
         s.merge("/api/v1/namespaces/{ns}/pods/a/status", json!({
             "metadata": { "labels": { "not": "taken" } }, "spec": { "nodeName": "not-taken" }, "status": { "phase": "Running", "podIP": "192.0.2.1", "podIPs": [{ "ip": "192.0.2.1" }] }
@@ -19,7 +19,7 @@ cases! { "subresources";
         s.merge("/api/v1/namespaces/{ns}/pods/a", json!({ "status": { "phase": "Failed" } })).only("/status/phase").await;
     }
 
-    async fn what_has_no_status_has_no_place_for_it(s) {
+    async fn a_kind_without_status_has_no_status_path(s) {
         s.post(CONFIG_MAPS, config_map("a")).only("/kind").await;
         s.get("/api/v1/namespaces/{ns}/configmaps/a/status").expect(404).await;
         s.merge("/api/v1/namespaces/{ns}/configmaps/a/status", json!({})).expect(404).await;
@@ -39,12 +39,12 @@ cases! { "subresources";
         })).without("/status").await;
     }
 
-    async fn a_scale_below_nothing_is_refused(s) {
+    async fn a_negative_scale_is_rejected(s) {
         s.post(DEPLOYMENTS, deployment("a", 0)).only("/kind").await;
         s.merge(SCALE, json!({ "spec": { "replicas": -2 } })).expect(422).await;
     }
 
-    async fn a_binding_puts_a_pod_on_a_node(s) {
+    async fn a_binding_assigns_a_pod_to_a_node(s) {
         s.post(PODS, pod("a")).only("/kind").await;
         s.post("/api/v1/namespaces/{ns}/pods/a/binding", json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": { "name": "a" }, "target": { "apiVersion": "v1", "kind": "Node", "name": "node-{id}" }
@@ -70,16 +70,16 @@ cases! { "subresources";
         s.delete("/api/v1/nodes/node-{id}").only("/kind").await;
     }
 
-    async fn the_wish_of_a_request_for_a_certificate_is_checked(s) {
-        let made = |usages: serde_json::Value| json!({
+    async fn the_spec_of_a_signing_request_is_validated(s) {
+        let created = |usages: serde_json::Value| json!({
             "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": "request-{id}" },
             "spec": { "request": REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": usages }
         });
-        s.post("/apis/certificates.k8s.io/v1/certificatesigningrequests", made(json!(["client auth"]))).expect(422)
+        s.post("/apis/certificates.k8s.io/v1/certificatesigningrequests", created(json!(["client auth"]))).expect(422)
             .only("/reason").only("/code").await;
     }
 
-    async fn whoever_asks_may(s) {
+    async fn access_reviews_allow_everything(s) {
         s.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": { "resourceAttributes": { "namespace": "{ns}", "verb": "delete", "resource": "pods" } }

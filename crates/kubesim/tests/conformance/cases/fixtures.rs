@@ -1,4 +1,4 @@
-//! What cases work with.
+//! Paths and objects for cases.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(crate) fn labelled(name: &str, labels: Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "labels": labels } })
 }
 
-/// A pod that no scheduler takes, so that only the case changes it.
+/// A pod without a scheduler, so that only the case changes it.
 pub(crate) fn pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "app": "web" } },
@@ -46,7 +46,7 @@ pub(crate) fn deployment(name: &str, replicas: i32) -> Value {
     })
 }
 
-/// A CRD of a group of its own, with that schema.
+/// A CRD with a unique group and this schema.
 pub(crate) fn crd(scope: &str, schema: Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -65,8 +65,8 @@ pub(crate) fn ship(name: &str, spec: Value) -> Value {
     json!({ "apiVersion": "{id}.example.test/v1", "kind": "Ship", "metadata": { "name": name }, "spec": spec })
 }
 
-/// The node that some pods are on: controllers remove pods from nodes that are not there.
-pub(crate) async fn make_node(s: &mut Script) {
+/// Creates the node of some pods: controllers delete pods of missing nodes.
+pub(crate) async fn create_node(s: &mut Script) {
     let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "somewhere-{id}" } });
     s.post(NODES, node).only("/kind").await;
 }

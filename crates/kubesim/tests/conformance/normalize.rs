@@ -1,4 +1,4 @@
-//! Makes the answers of two servers alike where they may differ: names that were drawn, times, uids, versions.
+//! Normalizes responses of two servers where they may differ: generated names, times, uids, versions.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ static ETCD_KEY: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"Key: /[^/]+/").
 static TOKEN_VOLUME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("kube-api-access-[a-z0-9]{5}").expect("a valid pattern"));
 
-/// What one conversation calls by names of its own: what it is called there, and here.
+/// Names of one run and their placeholders.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names(Vec<(String, String)>);
 
@@ -27,18 +27,18 @@ impl Names {
         self.0.push((found.to_owned(), shown.to_owned()));
     }
 
-    /// From what a case writes to what is sent.
-    pub(crate) fn fill_in(&self, text: &str) -> String {
+    /// Replaces placeholders in what a case sends.
+    pub(crate) fn expand(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (found, shown)| text.replace(shown, found))
     }
 
-    /// From what a server answers to what is compared.
-    fn take_out(&self, text: &str) -> String {
+    /// Replaces names in what a server returns.
+    fn abstract_names(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (found, shown)| text.replace(found, shown))
     }
 
     pub(crate) fn text(&self, text: &str) -> String {
-        let text = self.take_out(text);
+        let text = self.abstract_names(text);
         let text = UID.replace_all(&text, "<uid>");
         let text = TIME.replace_all(&text, "<time>");
         let text = ETCD_KEY.replace_all(&text, "Key: /<prefix>/");
@@ -58,14 +58,14 @@ impl Names {
                         }
                         ("continue", Value::String(token)) if !token.is_empty() => *field = "<token>".into(),
                         ("cells", Value::Array(_)) => self.cells(field),
-                        // What a column means is told in prose, which no client reads.
+                        // Descriptions of columns are prose that no client reads.
                         ("columnDefinitions", Value::Array(_)) => columns(field),
                         _ => self.value(field),
                     }
                 }
                 sort_causes(fields);
                 sort_managers(fields);
-                // Keys may be names too, as in fieldsV1.
+                // Keys may contain names too, as in fieldsV1.
                 let renamed: Vec<(String, String)> = fields
                     .keys()
                     .map(|key| (key.clone(), self.text(key)))
@@ -81,7 +81,7 @@ impl Names {
         }
     }
 
-    /// In a table, how old something is is a cell like any other.
+    /// The age of an object is a cell of a table.
     fn cells(&self, cells: &mut Value) {
         self.value(cells);
         for cell in cells.as_array_mut().into_iter().flatten() {
@@ -98,8 +98,8 @@ fn columns(definitions: &mut Value) {
     }
 }
 
-/// The real server finds what is wrong in the order of a Go map, another one each time. The message must still be made of
-/// the causes in the order in which they are told.
+/// The real server reports errors in the random order of a Go map. The message must still list the causes in the
+/// order of the causes.
 fn sort_causes(status: &mut serde_json::Map<String, Value>) {
     let Some(causes) = status.get("details").and_then(|it| it["causes"].as_array()).cloned() else { return };
     let listed = |causes: &[Value]| {
@@ -118,7 +118,7 @@ fn sort_causes(status: &mut serde_json::Map<String, Value>) {
     status["details"]["causes"] = sorted.into();
 }
 
-/// Managers stand in the order of the second of their last write, which no case decides.
+/// Managers are in the order of the second of their last write, which a case cannot control.
 fn sort_managers(metadata: &mut serde_json::Map<String, Value>) {
     if let Some(managers) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) {
         managers.sort_by_key(|it| format!("{} {} {}", it["manager"], it["operation"], it["subresource"]));

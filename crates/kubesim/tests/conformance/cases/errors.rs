@@ -1,11 +1,11 @@
-//! What is no request, or not one that is served.
+//! Invalid and unsupported requests.
 
 use serde_json::{Value, json};
 
-use super::things::{CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod};
+use super::fixtures::{CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod};
 use crate::script::cases;
 
-cases! { "refusals";
+cases! { "errors";
     async fn a_body_that_is_no_json(s) {
         s.post(CONFIG_MAPS, Value::Null).raw("{ not json").expect(400).without("/message").await;
     }
@@ -23,20 +23,20 @@ cases! { "refusals";
         s.post(CONFIG_MAPS, json!({ "metadata": { "name": "a" } })).only("/kind").await;
     }
 
-    async fn a_body_in_a_form_that_nobody_reads(s) {
+    async fn a_body_with_an_unsupported_media_type(s) {
         s.post(CONFIG_MAPS, config_map("a")).content_type("application/xml").expect(415).without("/message").await;
     }
 
     async fn a_body_that_is_too_large(s) {
-        let mut thing = config_map("a");
-        thing["data"]["big"] = "x".repeat(3 * 1024 * 1024 + 10).into();
-        s.post(CONFIG_MAPS, thing).expect(413).await;
+        let mut object = config_map("a");
+        object["data"]["big"] = "x".repeat(3 * 1024 * 1024 + 10).into();
+        s.post(CONFIG_MAPS, object).expect(413).await;
     }
 
     async fn a_config_map_that_is_too_large(s) {
-        let mut thing = config_map("a");
-        thing["data"]["big"] = "x".repeat(1024 * 1024 + 10).into();
-        s.post(CONFIG_MAPS, thing).expect(422).await;
+        let mut object = config_map("a");
+        object["data"]["big"] = "x".repeat(1024 * 1024 + 10).into();
+        s.post(CONFIG_MAPS, object).expect(422).await;
     }
 
     async fn a_field_of_the_wrong_type(s) {
@@ -45,16 +45,16 @@ cases! { "refusals";
         s.post(CONFIG_MAPS, json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": 5 } })).expect(400).only("/reason").await;
     }
 
-    async fn an_answer_in_a_form_that_nobody_writes(s) {
+    async fn a_response_in_an_unsupported_media_type(s) {
         s.get(CONFIG_MAPS).accept("application/xml").expect(406).without("/message").await;
     }
 
-    async fn json_is_chosen_when_it_is_among_others(s) {
+    async fn json_is_chosen_among_several_media_types(s) {
         s.get("/api/v1/namespaces/{ns}/pods").accept("application/xml;q=0.5, application/json").await;
         s.get("/api/v1/namespaces/{ns}/pods").accept("*/*").await;
     }
 
-    async fn a_verb_that_the_place_does_not_know(s) {
+    async fn a_verb_that_the_resource_does_not_support(s) {
         s.post("/api/v1/namespaces/{ns}/configmaps/a", config_map("a")).expect(405).await;
         s.put(CONFIG_MAPS, config_map("a")).expect(405).await;
         s.merge(CONFIG_MAPS, json!({})).expect(405).await;
@@ -70,7 +70,7 @@ cases! { "refusals";
         s.get(scale).only("/spec").await;
     }
 
-    async fn an_eviction_a_binding_and_a_deletion_of_wrong_shape(s) {
+    async fn an_eviction_a_binding_and_a_deletion_of_wrong_type(s) {
         s.post(PODS, pod("a")).only("/kind").await;
         s.post("/api/v1/namespaces/{ns}/pods/a/eviction", json!({
             "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": "a" }, "deleteOptions": "now"
@@ -82,7 +82,7 @@ cases! { "refusals";
         s.get("/api/v1/namespaces/{ns}/pods/a").only("/metadata/name").only("/spec/nodeName").await;
     }
 
-    async fn a_question_for_permission_of_wrong_shape(s) {
+    async fn an_access_review_of_wrong_type(s) {
         let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         s.post(reviews, json!([])).expect(400).only("/reason").await;
         s.post(reviews, json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": ["text"] }))
@@ -91,11 +91,11 @@ cases! { "refusals";
             .expect(400).only("/reason").await;
     }
 
-    async fn a_kind_without_namespaces_inside_one(s) {
+    async fn a_cluster_scoped_kind_in_a_namespace(s) {
         s.get("/api/v1/namespaces/{ns}/nodes").expect(404).await;
     }
 
-    async fn a_namespace_of_wrong_form(s) {
+    async fn an_invalid_namespace(s) {
         s.post("/api/v1/namespaces", json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "Wrong.{id}" } })).expect(422).await;
     }
 

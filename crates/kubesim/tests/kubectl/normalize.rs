@@ -1,11 +1,11 @@
-//! Makes what kubectl prints on two servers alike.
+//! Normalizes the output of kubectl on two servers.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A pattern, and what stands for it.
-static ALIKE: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
+/// A pattern and its replacement.
+static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     let pattern = |text: &str| Regex::new(text).expect("a valid pattern");
     vec![
         (pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uid>"),
@@ -14,7 +14,7 @@ static ALIKE: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}"), "<time>"),
         (pattern(r"\S*/(LIVE|MERGED)-\d+/"), "$1/"),
         (pattern(r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b"), "<address>"),
-        // A ReplicaSet's hash and a pod's suffix.
+        // The hash of a ReplicaSet and the suffix of a pod.
         (pattern(r"\b(web|job|logger)-[a-z0-9]{8,10}-[a-z0-9]{5}\b"), "$1-<hash>-<drawn>"),
         (pattern(r"\b(web)-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b"), "$1-<hash>"),
         (pattern(r"\b(job|agent)-[a-z0-9]{5}\b"), "$1-<drawn>"),
@@ -25,14 +25,14 @@ static ALIKE: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (pattern(r"/kubectl-edit-\d+\.yaml"), "/kubectl-edit.yaml"),
         (pattern(r"\b(\d+d)?(\d+h)?(\d+m)?\d+(\.\d+)?(s|ms)\b"), "<age>"),
         (pattern(r"<unknown>|<invalid>"), "<age>"),
-        // Columns are as wide as what stands in them.
+        // The width of columns depends on their contents.
         (pattern(r"[ \t]+"), " "),
     ]
 });
 
-pub(crate) fn alike(text: &str, namespace: &str) -> String {
+pub(crate) fn normalized(text: &str, namespace: &str) -> String {
     let mut text = text.replace(namespace, "{ns}");
-    for (pattern, shown) in ALIKE.iter() {
+    for (pattern, shown) in PATTERNS.iter() {
         text = pattern.replace_all(&text, *shown).into_owned();
     }
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")

@@ -1,8 +1,8 @@
-//! What becomes of the owned when the owner goes.
+//! Garbage collection: dependents of a deleted owner.
 
 use serde_json::{Value, json};
 
-use super::things::{CONFIG_MAPS, config_map};
+use super::fixtures::{CONFIG_MAPS, config_map};
 use crate::script::{Script, cases};
 
 const OWNER: &str = "/api/v1/namespaces/{ns}/configmaps/owner";
@@ -18,15 +18,15 @@ async fn a_pair(s: &mut Script, blocking: bool) -> Value {
     owner
 }
 
-cases! { "collection";
-    async fn the_owned_go_after_their_owner(s) {
+cases! { "garbage_collection";
+    async fn dependents_are_deleted_after_their_owner(s) {
         a_pair(s, false).await;
         s.delete("/api/v1/namespaces/{ns}/configmaps/owner?propagationPolicy=Background").await;
         s.get(OWNER).expect(404).await;
         s.get(OWNED).expect(404).until("/reason", "NotFound".into()).await;
     }
 
-    async fn in_the_foreground_the_owned_go_first(s) {
+    async fn foreground_deletion_deletes_dependents_first(s) {
         a_pair(s, true).await;
         let mut held = json!({ "metadata": { "finalizers": ["example.test/hold"] } });
         s.merge(OWNED, held.clone()).only("/kind").await;
@@ -38,14 +38,14 @@ cases! { "collection";
         s.get(OWNER).expect(404).until("/reason", "NotFound".into()).await;
     }
 
-    async fn orphans_stay(s) {
+    async fn orphaned_dependents_are_kept(s) {
         a_pair(s, false).await;
         s.delete("/api/v1/namespaces/{ns}/configmaps/owner?propagationPolicy=Orphan").only("/kind").await;
         s.get(OWNER).expect(404).until("/reason", "NotFound".into()).await;
         s.get(OWNED).until("/metadata/ownerReferences", Value::Null).without("/metadata/managedFields").await;
     }
 
-    async fn one_of_two_owners_is_enough(s) {
+    async fn one_of_two_owners_keeps_a_dependent(s) {
         let one = s.post(CONFIG_MAPS, config_map("owner")).only("/kind").await;
         let two = s.post(CONFIG_MAPS, config_map("other")).only("/kind").await;
         let mut owned = config_map("owned");
@@ -58,7 +58,7 @@ cases! { "collection";
         s.get(OWNED).expect(404).until("/reason", "NotFound".into()).await;
     }
 
-    async fn an_owner_of_another_uid_is_no_owner(s) {
+    async fn an_owner_with_another_uid_does_not_count(s) {
         s.post(CONFIG_MAPS, config_map("owner")).only("/kind").await;
         let mut owned = config_map("owned");
         owned["metadata"]["ownerReferences"] = json!([{
@@ -68,13 +68,13 @@ cases! { "collection";
         s.get(OWNED).expect(404).until("/reason", "NotFound".into()).await;
     }
 
-    async fn an_owner_needs_all_its_parts(s) {
+    async fn an_owner_reference_requires_all_fields(s) {
         let mut owned = config_map("owned");
         owned["metadata"]["ownerReferences"] = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner" }]);
         s.post(CONFIG_MAPS, owned).expect(422).await;
     }
 
-    async fn there_is_one_controller_at_most(s) {
+    async fn an_object_has_at_most_one_controller(s) {
         let mut owned = config_map("owned");
         let reference = |uid: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "controller": true });
         owned["metadata"]["ownerReferences"] =
