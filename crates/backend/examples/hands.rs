@@ -39,7 +39,7 @@ fn backend(ground: Ground) -> Deps {
         ways: Arc::new(Ways::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone())),
         store,
         installer: Arc::new(cloud.installer()),
-        cloud: Arc::new(cloud),
+        cloud: cloud.cloud(),
         service: Arc::new(service::service()),
         clock,
         metrics: Metrics::default(),
@@ -54,7 +54,8 @@ fn backend(ground: Ground) -> Deps {
 /// With the catalogue of the product.
 fn actuator(ground: Ground) -> actuator::Deps<actuator::Fleet> {
     let Ground { store, cloud, clock, timing } = ground;
-    let provider = actuator::Provider { cloud: Arc::new(cloud), store: store.clone() };
+    let cloud = Arc::new(cloud);
+    let provider = actuator::Provider { vault: cloud.clone(), identities: cloud, store: store.clone() };
     let fleet = actuator::Fleet::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone());
     actuator::Deps {
         store,

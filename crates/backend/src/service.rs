@@ -8,7 +8,7 @@ use api::clock::SharedClock;
 use api::doc::{Cluster, Document, Operation, Subscription};
 use api::install::SharedInstaller;
 use api::work::WorkKind;
-use cloud::SharedCloud;
+use cloud::Cloud;
 use futures_util::FutureExt as _;
 use steps::crew::{self, Crew, EndedUnasked, Part, Settings, Trade, serve};
 use steps::engine::Control;
@@ -34,7 +34,7 @@ pub struct Deps {
     /// Where the work is.
     pub store: Store,
     /// The cloud.
-    pub cloud: SharedCloud,
+    pub cloud: Cloud,
     /// Who installs.
     pub installer: SharedInstaller,
     /// What this service has for itself in the cloud.

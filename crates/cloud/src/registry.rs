@@ -1,8 +1,24 @@
-//! The registry of images: tokens by which clusters pull.
+//! The registry role: tokens with which clusters pull images.
 
 use api::secret::Secret;
+use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::CloudError;
+
+/// Tokens of the image registry.
+#[async_trait]
+pub trait Registry: std::fmt::Debug + Send + Sync + 'static {
+    /// Creates a token without a password, unless one of that name exists.
+    async fn ensure_token(&self, name: &str) -> Result<Token, CloudError>;
+    /// A token; `None` when it does not exist.
+    async fn token(&self, name: &str) -> Result<Option<Token>, CloudError>;
+    /// Issues a password for a token. The previous password stays valid until the next one is issued.
+    async fn issue_password(&self, name: &str) -> Result<IssuedToken, CloudError>;
+    /// Deletes a token.
+    async fn delete_token(&self, name: &str) -> Result<(), CloudError>;
+}
 
 /// A token, without its password.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

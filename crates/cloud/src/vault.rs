@@ -1,8 +1,40 @@
-//! The vault: certificates and secrets with versions.
+//! The vault role: certificates and secrets with versions.
 
 use api::secret::Secret;
+use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::CloudError;
+
+/// Certificates and secrets with versions.
+#[async_trait]
+pub trait Vault: std::fmt::Debug + Send + Sync + 'static {
+    /// Requests a certificate unless one of that name exists, and returns its current state, which may still be issuing.
+    async fn ensure_certificate(&self, wish: &CertificateWish) -> Result<Certificate, CloudError>;
+    /// Requests a further version of a certificate. `newer_than` is the version that the caller has: when a later one exists
+    /// already it is returned instead, so that repeating the call does not issue a third.
+    async fn renew_certificate(
+        &self,
+        name: &str,
+        newer_than: Option<&str>,
+    ) -> Result<Certificate, CloudError>;
+    /// The latest issued version of a certificate, with its key; `None` before the first is issued.
+    async fn certificate(&self, name: &str) -> Result<Option<IssuedCertificate>, CloudError>;
+    /// Deletes a certificate with all its versions.
+    async fn delete_certificate(&self, name: &str) -> Result<(), CloudError>;
+    /// Writes a new version of a secret.
+    async fn put_secret(
+        &self,
+        name: &str,
+        value: &str,
+        expires: Option<Timestamp>,
+    ) -> Result<VaultSecret, CloudError>;
+    /// The latest version of a secret.
+    async fn secret(&self, name: &str) -> Result<Option<VaultSecret>, CloudError>;
+    /// Deletes a secret with all its versions.
+    async fn delete_secret(&self, name: &str) -> Result<(), CloudError>;
+}
 
 /// A certificate that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -29,4 +29,4 @@ pub use config::{ArmCallers, ClientRule, Config, Oidc};
 pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use seed::seed_defaults;
-pub use server::{Deps, LocalService, Server, ServerError};
+pub use server::{CloudRoles, Deps, LocalService, Server, ServerError};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use api::clock::SharedClock;
 use axum::body::Body;
-use cloud::SharedCloud;
+use cloud::{Identities, Infrastructure};
 use serve::tls::{self, CertificateFiles, ClientCertificates, TlsError};
 use serve::{Handler, Limits, Listener};
 use store::Store;
@@ -30,6 +30,21 @@ use crate::pipeline::{Peer, RequestPipeline};
 use crate::router::router;
 use crate::wire::Scheme;
 
+/// The roles of a cloud that checks before the acceptance of a cluster need.
+#[derive(Debug, Clone)]
+pub struct CloudRoles {
+    /// Sizes, quotas, registrations and networks.
+    pub infrastructure: Arc<dyn Infrastructure>,
+    /// Principals and their permissions.
+    pub identities: Arc<dyn Identities>,
+}
+
+impl From<&cloud::Cloud> for CloudRoles {
+    fn from(cloud: &cloud::Cloud) -> CloudRoles {
+        CloudRoles { infrastructure: cloud.infrastructure.clone(), identities: cloud.identities.clone() }
+    }
+}
+
 /// What the HTTP API works with.
 #[derive(Debug, Clone)]
 pub struct Deps {
@@ -40,7 +55,7 @@ pub struct Deps {
     /// What is counted.
     pub metrics: Metrics,
     /// The cloud that clusters are made in, for what is checked before one is accepted; without it nothing is.
-    pub cloud: Option<SharedCloud>,
+    pub cloud: Option<CloudRoles>,
 }
 
 /// Why the door cannot be opened.

@@ -10,7 +10,7 @@ use api::domain::DOMAIN;
 use cli::Environment;
 use cli::contexts::{self, ContextFile, Published};
 use client::Client;
-use cloud::SharedCloud;
+use cloud::Cloud;
 use kubelink::LinksLimits;
 use maintenance::{actuator, scheduler};
 use serve::pki::{CertificatePair, PkiDirectory};
@@ -97,13 +97,18 @@ pub(crate) async fn frontend(
     process: &mut Process,
     store: &Store,
     config: frontend::Config,
-    cloud: Option<SharedCloud>,
+    cloud: Option<&Cloud>,
 ) -> anyhow::Result<Api> {
     let open = process.readiness.condition("frontend");
     let metrics = process.metrics.register("frontend", frontend::Metrics::register);
     process.accepts("frontend.connections", config.connections);
     let pair = config.certificate.clone().zip(config.key.clone());
-    let deps = frontend::Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics, cloud };
+    let deps = frontend::Deps {
+        store: store.clone(),
+        clock: Arc::new(SystemClock),
+        metrics,
+        cloud: cloud.map(Into::into),
+    };
     let server = frontend::Server::bind(config, deps).await?;
     let within = |name: &str| Client::in_process(server.local(name));
     let api = Api { url: server.url(), pair, portal: within("portal"), ourselves: within("up") };
@@ -120,7 +125,7 @@ pub(crate) async fn own_frontend(
     process: &mut Process,
     store: &Store,
     environment: &Environment,
-    cloud: Option<SharedCloud>,
+    cloud: Option<&Cloud>,
 ) -> anyhow::Result<(Api, Published)> {
     let mut config = process.config.frontend();
     let data_dir: &Path = process.config.data_dir.as_ref();
@@ -215,12 +220,16 @@ fn service_resources(config: &Config) -> lifecycle::Service {
 }
 
 /// Runs manifests.
-pub(crate) fn actuator(process: &mut Process, store: &Store, cloud: Option<SharedCloud>) {
+pub(crate) fn actuator(process: &mut Process, store: &Store, cloud: Option<&Cloud>) {
     let clock = Arc::new(SystemClock);
     let allow = process.config.clusters.allow_kubeconfig.clone();
     let mut fleet = actuator::Fleet::new(store.reader(), LinksLimits::default(), allow, clock.clone());
     if let Some(cloud) = cloud {
-        fleet = fleet.with_provider(actuator::Provider { cloud, store: store.clone() });
+        fleet = fleet.with_provider(actuator::Provider {
+            vault: cloud.vault.clone(),
+            identities: cloud.identities.clone(),
+            store: store.clone(),
+        });
     }
     let deps = actuator::Deps {
         store: store.clone(),

@@ -92,7 +92,7 @@ pub(crate) async fn run(
 pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Result<()> {
     let (health, store) = services::keel(&mut process).await?;
     let provider = cloud::configured(&process.config.cloud)?;
-    let cloud = provider.as_ref().map(|it| it.cloud.clone());
+    let cloud = provider.as_ref().map(|it| &it.cloud);
     let api = match service {
         Service::Frontend => {
             let config = process.config.frontend();
@@ -161,8 +161,8 @@ async fn start(process: &mut Process, environment: &Environment) -> anyhow::Resu
     frontend::seed_defaults(&store, &AuditContext::service("frontend"))
         .await
         .context("the versions that clusters can be installed with")?;
-    let cloud = provider.as_ref().map(|it| it.cloud.clone());
-    let (api, context) = services::own_frontend(process, &store, environment, cloud.clone()).await?;
+    let cloud = provider.as_ref().map(|it| &it.cloud);
+    let (api, context) = services::own_frontend(process, &store, environment, cloud).await?;
     let portal = portal::open(process, api.portal.clone(), api.pair.clone()).await?;
     if let Some(provider) = &provider {
         services::backend(process, &store, provider);

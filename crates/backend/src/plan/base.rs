@@ -28,11 +28,11 @@ pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<L
         let target = Some("properties.clusterProfile.resourceGroupId");
         refused("ClusterResourceGroupAlreadyExists", message, target)
     };
-    match cx.life.cloud.get(&put.id).await? {
+    match cx.life.cloud.infrastructure.get(&put.id).await? {
         Some(found) if !is_own_group(&ours, &found) => return Err(taken()),
         _ => {}
     }
-    match ensure(&*cx.life.cloud, std::slice::from_ref(&put)).await {
+    match ensure(&*cx.life.cloud.infrastructure, std::slice::from_ref(&put)).await {
         // One that is not seen yet.
         Err(error) if *error.code() == ResultCode::CONFLICT => Err(taken()),
         look => look,
@@ -59,7 +59,7 @@ fn put(ours: &Ours, id: ResourceId, shape: Shape) -> Put {
 /// Everything that the machines stand on: storage, security group, addresses, load balancers, roles.
 pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
     let ours = cx.life.ours().await?;
-    let look = ensure(&*cx.life.cloud, &template(&ours)?).await?;
+    let look = ensure(&*cx.life.cloud.infrastructure, &template(&ours)?).await?;
     if let Look::Done(_) = &look {
         assign(&cx, &ours).await?;
         record_outbound(&cx, &step, &ours).await?;
@@ -176,17 +176,17 @@ async fn assign(cx: &Context, ours: &Ours) -> Result<(), StepError> {
         Uuid::new_v5(&cx.life.cluster, format!("{role}/{principal}").as_bytes()).to_string()
     };
     let scope = ours.group()?;
-    let given = cx.life.cloud.role_assignments(&scope).await?;
+    let given = cx.life.cloud.identities.role_assignments(&scope).await?;
     for (principal, role) in &wanted {
         let (name, scope) = (named(principal, role), scope.clone());
         let (principal, role) = (principal.clone(), role.clone());
-        cx.life.cloud.assign_role(&RoleAssignment { name, principal, role, scope }).await?;
+        cx.life.cloud.identities.assign_role(&RoleAssignment { name, principal, role, scope }).await?;
     }
     // A principal that was replaced keeps nothing. What others gave has other names, and stays.
     let is_ours = |it: &RoleAssignment| it.name == named(&it.principal, &it.role);
     let is_wanted = |it: &RoleAssignment| wanted.contains(&(it.principal.clone(), it.role.clone()));
     for old in given.into_iter().filter(|it| is_ours(it) && !is_wanted(it)) {
-        cx.life.cloud.revoke_role(&old.scope, &old.name).await?;
+        cx.life.cloud.identities.revoke_role(&old.scope, &old.name).await?;
     }
     Ok(())
 }
@@ -205,15 +205,16 @@ async fn record_outbound(cx: &Context, step: &StepContext, ours: &Ours) -> Resul
 /// of them.
 pub(crate) async fn reconcile_outbound(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
     let ours = cx.life.ours().await?;
-    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &public_part(&ours)?).await? {
+    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &public_part(&ours)?).await? {
         return Ok(waiting);
     }
     let wanted = names::outbound_addresses(&ours, outbound_count(&ours))?;
     // What the cloud holds, not what is recorded: an update that failed made more than it recorded.
-    let held = cx.life.cloud.list(&ours.group()?).await?.into_iter().map(|it| it.id);
+    let held = cx.life.cloud.infrastructure.list(&ours.group()?).await?.into_iter().map(|it| it.id);
     let surplus: Vec<ResourceId> =
         held.filter(|it| names::is_further_outbound_address(&ours, it) && !wanted.contains(it)).collect();
-    if let waiting @ Look::Waiting(_) = steps::lifecycle::resources::remove(&*cx.life.cloud, &surplus).await?
+    if let waiting @ Look::Waiting(_) =
+        steps::lifecycle::resources::remove(&*cx.life.cloud.infrastructure, &surplus).await?
     {
         return Ok(waiting);
     }

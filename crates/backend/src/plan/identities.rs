@@ -22,7 +22,7 @@ pub(crate) async fn ensure_cluster_certificate(
 ) -> Result<Outcome, StepError> {
     let ours = cx.life.ours().await?;
     if let Identity::Workload { resource_id: id, .. } = &ours.spec().identity
-        && cx.life.cloud.get(&resource_id(id)?).await?.is_none()
+        && cx.life.cloud.infrastructure.get(&resource_id(id)?).await?.is_none()
     {
         let message = format!("Exactly one identity of the cluster is needed, and {id} was not found.");
         return Err(refused("InvalidClusterMSICount", message, Some("identity")));
@@ -38,7 +38,7 @@ pub(crate) async fn persist_platform_ids(cx: Arc<Context>, step: StepContext) ->
     let mut resolved: BTreeMap<String, PlatformIdentity> = BTreeMap::new();
     for (operator, identity) in platform(&ours) {
         let id = resource_id(&identity.resource_id)?;
-        let found = cx.life.cloud.get(&id).await?;
+        let found = cx.life.cloud.infrastructure.get(&id).await?;
         let Some(Resource { shape: Shape::Identity { client_id, principal_id, .. }, .. }) = found else {
             let target =
                 format!("properties.platformWorkloadIdentityProfile.platformWorkloadIdentities.{operator}");
@@ -71,7 +71,7 @@ fn platform(ours: &Ours) -> BTreeMap<String, PlatformIdentity> {
 pub(crate) async fn persist_cluster_ids(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
     let ours = cx.life.ours().await?;
     let credential = cx.life.credential(ours.spec()).await?;
-    let principal = cx.life.cloud.principal(&credential).await?;
+    let principal = cx.life.cloud.identities.principal(&credential).await?;
     let change = |provisioned: &mut api::doc::Provisioned| {
         if let Identity::Workload { tenant_id, .. } = &mut provisioned.spec.identity {
             *tenant_id = Some(principal.tenant_id.clone());
@@ -85,7 +85,7 @@ pub(crate) async fn persist_cluster_ids(cx: Arc<Context>, step: StepContext) -> 
 pub(crate) async fn persist_object_id(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
     let ours = cx.life.ours().await?;
     let credential = cx.life.credential(ours.spec()).await?;
-    let principal = cx.life.cloud.principal(&credential).await?;
+    let principal = cx.life.cloud.identities.principal(&credential).await?;
     let object_id = principal.object_id;
     cx.life.record(step.hold, |record| record.service_principal_object_id = Some(object_id.clone())).await?;
     done()
@@ -162,7 +162,7 @@ pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<Look, S
     let (accounts, own) = (service_accounts(&cx, &ours).await?, own_prefix(&cx));
     for (operator, identity) in platform(&ours) {
         let id = resource_id(&identity.resource_id)?;
-        let Some(found) = cx.life.cloud.get(&id).await? else {
+        let Some(found) = cx.life.cloud.infrastructure.get(&id).await? else {
             return Ok(Look::Waiting(format!("identity {} is not seen", id.name())));
         };
         let Shape::Identity { mut federated, client_id, principal_id, tenant_id } = found.shape else {
@@ -178,7 +178,7 @@ pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<Look, S
         }
         let shape = Shape::Identity { federated, client_id, principal_id, tenant_id };
         let put = Put { id, location: found.location, tags: found.tags, shape, token: None };
-        if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &[put]).await? {
+        if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
             return Ok(waiting);
         }
     }

@@ -72,20 +72,20 @@ pub(crate) async fn remove_bootstrap(cx: Arc<Context>, _: StepContext) -> Result
     let is_scaffold = |it: &Resource| {
         matches!(it.shape.kind(), Kind::Machine | Kind::Disk) && it.id.name().starts_with(&scaffold)
     };
-    let all = cx.life.cloud.list(&ours.group()?).await?;
+    let all = cx.life.cloud.infrastructure.list(&ours.group()?).await?;
     // Machines first: a disk is in use until its machine is gone. The machine by its name too: it may not be shown yet.
     let machine = ours.group()?.sibling("Microsoft.Compute", "virtualMachines", &scaffold);
     let mut found: Vec<&Resource> = all.iter().filter(|it| is_scaffold(it) && it.id != machine).collect();
     found.sort_by_key(|it| it.shape.kind() == Kind::Disk);
     let found = found.into_iter().map(|it| it.id.clone());
     let ids: Vec<ResourceId> = std::iter::once(machine).chain(found).collect();
-    remove(&*cx.life.cloud, &ids).await
+    remove(&*cx.life.cloud.infrastructure, &ids).await
 }
 
 /// Starts the machines that do not run.
 pub(crate) async fn start_machines(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
     let ours = cx.life.ours().await?;
-    let all = cx.life.cloud.list(&ours.group()?).await?;
+    let all = cx.life.cloud.infrastructure.list(&ours.group()?).await?;
     let mut wanted = Vec::new();
     for mut machine in all {
         let Shape::Machine { running, .. } = &mut machine.shape else { continue };
@@ -96,5 +96,5 @@ pub(crate) async fn start_machines(cx: Arc<Context>, _: StepContext) -> Result<L
         let Resource { id, location, tags, shape, .. } = machine;
         wanted.push(Put { id, location, tags, shape, token: None });
     }
-    ensure(&*cx.life.cloud, &wanted).await
+    ensure(&*cx.life.cloud.infrastructure, &wanted).await
 }

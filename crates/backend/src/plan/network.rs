@@ -24,7 +24,7 @@ pub(crate) async fn zone(cx: Arc<Context>, _: StepContext) -> Result<Look, StepE
         return Ok(Look::Done(Outcome::said("the customer keeps the cluster's names")));
     }
     let zone = cx.life.service.zone_puts(names::label_and_zone(&ours).1);
-    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &zone).await? {
+    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &zone).await? {
         return Ok(waiting);
     }
     for record in names::records(&cx.life, &ours) {
@@ -38,7 +38,7 @@ pub(crate) async fn zone(cx: Arc<Context>, _: StepContext) -> Result<Look, StepE
 /// Refuses a name that leads elsewhere: the store lets no two clusters have the same, but it does not know of those that an
 /// earlier build took in, nor of what somebody wrote into the zone by hand. What must go first is waited for.
 async fn expect_free(cx: &Context, ours: &Ours, record: &ResourceId) -> Result<Option<Look>, StepError> {
-    let Some(found) = cx.life.cloud.get(record).await? else { return Ok(None) };
+    let Some(found) = cx.life.cloud.infrastructure.get(record).await? else { return Ok(None) };
     if names::is_own_record(&cx.life, ours, &found) {
         return Ok(None);
     }
@@ -74,7 +74,7 @@ pub(crate) async fn change_subnet(
     id: &ResourceId,
     change: impl Fn(SubnetParts<'_>),
 ) -> Result<Look, StepError> {
-    let Some(found) = cx.life.cloud.get(id).await? else {
+    let Some(found) = cx.life.cloud.infrastructure.get(id).await? else {
         return Err(StepError::transient("NotSeen", format!("subnet {id} is not seen")));
     };
     let mut shape = found.shape.clone();
@@ -86,7 +86,7 @@ pub(crate) async fn change_subnet(
         return Ok(Look::Done(Outcome::default()));
     }
     let put = Put { id: id.clone(), location: found.location, tags: found.tags, shape, token: None };
-    ensure(&*cx.life.cloud, &[put]).await
+    ensure(&*cx.life.cloud.infrastructure, &[put]).await
 }
 
 /// Machines reach storage and registry directly.
@@ -158,7 +158,7 @@ pub(crate) async fn ingress_address(cx: Arc<Context>, step: StepContext) -> Resu
         let location = ours.document().location.clone();
         let shape = Shape::PublicIp { address: None };
         let put = Put { id: id.clone(), location, tags: [].into(), shape, token: None };
-        if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &[put]).await? {
+        if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
             return Ok(waiting);
         }
         public_address(&cx, &id).await?
@@ -181,18 +181,18 @@ async fn lead(cx: &Context, ours: &Ours, which: usize, address: &str) -> Result<
     let location = cx.life.service.location.clone();
     let shape = Shape::DnsRecord { ttl: TTL, addresses: vec![address.to_owned()] };
     let tags = [(names::OWNER.to_owned(), cx.life.cluster.to_string())].into();
-    ensure(&*cx.life.cloud, &[Put { id, location, tags, shape, token: None }]).await
+    ensure(&*cx.life.cloud.infrastructure, &[Put { id, location, tags, shape, token: None }]).await
 }
 
 async fn public_address(cx: &Context, id: &ResourceId) -> Result<String, StepError> {
-    match expect(&*cx.life.cloud, id).await?.shape {
+    match expect(&*cx.life.cloud.infrastructure, id).await?.shape {
         Shape::PublicIp { address: Some(address) } => Ok(address),
         _ => Err(StepError::transient("NotSeen", format!("{} has no address yet", id.name()))),
     }
 }
 
 async fn frontend_address(cx: &Context, id: &ResourceId) -> Result<String, StepError> {
-    let found = expect(&*cx.life.cloud, id).await?;
+    let found = expect(&*cx.life.cloud.infrastructure, id).await?;
     let Resource { shape: Shape::LoadBalancer { frontends, .. }, .. } = found else {
         return Err(StepError::terminal("Invalid", format!("{id} is not a load balancer")));
     };
@@ -219,10 +219,11 @@ pub(crate) async fn private_endpoint(cx: Arc<Context>, step: StepContext) -> Res
         shape,
         token: None,
     });
-    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud, &wanted).await? {
+    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &wanted).await? {
         return Ok(waiting);
     }
-    let Shape::PrivateEndpoint { address: Some(address), .. } = expect(&*cx.life.cloud, &id).await?.shape
+    let Shape::PrivateEndpoint { address: Some(address), .. } =
+        expect(&*cx.life.cloud.infrastructure, &id).await?.shape
     else {
         return Ok(Look::Waiting(format!("{} has no address yet", id.name())));
     };

@@ -26,7 +26,7 @@ pub(crate) async fn zones(cx: Arc<Context>, step: StepContext) -> Result<Outcome
         return done();
     }
     let document = ours.document();
-    let sizes = cx.life.cloud.sizes(&document.subscription_id, &document.location).await?;
+    let sizes = cx.life.cloud.infrastructure.sizes(&document.subscription_id, &document.location).await?;
     let zones = choose_zones(&sizes, &ours.spec().master.vm_size)
         .map_err(|message| refused("InvalidParameter", message, Some("properties.masterProfile.VMSize")))?;
     let said = match zones.as_slice() {

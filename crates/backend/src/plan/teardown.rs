@@ -30,17 +30,17 @@ pub(crate) async fn names(cx: Arc<Context>, _: StepContext) -> Result<Look, Step
     let mut own = Vec::new();
     for record in names::records(&cx.life, &ours) {
         // A cluster that was refused for its name has none; what is there is another's.
-        match cx.life.cloud.get(&record).await? {
+        match cx.life.cloud.infrastructure.get(&record).await? {
             Some(found) if !names::is_own_record(&cx.life, &ours, &found) => {}
             _ => own.push(record),
         }
     }
-    remove(&*cx.life.cloud, &own).await
+    remove(&*cx.life.cloud.infrastructure, &own).await
 }
 
 /// Our own way to its API server is gone.
 pub(crate) async fn private_endpoint(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    remove(&*cx.life.cloud, &[names::private_endpoint(&cx.life)]).await
+    remove(&*cx.life.cloud.infrastructure, &[names::private_endpoint(&cx.life)]).await
 }
 
 /// The step that leaves for those after it whether the group is ours.
@@ -50,16 +50,18 @@ pub(crate) const OWNED_BY: &str = "ensure-resource-group";
 /// over it, still knows who manages it. Best effort; where it cannot be put, what is seen decides.
 pub(crate) async fn ensure_group(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
     let ours = cx.life.ours().await?;
-    let is_ours = match cx.life.cloud.put(base::group_put(&ours)?).await {
+    let is_ours = match cx.life.cloud.infrastructure.put(base::group_put(&ours)?).await {
         Ok(_) => true,
-        Err(CloudError::InUse { .. }) if cx.life.cloud.get(&ours.group()?).await?.is_none() => {
+        Err(CloudError::InUse { .. })
+            if cx.life.cloud.infrastructure.get(&ours.group()?).await?.is_none() =>
+        {
             return Ok(Look::Waiting("the resource group is being removed".to_owned()));
         }
         Err(error @ (CloudError::Throttled { .. } | CloudError::Unavailable { .. })) => {
             return Err(error.into());
         }
         Err(_) => {
-            let found = cx.life.cloud.get(&ours.group()?).await?;
+            let found = cx.life.cloud.infrastructure.get(&ours.group()?).await?;
             found.is_some_and(|it| base::is_own_group(&ours, &it))
         }
     };
@@ -77,7 +79,7 @@ fn own_group(step: &StepContext, ours: &Ours) -> Result<Option<ResourceId>, Step
 async fn left(cx: &Context, step: &StepContext) -> Result<Vec<Resource>, StepError> {
     let ours = cx.life.ours().await?;
     let Some(group) = own_group(step, &ours)? else { return Ok(Vec::new()) };
-    match cx.life.cloud.list(&group).await {
+    match cx.life.cloud.infrastructure.list(&group).await {
         Ok(all) => Ok(all),
         // Whoever may not even list it has nothing there any more.
         Err(CloudError::NotFound { .. } | CloudError::Denied { .. }) => Ok(Vec::new()),
@@ -89,13 +91,13 @@ async fn left(cx: &Context, step: &StepContext) -> Result<Vec<Resource>, StepErr
 pub(crate) async fn role_assignments(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
     let ours = cx.life.ours().await?;
     let Some(group) = own_group(&step, &ours)? else { return done() };
-    let given = match cx.life.cloud.role_assignments(&group).await {
+    let given = match cx.life.cloud.identities.role_assignments(&group).await {
         Ok(given) => given,
         Err(error) if error.is_not_found() => return done(),
         Err(error) => return Err(error.into()),
     };
     for role in given.into_iter().filter(|it| it.role != "Owner") {
-        cx.life.cloud.revoke_role(&role.scope, &role.name).await?;
+        cx.life.cloud.identities.revoke_role(&role.scope, &role.name).await?;
     }
     done()
 }
@@ -132,7 +134,7 @@ async fn remove_level(cx: &Context, step: &StepContext, wanted: Level) -> Result
     let all = left(cx, step).await?;
     let ids: Vec<ResourceId> =
         all.into_iter().filter(|it| level(it.shape.kind()) == wanted).map(|it| it.id).collect();
-    remove(&*cx.life.cloud, &ids).await
+    remove(&*cx.life.cloud.infrastructure, &ids).await
 }
 
 /// The machines, and private ways to others.
@@ -153,7 +155,7 @@ pub(crate) async fn detach_security_groups(cx: Arc<Context>, _: StepContext) -> 
     for id in subnets(&ours)? {
         // The customer may have removed the subnet.
         let Some(Resource { shape: Shape::Subnet { security_group, .. }, state, .. }) =
-            cx.life.cloud.get(&id).await?
+            cx.life.cloud.infrastructure.get(&id).await?
         else {
             continue;
         };
@@ -180,7 +182,7 @@ pub(crate) async fn security_groups(cx: Arc<Context>, step: StepContext) -> Resu
 pub(crate) async fn resource_group(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
     let ours = cx.life.ours().await?;
     match own_group(&step, &ours)? {
-        Some(group) => remove(&*cx.life.cloud, &[group]).await,
+        Some(group) => remove(&*cx.life.cloud.infrastructure, &[group]).await,
         None => Ok(Look::Done(Outcome::default())),
     }
 }
@@ -201,7 +203,7 @@ pub(crate) async fn federated_credentials(cx: Arc<Context>, _: StepContext) -> R
 async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
     let id = resource_id(id)?;
     let Some(Resource { location, tags, shape: Shape::Identity { mut federated, .. }, .. }) =
-        cx.life.cloud.get(&id).await?
+        cx.life.cloud.infrastructure.get(&id).await?
     else {
         return Ok(());
     };
@@ -211,13 +213,13 @@ async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
         return Ok(());
     }
     let shape = Shape::Identity { federated, client_id: None, principal_id: None, tenant_id: None };
-    cx.life.cloud.put(Put { id, location, tags, shape, token: None }).await?;
+    cx.life.cloud.infrastructure.put(Put { id, location, tags, shape, token: None }).await?;
     Ok(())
 }
 
 /// The certificate of its identity.
 pub(crate) async fn identity_certificate(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    cx.life.cloud.delete_secret(&cx.life.identity_secret()).await?;
+    cx.life.cloud.vault.delete_secret(&cx.life.identity_secret()).await?;
     done()
 }
 
@@ -230,7 +232,7 @@ pub(crate) async fn certificates(cx: Arc<Context>, _: StepContext) -> Result<Out
 /// The token by which it pulled images; its name was recorded before it was made.
 pub(crate) async fn registry_token(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
     if let Some(token) = &cx.life.ours().await?.made().registry_token {
-        cx.life.cloud.delete_token(&token.name).await?;
+        cx.life.cloud.registry.delete_token(&token.name).await?;
     }
     done()
 }

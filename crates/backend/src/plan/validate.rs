@@ -66,7 +66,7 @@ pub(crate) async fn resources_of_new(cx: Arc<Context>, step: StepContext) -> Res
 
 /// What its subscription cannot have, if anything.
 async fn lack(cx: &Context, ours: &Ours) -> Result<Option<Lack>, StepError> {
-    let (cloud, spec, document) = (&cx.life.cloud, ours.spec(), ours.document());
+    let (cloud, spec, document) = (&cx.life.cloud.infrastructure, ours.spec(), ours.document());
     let (subscription, location) = (&document.subscription_id, &document.location);
     let is_on = |it: Switch| it == Switch::Enabled;
     let masters = Pool::masters(&spec.master.vm_size, is_on(spec.master.encryption_at_host));
@@ -129,7 +129,7 @@ fn code_of(spec: &Spec) -> &'static str {
 /// a: the principal is who it says; a': the identities of the platform may be used.
 async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result<Option<Wrong>, StepError> {
     match &spec.identity {
-        Identity::ServicePrincipal { .. } => match cx.life.cloud.principal(credential).await {
+        Identity::ServicePrincipal { .. } => match cx.life.cloud.identities.principal(credential).await {
             Ok(principal) => Ok(wrong_principal(&principal)),
             Err(error @ CloudError::Credential { .. }) => {
                 Ok(Some(Wrong::new("InvalidServicePrincipalCredentials", PRINCIPAL, error.to_string())))
@@ -143,7 +143,7 @@ async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result
                 );
                 let id = resource_id(&identity.resource_id)?;
                 let code = "InvalidClusterMSIPermissions";
-                let Some(found) = cx.life.cloud.get(&id).await? else {
+                let Some(found) = cx.life.cloud.infrastructure.get(&id).await? else {
                     let message = format!("The identity {id} of operator {operator} was not found.");
                     return Ok(Some(Wrong::new("InvalidWorkloadIdentityPermissions", &target, message)));
                 };
@@ -202,7 +202,7 @@ async fn rights(
     target: &str,
     actions: &[&str],
 ) -> Result<Option<Wrong>, StepError> {
-    let missing: Vec<String> = match cx.life.cloud.permissions(credential, id, actions).await {
+    let missing: Vec<String> = match cx.life.cloud.identities.permissions(credential, id, actions).await {
         Ok(answers) => answers.into_iter().filter(|it| !it.allowed).map(|it| it.action).collect(),
         Err(CloudError::Denied { action, .. }) => vec![action],
         Err(error) => return Err(error.into()),
@@ -271,7 +271,7 @@ impl Subnets {
                 named.push((format!("properties.workerProfiles[{index}].subnetId"), id));
             }
         }
-        let cloud = &cx.life.cloud;
+        let cloud = &cx.life.cloud.infrastructure;
         let mut all = Subnets { subnets: Vec::new(), networks: BTreeMap::new(), attached: BTreeMap::new() };
         for (field, id) in named {
             let found = cloud.get(&id).await?;
@@ -428,7 +428,7 @@ async fn disk_encryption_sets(
     let code = "InvalidLinkedDiskEncryptionSet";
     for (field, id) in of_master.chain(of_workers) {
         let id = resource_id(id)?;
-        let Some(set) = cx.life.cloud.get(&id).await? else {
+        let Some(set) = cx.life.cloud.infrastructure.get(&id).await? else {
             let message = format!("The disk encryption set {id} was not found.");
             return Ok(Some(Wrong::new(code, &field, message)));
         };
@@ -460,7 +460,7 @@ async fn outbound_addresses(cx: &Context, ours: &Ours) -> Result<Option<Wrong>, 
         return Ok(None);
     }
     let document = ours.document();
-    let usages = cx.life.cloud.usages(&document.subscription_id, &document.location).await?;
+    let usages = cx.life.cloud.infrastructure.usages(&document.subscription_id, &document.location).await?;
     let full = usages.iter().find(|it| it.quota == "PublicIPAddresses");
     let full = full.filter(|it| wanted - has > it.limit.saturating_sub(it.used));
     Ok(full.map(|it| {

@@ -2,7 +2,7 @@
 
 use api::doc::{Cluster, Document, ProvisioningState, Verb};
 use api::work::WorkState;
-use cloud::{Cloud as _, Put, Resource, ResourceId, Shape};
+use cloud::{Machines as _, ResourceId};
 use cloudsim::{FaultRule, Moment, Trouble};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -17,13 +17,9 @@ use crate::site::{SUBSCRIPTION, Site, eventually};
 /// Stops the machines of a cluster's control plane.
 async fn stop_control_plane(site: &Site, name: &str) {
     let managed = ResourceId::group(SUBSCRIPTION, &format!("aro-{name}"));
-    for machine in site.cloud.list(&managed).await.unwrap() {
-        let Resource { id, location, tags, mut shape, .. } = machine;
-        if let Shape::Machine { running, .. } = &mut shape
-            && id.name().contains("-master-")
-        {
-            *running = false;
-            site.cloud.put(Put { id, location, tags, shape, token: None }).await.unwrap();
+    for machine in site.cloud.machines(&managed).await.unwrap() {
+        if machine.id.name().contains("-master-") {
+            site.cloud.stop_machine(&machine.id).await.unwrap();
         }
     }
 }

@@ -18,7 +18,7 @@ use api::clock::{Clock as _, SystemClock};
 use api::doc::{Cluster, ProvisioningState, Subscription, SubscriptionState, Verb};
 use api::install::InstallStage;
 use api::work::WorkState;
-use cloud::{Cloud as _, Kind, ResourceId};
+use cloud::{Infrastructure as _, Kind, ResourceId};
 use cloudsim::{FaultRule, Moment, Trouble};
 use maintenance::trial::manifest;
 use store::{AuditContext, Keyring, Options, Store};

@@ -9,7 +9,7 @@ use api::doc::{
     SystemData, Verb, Visibility, WorkerPool, secrets,
 };
 use api::secret::Secret;
-use cloud::{Cloud as _, CloudError, Put, ResourceId, Shape};
+use cloud::{CloudError, Infrastructure as _, Put, ResourceId, Shape};
 use cloudsim::SimClient;
 use cloudsim::settings::Rights;
 use store::{AuditContext, Secrets, Store, StoreError, VersionedDocument};

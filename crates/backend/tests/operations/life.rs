@@ -4,7 +4,7 @@ use api::doc::{
     Cluster, Document as _, Identity, ProvisioningState, Switch, Verb, WorkerPool, WorkerPoolStatus, secrets,
 };
 use api::install::InstallStage;
-use cloud::{Cloud as _, Kind, Put, ResourceId, Shape};
+use cloud::{Identities as _, Infrastructure as _, Kind, Put, ResourceId, Shape};
 use cloudsim::settings::{Denial, Rights, Setting};
 use cloudsim::{FaultRule, Moment, Trouble};
 use steps::engine::{Journal, progress};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use api::clock::{Clock as _, ManualClock, SystemClock};
 use api::doc::{Identity, ProvisioningState, Verb, secrets};
 use backend::{Context, Tempo, plan};
-use cloud::{Cloud as _, Kind, ResourceId, Shape};
+use cloud::{Infrastructure as _, Kind, ResourceId, Shape};
 use futures_util::future::BoxFuture;
 use steps::engine::Journal;
 use steps::engine::trial::{Mishap, Trial};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::doc::{ProvisioningState, Subscription, SubscriptionState, Verb};
-use cloud::{Cloud as _, Put, ResourceId, Shape, State};
+use cloud::{Infrastructure as _, Put, ResourceId, Shape, State};
 use cloudsim::settings::Setting;
 use cloudsim::{FaultRule, Moment, Trouble};
 use jiff::SignedDuration;

@@ -8,7 +8,7 @@ use api::doc::{Cluster, Operation, ProvisioningState, Verb};
 use api::install::InstallStage;
 use api::work::WorkState;
 use backend::{Config, Deps, Metrics, Tempo};
-use cloud::{Cloud as _, ResourceId};
+use cloud::{Infrastructure as _, ResourceId};
 use cloudsim::{FaultRule, SimClient, Trouble};
 use jiff::{SignedDuration, Timestamp};
 use kubelink::LinksLimits;
@@ -106,7 +106,7 @@ impl Site {
 
     pub(crate) fn life(&self, cluster: Uuid) -> Lifecycle {
         Lifecycle {
-            cloud: Arc::new(self.cloud.clone()),
+            cloud: self.cloud.cloud(),
             store: self.store.clone(),
             ways: self.ways(),
             clock: self.clock.clone(),
@@ -121,7 +121,7 @@ impl Site {
         let timing = Timing { lease, renewal: lease / 5, self_stop: lease * 2 / 3, take_over: lease / 10 };
         Deps {
             store: self.store.clone(),
-            cloud: Arc::new(self.cloud.clone()),
+            cloud: self.cloud.cloud(),
             installer: Arc::new(self.cloud.installer()),
             service: Arc::new(service()),
             ways: self.ways(),

@@ -1,29 +1,25 @@
 //! The client of the simulated cloud.
 
 mod installer;
+mod roles;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::secret::Secret;
-use async_trait::async_trait;
 use bytes::Bytes;
-use cloud::{
-    Certificate, CertificateWish, Cloud, CloudError, Credential, IssuedCertificate, IssuedToken, Permission,
-    Principal, Provider, Put, Resource, ResourceId, RoleAssignment, Size, Token, Usage, VaultSecret,
-};
+use cloud::{Certificate, Cloud, CloudError, Resource, Token};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::faults::FaultRule;
-use crate::protocol::{self, Call, Proof, Refused};
+use crate::protocol::{Call, Refused};
 use crate::settings::{
     Denial, KnownInstallation, KnownPrincipal, NewPrincipal, Rights, Setting, WireNewPrincipal,
 };
@@ -95,6 +91,11 @@ impl SimClient {
         let Inner { base, token, http, .. } = self.inner.as_ref();
         let inner = Inner { base: base.clone(), token: token.clone(), limit, http: http.clone() };
         SimClient { inner: Arc::new(inner) }
+    }
+
+    /// The roles of this cloud.
+    pub fn cloud(&self) -> Cloud {
+        Cloud::from_provider(self.clone())
     }
 
     /// The installer of this cloud.
@@ -236,140 +237,14 @@ fn strange(what: &str, source: Option<Box<dyn std::error::Error + Send + Sync>>)
     CloudError::Strange { what: what.to_owned(), source }
 }
 
-#[async_trait]
-impl Cloud for SimClient {
-    async fn put(&self, put: Put) -> Result<Resource, CloudError> {
-        self.call(&Call::Put { put }).await
-    }
-
-    async fn get(&self, id: &ResourceId) -> Result<Option<Resource>, CloudError> {
-        self.call(&Call::Get { id: id.clone() }).await
-    }
-
-    async fn list(&self, group: &ResourceId) -> Result<Vec<Resource>, CloudError> {
-        self.call(&Call::List { group: group.clone() }).await
-    }
-
-    async fn delete(&self, id: &ResourceId) -> Result<(), CloudError> {
-        self.call(&Call::Delete { id: id.clone() }).await
-    }
-
-    async fn sizes(&self, subscription: &str, location: &str) -> Result<Vec<Size>, CloudError> {
-        let (subscription, location) = (subscription.to_owned(), location.to_owned());
-        self.call(&Call::Sizes { subscription, location }).await
-    }
-
-    async fn usages(&self, subscription: &str, location: &str) -> Result<Vec<Usage>, CloudError> {
-        let (subscription, location) = (subscription.to_owned(), location.to_owned());
-        self.call(&Call::Usages { subscription, location }).await
-    }
-
-    async fn providers(&self, subscription: &str) -> Result<Vec<Provider>, CloudError> {
-        self.call(&Call::Providers { subscription: subscription.to_owned() }).await
-    }
-
-    async fn feature(&self, subscription: &str, feature: &str) -> Result<Option<bool>, CloudError> {
-        let (subscription, feature) = (subscription.to_owned(), feature.to_owned());
-        self.call(&Call::Feature { subscription, feature }).await
-    }
-
-    async fn principal(&self, credential: &Credential) -> Result<Principal, CloudError> {
-        self.call(&Call::Principal { credential: Proof::from(credential) }).await
-    }
-
-    async fn permissions(
-        &self,
-        credential: &Credential,
-        id: &ResourceId,
-        actions: &[&str],
-    ) -> Result<Vec<Permission>, CloudError> {
-        let actions = actions.iter().map(|&it| it.to_owned()).collect();
-        self.call(&Call::Permissions { credential: Proof::from(credential), id: id.clone(), actions }).await
-    }
-
-    async fn assign_role(&self, assignment: &RoleAssignment) -> Result<(), CloudError> {
-        self.call(&Call::AssignRole { assignment: assignment.clone() }).await
-    }
-
-    async fn role_assignments(&self, scope: &ResourceId) -> Result<Vec<RoleAssignment>, CloudError> {
-        self.call(&Call::RoleAssignments { scope: scope.clone() }).await
-    }
-
-    async fn revoke_role(&self, scope: &ResourceId, name: &str) -> Result<(), CloudError> {
-        self.call(&Call::RevokeRole { scope: scope.clone(), name: name.to_owned() }).await
-    }
-
-    async fn ensure_certificate(&self, wish: &CertificateWish) -> Result<Certificate, CloudError> {
-        self.call(&Call::EnsureCertificate { wish: wish.clone() }).await
-    }
-
-    async fn renew_certificate(
-        &self,
-        name: &str,
-        newer_than: Option<&str>,
-    ) -> Result<Certificate, CloudError> {
-        let newer_than = newer_than.map(str::to_owned);
-        self.call(&Call::RenewCertificate { name: name.to_owned(), newer_than }).await
-    }
-
-    async fn certificate(&self, name: &str) -> Result<Option<IssuedCertificate>, CloudError> {
-        let found: Option<protocol::IssuedCertificate> =
-            self.call(&Call::Certificate { name: name.to_owned() }).await?;
-        Ok(found.map(Into::into))
-    }
-
-    async fn delete_certificate(&self, name: &str) -> Result<(), CloudError> {
-        self.call(&Call::DeleteCertificate { name: name.to_owned() }).await
-    }
-
-    async fn put_secret(
-        &self,
-        name: &str,
-        value: &str,
-        expires: Option<Timestamp>,
-    ) -> Result<VaultSecret, CloudError> {
-        let (name, value) = (name.to_owned(), value.to_owned());
-        self.call::<protocol::VaultSecret>(&Call::PutSecret { name, value, expires }).await.map(Into::into)
-    }
-
-    async fn secret(&self, name: &str) -> Result<Option<VaultSecret>, CloudError> {
-        let found: Option<protocol::VaultSecret> = self.call(&Call::Secret { name: name.to_owned() }).await?;
-        Ok(found.map(Into::into))
-    }
-
-    async fn delete_secret(&self, name: &str) -> Result<(), CloudError> {
-        self.call(&Call::DeleteSecret { name: name.to_owned() }).await
-    }
-
-    async fn identity_certificate(&self, identity: &ResourceId) -> Result<IssuedCertificate, CloudError> {
-        let call = Call::IdentityCertificate { identity: identity.clone() };
-        self.call::<protocol::IssuedCertificate>(&call).await.map(Into::into)
-    }
-
-    async fn ensure_token(&self, name: &str) -> Result<Token, CloudError> {
-        self.call(&Call::EnsureToken { name: name.to_owned() }).await
-    }
-
-    async fn token(&self, name: &str) -> Result<Option<Token>, CloudError> {
-        self.call(&Call::Token { name: name.to_owned() }).await
-    }
-
-    async fn issue_password(&self, name: &str) -> Result<IssuedToken, CloudError> {
-        let call = Call::IssuePassword { name: name.to_owned() };
-        self.call::<protocol::IssuedToken>(&call).await.map(Into::into)
-    }
-
-    async fn delete_token(&self, name: &str) -> Result<(), CloudError> {
-        self.call(&Call::DeleteToken { name: name.to_owned() }).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use api::error::{Class, Classify as _};
 
+    use cloud::{Infrastructure as _, ResourceId, Usage};
+
     use super::*;
-    use crate::protocol::Refusal;
+    use crate::protocol::{Proof, Refusal};
 
     fn answered(status: StatusCode, retry_after: Option<&str>, body: &str) -> CloudError {
         let mut headers = HeaderMap::new();

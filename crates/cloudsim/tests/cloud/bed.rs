@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::install::{InstallRequest, InstallStage, Installation, Installer as _, MachinePool};
-use cloud::{Cloud as _, CloudError, Frontend, Put, Resource, ResourceId, Shape, State};
+use cloud::{CloudError, Frontend, Infrastructure as _, Put, Resource, ResourceId, Shape, State};
 use cloudsim::SimClient;
 use cloudsim::{Faults, Options, Service};
 use tokio::task::JoinHandle;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::error::{Class, Classify as _};
-use cloud::{Cloud as _, CloudError, Shape, State};
+use cloud::{CloudError, Infrastructure as _, Shape, State};
 use cloudsim::{FaultRule, Moment, Trouble};
 
 use crate::bed::{Bed, eventually, group};

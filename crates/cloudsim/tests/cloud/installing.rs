@@ -1,7 +1,7 @@
 //! Installations from request to removal, and the clusters that come of them.
 
 use api::install::{InstallError, InstallRequest, InstallStage, Installer as _};
-use cloud::{Cloud as _, Kind, Shape};
+use cloud::{Infrastructure as _, Kind, Machines as _, Shape};
 use cloudsim::{FaultRule, Trouble};
 use k8s_openapi::api::core::v1::{Namespace, Node, Secret};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -261,13 +261,10 @@ async fn nobody_answers_while_no_machine_of_the_control_plane_runs() {
         for number in numbers {
             let name = format!("one-x7k2p-master-{number}");
             let id = request.group.sibling("Microsoft.Compute", "virtualMachines", &name);
-            let mut found = bed.get(&id).await.unwrap();
-            if let Shape::Machine { running, .. } = &mut found.shape {
-                *running = wanted;
+            match wanted {
+                true => bed.cloud.start_machine(&id).await.unwrap(),
+                false => bed.cloud.stop_machine(&id).await.unwrap(),
             }
-            let mut put = crate::bed::wish(id, found.shape);
-            put.tags = found.tags;
-            bed.cloud.put(put).await.unwrap();
         }
     };
     let answers = async || nodes.list(&Default::default()).await.is_ok();
@@ -279,6 +276,9 @@ async fn nobody_answers_while_no_machine_of_the_control_plane_runs() {
     .await;
     set_running(&[2], false).await;
     eventually("nobody answers", async || (!answers().await).then_some(())).await;
+    let machines = bed.cloud.machines(&request.group).await.unwrap();
+    let stopped = machines.iter().filter(|it| !it.running).count();
+    assert_eq!((machines.len(), stopped), (7, 3), "{machines:?}");
     set_running(&[1], true).await;
     eventually("somebody answers again", async || answers().await.then_some(())).await;
 }

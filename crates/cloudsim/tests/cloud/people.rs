@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cloud::{Cloud as _, CloudError, Credential, ResourceId, RoleAssignment, Shape};
+use cloud::{
+    CloudError, Credential, Identities as _, Infrastructure as _, ResourceId, RoleAssignment, Shape,
+};
 use cloudsim::settings::{Denial, Rights, Setting};
 use cloudsim::{FaultRule, Trouble};
 

@@ -1,6 +1,8 @@
 //! Put, get, list, delete; sizes, usages, providers, features.
 
-use cloud::{Availability, Backend, Cloud as _, CloudError, Frontend, ResourceId, Rule, Shape, State};
+use cloud::{
+    Availability, Backend, CloudError, Frontend, Infrastructure as _, ResourceId, Rule, Shape, State,
+};
 use cloudsim::settings::Setting;
 use uuid::Uuid;
 

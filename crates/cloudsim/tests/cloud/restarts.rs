@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use api::install::{InstallStage, Installer as _};
-use cloud::{CertificateWish, Cloud as _, CloudError, Credential, Shape, State};
+use cloud::{
+    CertificateWish, CloudError, Credential, Identities as _, Infrastructure as _, Shape, State, Vault as _,
+};
 use cloudsim::settings::Rights;
 use uuid::Uuid;
 

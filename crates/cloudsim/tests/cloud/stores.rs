@@ -1,7 +1,7 @@
 //! The vault and the registry.
 
 use api::clock::{Clock as _, ManualClock};
-use cloud::{CertificateWish, Cloud as _, CloudError};
+use cloud::{CertificateWish, CloudError, Identities as _, Registry as _, Vault as _};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::bed::Bed;

@@ -8,11 +8,12 @@ use api::secret::Secret;
 use cloud::capacity::{
     ENCRYPTION_FEATURE, Lack, LackCode, Pool, lacking_feature, lacking_provider, lacking_quota, lacking_size,
 };
-use cloud::{Cloud, CloudError, Credential, ResourceId, SharedCloud};
+use cloud::{CloudError, Credential, Identities, Infrastructure, ResourceId};
 use http::StatusCode;
 use tokio::time::Instant;
 
 use super::write::CLOUD_TIME_MAX;
+use crate::server::CloudRoles;
 use crate::wire::{ApiError, Code, as_sentence};
 
 /// Rights that were just given are not seen at once: missing ones are looked for again for a moment before they are refused. The
@@ -36,12 +37,12 @@ const PRINCIPAL: &str = "properties.servicePrincipalProfile";
 
 /// Refuses the first thing that the cloud does not have for this cluster. A cloud that does not answer in time is not held
 /// against the customer: what could not be asked now is asked by the backend.
-pub(super) async fn run(cloud: &SharedCloud, draft: &Draft<'_>, subscription: &str) -> Result<(), ApiError> {
+pub(super) async fn run(cloud: &CloudRoles, draft: &Draft<'_>, subscription: &str) -> Result<(), ApiError> {
     let location = draft.location.unwrap_or_default().to_ascii_lowercase();
     let pools = pools(draft);
     match tokio::time::timeout(
         CLOUD_TIME_MAX,
-        check_cloud(cloud.as_ref(), &pools, draft, subscription, &location),
+        check_cloud(cloud, &pools, draft, subscription, &location),
     )
     .await
     {
@@ -94,18 +95,20 @@ fn refuse(lack: Option<Lack>) -> Result<(), ApiError> {
 }
 
 async fn check_cloud(
-    cloud: &dyn Cloud,
+    cloud: &CloudRoles,
     pools: &[Pool],
     draft: &Draft<'_>,
     subscription: &str,
     location: &str,
 ) -> Result<(), ApiError> {
+    let infrastructure = cloud.infrastructure.as_ref();
     // What the cloud does not tell is left to the backend, and the rest is looked at all the same.
-    if let Some(sizes) = answered("the sizes", cloud.sizes(subscription, location).await) {
+    if let Some(sizes) = answered("the sizes", infrastructure.sizes(subscription, location).await) {
         refuse(lacking_size(&sizes, pools, location))?;
     }
     if pools.iter().any(|pool| pool.is_encrypted)
-        && let Some(feature) = answered("a feature", cloud.feature(subscription, ENCRYPTION_FEATURE).await)
+        && let Some(feature) =
+            answered("a feature", infrastructure.feature(subscription, ENCRYPTION_FEATURE).await)
     {
         match feature {
             Some(true) => {}
@@ -113,14 +116,14 @@ async fn check_cloud(
             None => return Err(ApiError::internal(format!("the feature {ENCRYPTION_FEATURE} has no state"))),
         }
     }
-    if let Some(usages) = answered("the quotas", cloud.usages(subscription, location).await) {
+    if let Some(usages) = answered("the quotas", infrastructure.usages(subscription, location).await) {
         refuse(lacking_quota(&usages, pools, outbound_ips(draft)))?;
     }
-    if let Some(providers) = answered("the providers", cloud.providers(subscription).await) {
+    if let Some(providers) = answered("the providers", infrastructure.providers(subscription).await) {
         refuse(lacking_provider(&providers))?;
     }
-    check_subnets(cloud, draft).await?;
-    check_rights(cloud, draft).await
+    check_subnets(infrastructure, draft).await?;
+    check_rights(cloud.identities.as_ref(), draft).await
 }
 
 /// An answer; a failure of the cloud's own is noted, and what it was for is left to the backend.
@@ -148,7 +151,7 @@ fn subnets(draft: &Draft<'_>) -> Vec<(ResourceId, String)> {
 }
 
 /// A quick look whether the subnets are there at all.
-async fn check_subnets(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), ApiError> {
+async fn check_subnets(cloud: &dyn Infrastructure, draft: &Draft<'_>) -> Result<(), ApiError> {
     for (id, target) in subnets(draft) {
         let Some(None) = answered("a subnet", cloud.get(&id).await) else { continue };
         let refused =
@@ -183,7 +186,7 @@ fn worker(draft: &Draft<'_>) -> Option<(Credential, Code)> {
 }
 
 /// A quick look whether the cluster's principal is who it says, and whether it and this service may use the network.
-async fn check_rights(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), ApiError> {
+async fn check_rights(cloud: &dyn Identities, draft: &Draft<'_>) -> Result<(), ApiError> {
     let refused = |code, message: String| ApiError::new(StatusCode::BAD_REQUEST, code, message);
     let Some((credential, code)) = worker(draft) else { return Ok(()) };
     if let Err(error @ CloudError::Credential { .. }) = cloud.principal(&credential).await {
@@ -217,7 +220,7 @@ async fn check_rights(cloud: &dyn Cloud, draft: &Draft<'_>) -> Result<(), ApiErr
 
 /// Which of these actions somebody may not do, looked at again until then.
 async fn missing(
-    cloud: &dyn Cloud,
+    cloud: &dyn Identities,
     credential: &Credential,
     id: &ResourceId,
     actions: &[&str],

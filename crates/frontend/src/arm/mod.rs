@@ -24,7 +24,6 @@ use std::time::Duration;
 use api::clock::SharedClock;
 use api::rest::{ApiVersion, Ground};
 use axum::response::{IntoResponse as _, Response};
-use cloud::SharedCloud;
 use http::{HeaderValue, StatusCode, header};
 use store::{Reader, Store};
 use utoipa_axum::router::OpenApiRouter;
@@ -33,7 +32,7 @@ use utoipa_axum::routes;
 use crate::cluster_form::ClusterForms;
 use crate::config::Config;
 use crate::install_catalog::InstallCatalog;
-use crate::server::Deps;
+use crate::server::{CloudRoles, Deps};
 use crate::wire::{ApiError, ApiRequest, Code};
 use response_cache::ResponseCache;
 
@@ -48,7 +47,7 @@ const PROVIDER: &str = "Microsoft.RedHatOpenShift";
 pub(crate) struct ArmState {
     store: Store,
     clock: SharedClock,
-    cloud: Option<SharedCloud>,
+    cloud: Option<CloudRoles>,
     install_catalog: InstallCatalog,
     settings: Arc<ArmSettings>,
     responses: ResponseCache,

@@ -103,11 +103,11 @@ impl House {
     }
 
     /// The same with a cloud.
-    pub(crate) async fn with_cloud(cloud: cloud::SharedCloud) -> House {
+    pub(crate) async fn with_cloud(cloud: &cloud::Cloud) -> House {
         let place = tempfile::tempdir().unwrap();
         let store = sqlite(place.path()).await;
         let config = Config { insecure: true, ..base() };
-        House::start(config, None, store, place, Some(cloud)).await
+        House::start(config, None, store, place, Some(cloud.into())).await
     }
 
     /// A server that lets in whom `adjust` says, with certificates of its own.
@@ -127,7 +127,7 @@ impl House {
         pki: Option<PkiDirectory>,
         store: Store,
         place: TempDir,
-        cloud: Option<cloud::SharedCloud>,
+        cloud: Option<frontend::CloudRoles>,
     ) -> House {
         let deps =
             Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics: Metrics::default(), cloud };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::clock::SharedClock;
 use api::doc::{Cluster, Task};
-use cloud::SharedCloud;
+use cloud::{Identities, Vault};
 use kubelink::kubeconfig::{Allow, Kubeconfig};
 use kubelink::{Link, LinkError, Links, LinksLimits, facts};
 use planner::task::{Catalogue, Definition, TaskProblem, requires_met};
@@ -35,8 +35,10 @@ pub struct Fleet {
 /// What the tasks for clusters that we made need besides the way to them.
 #[derive(Debug, Clone)]
 pub struct Provider {
-    /// The cloud that they run in.
-    pub cloud: SharedCloud,
+    /// The vault of the cloud that they run in.
+    pub vault: Arc<dyn Vault>,
+    /// The identity service of that cloud.
+    pub identities: Arc<dyn Identities>,
     /// Where what was made is recorded, under the fence of the manifest.
     pub store: Store,
 }
@@ -57,9 +59,9 @@ impl Fleet {
 
     /// What the tasks on this cluster are given besides, if we made it.
     fn ours(&self, cluster: Uuid, document: &Cluster) -> Option<Ours> {
-        let Provider { cloud, store } = self.provider.clone()?;
+        let Provider { vault, identities, store } = self.provider.clone()?;
         let provisioned = document.provisioned.clone()?;
-        Some(Ours { uuid: cluster, provisioned, cloud, store, service: SERVICE })
+        Some(Ours { uuid: cluster, provisioned, vault, identities, store, service: SERVICE })
     }
 
     /// The task that a manifest began with, or the one that it names.

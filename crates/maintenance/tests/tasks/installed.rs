@@ -7,7 +7,9 @@ use std::sync::Arc;
 use api::clock::SystemClock;
 use api::install::{InstallRequest, InstallStage, Installer as _, MachinePool};
 use api::work::WorkState;
-use cloud::{CertificateWish, Cloud as _, Frontend, IssuedCertificate, Put, ResourceId, Shape};
+use cloud::{
+    CertificateWish, Frontend, Infrastructure as _, IssuedCertificate, Put, ResourceId, Shape, Vault as _,
+};
 use cloudsim::SimClient;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -129,7 +131,7 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
     issued(&cloud, &ingress, None).await;
 
     let errand = Errand::new().await;
-    let ours = in_cloud(&errand.store, Arc::new(cloud.clone()), |_| {}).await;
+    let ours = in_cloud(&errand.store, Arc::new(cloud.clone()), Arc::new(cloud.clone()), |_| {}).await;
     let context = Arc::new(ClusterContext::new(link.clone(), facts(), Arc::new(SystemClock)).with_ours(ours));
     let rotate = async || -> End {
         let catalogue = Catalogue::builtin();

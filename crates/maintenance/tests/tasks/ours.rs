@@ -12,9 +12,8 @@ use api::doc::{
 use api::secret::Secret;
 use api::work::WorkState;
 use cloud::{
-    Certificate, CertificateWish, Cloud, CloudError, Credential, IssuedCertificate, IssuedToken, Permission,
-    Principal, Provider, Put, Resource, ResourceId, RoleAssignment, SharedCloud, Size, Token, Usage,
-    VaultSecret,
+    Certificate, CertificateWish, CloudError, Credential, Identities, IssuedCertificate, Permission,
+    Principal, ResourceId, RoleAssignment, VaultSecret,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
@@ -91,12 +90,12 @@ impl Vault {
     }
 }
 
-fn elsewhere<T>(what: &str) -> Result<T, CloudError> {
-    Err(CloudError::Unavailable { what: format!("{what}, which no task asks for"), source: None })
+fn unsupported<T>(call: &str) -> Result<T, CloudError> {
+    Err(CloudError::Unavailable { what: format!("{call}, which no task needs"), source: None })
 }
 
 #[async_trait::async_trait]
-impl Cloud for Vault {
+impl cloud::Vault for Vault {
     async fn certificate(&self, name: &str) -> Result<Option<IssuedCertificate>, CloudError> {
         self.here("the vault")?;
         Ok(self.certificates.lock().unwrap().get(name).cloned())
@@ -121,37 +120,29 @@ impl Cloud for Vault {
         Ok(self.secrets.lock().unwrap().get(name).cloned())
     }
 
+    async fn ensure_certificate(&self, _: &CertificateWish) -> Result<Certificate, CloudError> {
+        unsupported("ensure_certificate")
+    }
+    async fn renew_certificate(&self, _: &str, _: Option<&str>) -> Result<Certificate, CloudError> {
+        unsupported("renew_certificate")
+    }
+    async fn delete_certificate(&self, _: &str) -> Result<(), CloudError> {
+        unsupported("delete_certificate")
+    }
+    async fn delete_secret(&self, _: &str) -> Result<(), CloudError> {
+        unsupported("delete_secret")
+    }
+}
+
+#[async_trait::async_trait]
+impl Identities for Vault {
     async fn identity_certificate(&self, identity: &ResourceId) -> Result<IssuedCertificate, CloudError> {
         self.here("the identity service")?;
         Ok(self.issued(identity.name(), "identity.example", 90))
     }
 
-    async fn put(&self, _: Put) -> Result<Resource, CloudError> {
-        elsewhere("put")
-    }
-    async fn get(&self, _: &ResourceId) -> Result<Option<Resource>, CloudError> {
-        elsewhere("get")
-    }
-    async fn list(&self, _: &ResourceId) -> Result<Vec<Resource>, CloudError> {
-        elsewhere("list")
-    }
-    async fn delete(&self, _: &ResourceId) -> Result<(), CloudError> {
-        elsewhere("delete")
-    }
-    async fn sizes(&self, _: &str, _: &str) -> Result<Vec<Size>, CloudError> {
-        elsewhere("sizes")
-    }
-    async fn usages(&self, _: &str, _: &str) -> Result<Vec<Usage>, CloudError> {
-        elsewhere("usages")
-    }
-    async fn providers(&self, _: &str) -> Result<Vec<Provider>, CloudError> {
-        elsewhere("providers")
-    }
-    async fn feature(&self, _: &str, _: &str) -> Result<Option<bool>, CloudError> {
-        elsewhere("feature")
-    }
     async fn principal(&self, _: &Credential) -> Result<Principal, CloudError> {
-        elsewhere("principal")
+        unsupported("principal")
     }
     async fn permissions(
         &self,
@@ -159,40 +150,16 @@ impl Cloud for Vault {
         _: &ResourceId,
         _: &[&str],
     ) -> Result<Vec<Permission>, CloudError> {
-        elsewhere("permissions")
+        unsupported("permissions")
     }
     async fn assign_role(&self, _: &RoleAssignment) -> Result<(), CloudError> {
-        elsewhere("assign_role")
+        unsupported("assign_role")
     }
     async fn role_assignments(&self, _: &ResourceId) -> Result<Vec<RoleAssignment>, CloudError> {
-        elsewhere("role_assignments")
+        unsupported("role_assignments")
     }
     async fn revoke_role(&self, _: &ResourceId, _: &str) -> Result<(), CloudError> {
-        elsewhere("revoke_role")
-    }
-    async fn ensure_certificate(&self, _: &CertificateWish) -> Result<Certificate, CloudError> {
-        elsewhere("ensure_certificate")
-    }
-    async fn renew_certificate(&self, _: &str, _: Option<&str>) -> Result<Certificate, CloudError> {
-        elsewhere("renew_certificate")
-    }
-    async fn delete_certificate(&self, _: &str) -> Result<(), CloudError> {
-        elsewhere("delete_certificate")
-    }
-    async fn delete_secret(&self, _: &str) -> Result<(), CloudError> {
-        elsewhere("delete_secret")
-    }
-    async fn ensure_token(&self, _: &str) -> Result<Token, CloudError> {
-        elsewhere("ensure_token")
-    }
-    async fn token(&self, _: &str) -> Result<Option<Token>, CloudError> {
-        elsewhere("token")
-    }
-    async fn issue_password(&self, _: &str) -> Result<IssuedToken, CloudError> {
-        elsewhere("issue_password")
-    }
-    async fn delete_token(&self, _: &str) -> Result<(), CloudError> {
-        elsewhere("delete_token")
+        unsupported("revoke_role")
     }
 }
 
@@ -269,13 +236,14 @@ async fn placed(
     let vault = Arc::new(Vault::at(clock));
     vault.issue(&format!("{OURS}-apiserver"), "api.harbour.example");
     vault.issue(&format!("{OURS}-ingress"), "*.apps.harbour.example");
-    (in_cloud(store, vault.clone(), change).await, vault)
+    (in_cloud(store, vault.clone(), vault.clone(), change).await, vault)
 }
 
 /// The same in whatever cloud.
 pub(crate) async fn in_cloud(
     store: &Store,
-    cloud: SharedCloud,
+    vault: Arc<dyn cloud::Vault>,
+    identities: Arc<dyn Identities>,
     change: impl FnOnce(&mut Provisioned),
 ) -> Ours {
     let mut cluster = document();
@@ -285,7 +253,7 @@ pub(crate) async fn in_cloud(
         store.commit(write).await.unwrap();
     }
     let provisioned = cluster.provisioned.unwrap();
-    Ours { uuid: OURS, provisioned, cloud, store: store.clone(), service: "test" }
+    Ours { uuid: OURS, provisioned, vault, identities, store: store.clone(), service: "test" }
 }
 
 /// A cluster of ours in the store of a trial: everything that a task looks after is there and good.

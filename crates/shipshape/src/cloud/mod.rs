@@ -4,7 +4,7 @@
 pub(crate) mod simulated;
 
 use api::install::SharedInstaller;
-use cloud::SharedCloud;
+use cloud::Cloud;
 
 use crate::config::CloudConfig;
 use crate::process::Process;
@@ -13,7 +13,7 @@ use crate::process::Process;
 #[derive(Clone)]
 pub(crate) struct CloudProvider {
     /// The cloud.
-    pub(crate) cloud: SharedCloud,
+    pub(crate) cloud: Cloud,
     /// The installer of clusters.
     pub(crate) installer: SharedInstaller,
     /// How fast the cloud works.

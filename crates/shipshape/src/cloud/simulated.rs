@@ -45,7 +45,7 @@ pub(super) fn connect(file: &FilePath) -> anyhow::Result<SimClient> {
 /// The simulated cloud as services use it.
 pub(super) fn provider(simulated: SimClient) -> CloudProvider {
     CloudProvider {
-        cloud: Arc::new(simulated.clone()),
+        cloud: simulated.cloud(),
         installer: Arc::new(simulated.installer()),
         // A simulated cloud takes no minutes, unless its settings slow it down.
         tempo: Tempo::simulated(POLL),

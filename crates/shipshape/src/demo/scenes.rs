@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use api::admin::{ManifestForm, ManifestRequest, Phase};
-use cloud::{Cloud as _, Put, Resource, ResourceId, Shape};
+use cloud::{Machine, Machines as _, ResourceId};
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
@@ -67,7 +67,7 @@ impl Part<'_> {
     async fn sick_node(&self) -> anyhow::Result<()> {
         let workers = self.workers().await?;
         let sick = workers.first().context("it has no workers")?;
-        self.switch_off(sick).await?;
+        self.stop(sick).await?;
         self.ask("cluster-health", json!({ "certificateDays": 7 }), "a node does not answer").await.map(drop)
     }
 
@@ -89,7 +89,7 @@ impl Part<'_> {
     /// The control plane stops, and nobody answers whoever wants to do something.
     async fn unreachable(&self) -> anyhow::Result<()> {
         for machine in self.machines("-master-").await? {
-            self.switch_off(&machine).await?;
+            self.stop(&machine).await?;
         }
         self.ask("cluster-health", json!({ "certificateDays": 7 }), "nobody answers").await.map(drop)
     }
@@ -164,31 +164,20 @@ impl Part<'_> {
         bail!("{} on {} takes too long", manifest.task_name, self.member.place.name)
     }
 
-    async fn workers(&self) -> anyhow::Result<Vec<Resource>> {
+    async fn workers(&self) -> anyhow::Result<Vec<Machine>> {
         self.machines("-worker-").await
     }
 
     /// The machines of the cluster whose names contain this.
-    async fn machines(&self, part: &str) -> anyhow::Result<Vec<Resource>> {
+    async fn machines(&self, part: &str) -> anyhow::Result<Vec<Machine>> {
         let group: ResourceId = self.member.place.managed_group().parse()?;
-        let held = self.stage.bench.cloud.list(&group).await?;
-        let wanted = |it: &Resource| matches!(it.shape, Shape::Machine { .. }) && it.id.name().contains(part);
-        Ok(held.into_iter().filter(wanted).collect())
+        let mut machines = self.stage.bench.cloud.machines(&group).await?;
+        machines.retain(|it| it.id.name().contains(part));
+        Ok(machines)
     }
 
-    async fn switch_off(&self, machine: &Resource) -> anyhow::Result<()> {
-        let mut shape = machine.shape.clone();
-        if let Shape::Machine { running, address, .. } = &mut shape {
-            (*running, *address) = (false, None);
-        }
-        let put = Put {
-            id: machine.id.clone(),
-            location: machine.location.clone(),
-            tags: machine.tags.clone(),
-            shape,
-            token: None,
-        };
-        self.stage.bench.cloud.put(put).await.map(drop).with_context(|| machine.id.to_string())
+    async fn stop(&self, machine: &Machine) -> anyhow::Result<()> {
+        self.stage.bench.cloud.stop_machine(&machine.id).await.with_context(|| machine.id.to_string())
     }
 }
 

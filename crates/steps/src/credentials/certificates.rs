@@ -113,7 +113,7 @@ async fn carry(
 /// The newest version of a certificate that the vault has, and what it is called.
 async fn newest(ours: &Ours, what: CertificateUse) -> Result<(String, IssuedCertificate), StepError> {
     let name = what.name(ours);
-    let issued = ours.cloud.certificate(&name).await.map_err(for_now)?;
+    let issued = ours.vault.certificate(&name).await.map_err(for_now)?;
     match issued {
         Some(issued) => Ok((name, issued)),
         None => {

@@ -58,7 +58,7 @@ pub async fn ensure_identity_certificate(
         StepError::terminal("Identity", message).because(error)
     };
     let identity: ResourceId = resource_id.parse().map_err(wrong)?;
-    let found = ours.cloud.secret(&secret_name(ours)).await.map_err(for_now)?;
+    let found = ours.vault.secret(&secret_name(ours)).await.map_err(for_now)?;
     let good = found.as_ref().and_then(read).filter(|kept| !is_due(kept, resource_id, now));
     let (done, until) = match (good, found) {
         (Some(kept), _) => (Renewal::Verified, kept.not_after),
@@ -84,7 +84,7 @@ fn is_due(kept: &Kept, identity: &str, now: Timestamp) -> bool {
 }
 
 async fn issue(ours: &Ours, identity: &ResourceId, spelled: &str) -> Result<Timestamp, StepError> {
-    let issued = ours.cloud.identity_certificate(identity).await.map_err(for_now)?;
+    let issued = ours.identities.identity_certificate(identity).await.map_err(for_now)?;
     let (Some(not_before), Some(not_after)) = (issued.certificate.not_before, issued.certificate.not_after)
     else {
         let message = format!("the certificate of {spelled} does not say from when until when it is good");
@@ -99,7 +99,7 @@ async fn issue(ours: &Ours, identity: &ResourceId, spelled: &str) -> Result<Time
     };
     let text = serde_json::to_string(&kept).map(Secret::new);
     let text = text.map_err(|_| StepError::terminal("Identity", "the certificate cannot be kept"))?;
-    let put = ours.cloud.put_secret(&secret_name(ours), text.expose(), Some(not_after)).await;
+    let put = ours.vault.put_secret(&secret_name(ours), text.expose(), Some(not_after)).await;
     put.map_err(for_now)?;
     Ok(not_after)
 }

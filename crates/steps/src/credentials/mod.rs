@@ -8,8 +8,10 @@ mod certificates;
 mod identity;
 mod registry;
 
+use std::sync::Arc;
+
 use api::doc::{Cluster, Provisioned, Record, ResultCode};
-use cloud::{CloudError, SharedCloud};
+use cloud::{CloudError, Identities, Vault};
 use store::{AuditContext, DesiredState, Store, StoreError, Transaction, WorkLease};
 use uuid::Uuid;
 
@@ -29,8 +31,10 @@ pub struct Ours {
     pub uuid: Uuid,
     /// What its customer asked for and what we made, as it was when the plan was made.
     pub provisioned: Box<Provisioned>,
-    /// The cloud that it runs in.
-    pub cloud: SharedCloud,
+    /// The vault of the cloud that it runs in.
+    pub vault: Arc<dyn Vault>,
+    /// The identity service of that cloud.
+    pub identities: Arc<dyn Identities>,
     /// Where its document is.
     pub store: Store,
     /// Who writes, in the audit log.

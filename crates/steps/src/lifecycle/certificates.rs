@@ -28,7 +28,7 @@ pub async fn ensure_issued(cx: &Lifecycle) -> Result<Look, StepError> {
     for what in CertificateUse::ALL {
         let name = what.name(&credentials);
         let wish = CertificateWish { name: name.clone(), dns_names: vec![dns_name(what, &ours.domain)] };
-        if cx.cloud.ensure_certificate(&wish).await?.version.is_none() {
+        if cx.cloud.vault.ensure_certificate(&wish).await?.version.is_none() {
             waits.push(name);
         }
     }
@@ -74,7 +74,7 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 pub async fn remove(cx: &Lifecycle) -> Result<(), StepError> {
     let credentials = cx.credentials().await?;
     for what in CertificateUse::ALL {
-        cx.cloud.delete_certificate(&what.name(&credentials)).await?;
+        cx.cloud.vault.delete_certificate(&what.name(&credentials)).await?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use api::clock::SharedClock;
 use api::doc::{Cluster, Provisioned, Record, ResultCode, Spec};
 use api::error::{Class, Classify as _};
 use api::secret::Secret;
-use cloud::{Credential, ResourceId, SharedCloud};
+use cloud::{Cloud, Credential, ResourceId};
 use kubelink::Link;
 use store::{AuditContext, DesiredState, Store, StoreError, Transaction, VersionedDocument, WorkLease};
 use uuid::Uuid;
@@ -36,7 +36,7 @@ const WRITES_MAX: usize = 5;
 #[derive(Debug, Clone)]
 pub struct Lifecycle {
     /// The cloud.
-    pub cloud: SharedCloud,
+    pub cloud: Cloud,
     /// Where documents and secrets are.
     pub store: Store,
     /// The way to clusters.
@@ -192,7 +192,8 @@ impl Lifecycle {
         Ok(credentials::Ours {
             uuid: self.cluster,
             provisioned: self.ours().await?.provisioned,
-            cloud: self.cloud.clone(),
+            vault: self.cloud.vault.clone(),
+            identities: self.cloud.identities.clone(),
             store: self.store.clone(),
             service: self.name,
         })

@@ -45,8 +45,8 @@ pub async fn issue(cx: &Lifecycle, hold: WorkLease) -> Result<RegistryToken, Ste
     let ours = cx.ours().await?;
     let name = ours.made().registry_token.as_ref().map(|it| it.name.clone());
     let name = name.unwrap_or_else(|| format!("token-{}", cx.cluster));
-    cx.cloud.ensure_token(&name).await?;
-    let issued = cx.cloud.issue_password(&name).await?;
+    cx.cloud.registry.ensure_token(&name).await?;
+    let issued = cx.cloud.registry.issue_password(&name).await?;
     let token = RegistryToken {
         registry: issued.token.registry.clone(),
         name,

@@ -1,13 +1,13 @@
 //! Resources of a cloud, made as wanted and waited for, or removed and waited for.
 
-use cloud::{Cloud, CloudError, Put, Resource, ResourceId, State};
+use cloud::{CloudError, Infrastructure, Put, Resource, ResourceId, State};
 
 use super::fault;
 use crate::engine::{Look, Outcome, StepError};
 
 /// Makes resources be as wanted, in this order, each when those before it are there. Looks once; what is waited for is in the
 /// answer. One that came to a bad end is asked for again, and its fault is the error.
-pub async fn ensure(cloud: &dyn Cloud, wanted: &[Put]) -> Result<Look, StepError> {
+pub async fn ensure(cloud: &dyn Infrastructure, wanted: &[Put]) -> Result<Look, StepError> {
     for put in wanted {
         let found = cloud.get(&put.id).await?;
         let name = put.id.name();
@@ -31,7 +31,7 @@ pub async fn ensure(cloud: &dyn Cloud, wanted: &[Put]) -> Result<Look, StepError
 }
 
 /// A resource that must be there.
-pub async fn expect(cloud: &dyn Cloud, id: &ResourceId) -> Result<Resource, StepError> {
+pub async fn expect(cloud: &dyn Infrastructure, id: &ResourceId) -> Result<Resource, StepError> {
     let found = cloud.get(id).await?;
     // What a put has made may not be seen at once.
     found.ok_or_else(|| StepError::transient("NotSeen", format!("{id} is not seen yet")))
@@ -39,7 +39,7 @@ pub async fn expect(cloud: &dyn Cloud, id: &ResourceId) -> Result<Resource, Step
 
 /// Removes resources and looks whether they are gone. What is in use by another of its group is waited for, because that goes
 /// too. What something elsewhere uses is an error that names it, once nothing else is on its way.
-pub async fn remove(cloud: &dyn Cloud, ids: &[ResourceId]) -> Result<Look, StepError> {
+pub async fn remove(cloud: &dyn Infrastructure, ids: &[ResourceId]) -> Result<Look, StepError> {
     let (mut left, mut held, mut blocked) = (Vec::new(), Vec::new(), None);
     for id in ids {
         let found = cloud.get(id).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use api::error::{Class, Classify as _};
 use api::secret::Secret;
-use cloud::{Cloud as _, CloudError, Put, Resource, ResourceId, Shape, State};
+use cloud::{CloudError, Infrastructure as _, Put, Resource, ResourceId, Shape, State};
 use cloudsim::SimClient;
 use serde::Deserialize;
 use tokio::time::Instant;

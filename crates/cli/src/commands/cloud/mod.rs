@@ -7,7 +7,7 @@ mod shown;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use cloud::{Cloud as _, Kind, Resource, ResourceId, Shape};
+use cloud::{Infrastructure as _, Kind, Resource, ResourceId, Shape};
 use cloudsim::settings::{KnownPrincipal, Rights, Setting};
 
 use super::confirm::Confirm;

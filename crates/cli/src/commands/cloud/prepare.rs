@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use api::secret::Secret;
 use client::{Client, ClientError};
-use cloud::{Kind, ResourceId, Shape};
+use cloud::{Infrastructure as _, Kind, ResourceId, Shape};
 use cloudsim::settings::Rights;
 use serde::Serialize;
 
@@ -112,7 +112,7 @@ pub(crate) async fn prepare(bench: &Bench, place: &Place) -> anyhow::Result<Prep
         (&ids.worker, subnet(WORKERS)),
     ] {
         // What is there stays as it is: its owner may have given it routes since.
-        if cloud::Cloud::get(&bench.cloud, id).await?.is_none() {
+        if bench.cloud.get(id).await?.is_none() {
             bench.ensure(id, &place.location, shape).await?;
         }
     }

@@ -1,9 +1,8 @@
 //! What the cloud is asked before a cluster is accepted.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cloud::{Cloud as _, Put, ResourceId, RoleAssignment, Shape};
+use cloud::{Identities as _, Infrastructure, Put, ResourceId, RoleAssignment, Shape};
 use cloudsim::settings::{Denial, NewPrincipal, Rights, Setting};
 use cloudsim::{FaultRule, Moment, Trouble};
 use http::Method;
@@ -14,7 +13,7 @@ use super::{NEW, SUBSCRIPTION, at, body, rid, with};
 use crate::fixture::House;
 
 /// Makes the network that the bodies of these tests name.
-async fn furnish(cloud: &dyn cloud::Cloud) {
+async fn furnish(cloud: &dyn Infrastructure) {
     let put = async |id: ResourceId, shape: Shape| {
         let wish = Put {
             id: id.clone(),
@@ -45,12 +44,12 @@ async fn furnish(cloud: &dyn cloud::Cloud) {
 #[tokio::test]
 async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluster_is_accepted() {
     let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
-    let client = Arc::new(service.client().unwrap());
+    let client = service.client().unwrap();
     let shutdown = CancellationToken::new();
     let ending = shutdown.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is joined at the end of the test")]
     let serving = tokio::spawn(async move { service.serve(ending).await.unwrap() });
-    let house = House::with_cloud(client.clone()).await;
+    let house = House::with_cloud(&client.cloud()).await;
     house.register().await;
 
     let missing = house.put(&at("one", NEW), &body("one")).await;
@@ -58,7 +57,7 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
         missing.refusal(),
         (400, "InvalidLinkedVNet".to_owned(), "properties.masterProfile.subnetId".to_owned())
     );
-    furnish(client.as_ref()).await;
+    furnish(&client).await;
     let unknown = with(body("one"), "/properties/workerProfiles/0/vmSize", json!("Standard_D8ls_v6"));
     let reply = house.put(&at("one", NEW), &unknown).await;
     assert_eq!(

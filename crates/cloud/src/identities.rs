@@ -1,9 +1,32 @@
-//! Who acts in a cloud, and what they may do.
+//! The identities role: principals, their permissions and roles, and certificates of managed identities.
 
 use api::secret::Secret;
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::ResourceId;
+use crate::{CloudError, IssuedCertificate, ResourceId};
+
+/// Principals, permissions, role assignments and certificates of managed identities.
+#[async_trait]
+pub trait Identities: std::fmt::Debug + Send + Sync + 'static {
+    /// Obtains a token with the credential and returns its principal. An invalid credential is [`CloudError::Credential`].
+    async fn principal(&self, credential: &Credential) -> Result<Principal, CloudError>;
+    /// Checks which of the actions the credential's principal may perform on a resource.
+    async fn permissions(
+        &self,
+        credential: &Credential,
+        id: &ResourceId,
+        actions: &[&str],
+    ) -> Result<Vec<Permission>, CloudError>;
+    /// Assigns a role; repeating the same assignment changes nothing.
+    async fn assign_role(&self, assignment: &RoleAssignment) -> Result<(), CloudError>;
+    /// The role assignments at a scope and below it.
+    async fn role_assignments(&self, scope: &ResourceId) -> Result<Vec<RoleAssignment>, CloudError>;
+    /// Removes a role assignment. Removing a missing one succeeds.
+    async fn revoke_role(&self, scope: &ResourceId, name: &str) -> Result<(), CloudError>;
+    /// A certificate of a managed identity, issued by the cloud's identity service: valid for about 90 days, renewable from day 45.
+    async fn identity_certificate(&self, identity: &ResourceId) -> Result<IssuedCertificate, CloudError>;
+}
 
 /// As whom something is asked.
 #[derive(Debug, Clone)]
