@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::bail;
 use api::clock::{SharedClock, SystemClock};
 use api::secret::Secret;
-use backend::{Config, Deps, Metrics, Tempo};
+use backend::{Config, Deps, Metrics};
 use cloudsim::SimClient;
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::Allow;
@@ -44,7 +44,7 @@ fn backend(ground: Ground) -> Deps {
         clock,
         metrics: Metrics::default(),
         // Two of them work on what there is, so that both are met by a kill.
-        config: Config { slots: 8, timing, tempo: Tempo::quick() },
+        config: Config { slots: 8, timing, operation_timing: service::quick_timing() },
         owner: Uuid::new_v4(),
         release: "trial".to_owned(),
         seed: 1,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use steps::crew::Timing;
 
-use crate::Tempo;
+use crate::OperationTiming;
 
 /// The backend's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,14 +14,14 @@ pub struct Config {
     /// How long it holds what it claims. No setting: all processes must agree; tests that kill processes are in a hurry.
     #[serde(skip)]
     pub timing: Timing,
-    /// How long it waits for what others do. No setting either; tests and simulations are in a hurry.
+    /// Intervals and timeouts of operations; they follow from how often the configuration polls the cloud.
     #[serde(skip)]
-    pub tempo: Tempo,
+    pub operation_timing: OperationTiming,
 }
 
 impl Default for Config {
     /// An operation mostly waits for the cloud; a hundred keep a small process busy.
     fn default() -> Config {
-        Config { slots: 100, timing: Timing::default(), tempo: Tempo::default() }
+        Config { slots: 100, timing: Timing::default(), operation_timing: OperationTiming::default() }
     }
 }

@@ -7,7 +7,7 @@ use steps::lifecycle::Lifecycle;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::Tempo;
+use crate::OperationTiming;
 
 /// What the steps of an operation are given, made anew for each claim.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Context {
     /// Who installs.
     pub installer: SharedInstaller,
     /// How long is waited for what others do.
-    pub tempo: Tempo,
+    pub timing: OperationTiming,
     /// Which release of this service works.
     pub release: String,
     /// Names that are drawn follow from this and the cluster, so that a world can be replayed.
@@ -31,17 +31,17 @@ impl Context {
     pub fn new(
         life: Lifecycle,
         installer: SharedInstaller,
-        tempo: Tempo,
+        timing: OperationTiming,
         release: &str,
         seed: u64,
     ) -> Context {
-        Context { life, installer, tempo, release: release.to_owned(), seed, denied_since: OnceLock::new() }
+        Context { life, installer, timing, release: release.to_owned(), seed, denied_since: OnceLock::new() }
     }
 
     /// Whether rights that are missing may still be on their way: the first time they are seen to be missing, and for a while
     /// after it.
     pub(crate) fn may_still_spread(&self) -> bool {
-        self.denied_since.get_or_init(Instant::now).elapsed() < self.tempo.rights
+        self.denied_since.get_or_init(Instant::now).elapsed() < self.timing.propagation_timeout
     }
 
     /// Small letters and digits that belong to this cluster and purpose: the same for every repetition.

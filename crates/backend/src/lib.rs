@@ -12,14 +12,14 @@ mod context;
 mod ending;
 mod installer;
 mod metrics;
+mod operation_timing;
 pub mod plan;
 mod qos;
 mod service;
-mod tempo;
 mod work;
 
 pub use config::Config;
 pub use context::Context;
 pub use metrics::Metrics;
+pub use operation_timing::OperationTiming;
 pub use service::{Deps, Error, LEASE_PREFIX, run};
-pub use tempo::Tempo;

@@ -114,7 +114,7 @@ impl Backend {
             cluster,
             name: SERVICE,
         };
-        Context::new(life, deps.installer.clone(), deps.config.tempo, &deps.release, deps.seed)
+        Context::new(life, deps.installer.clone(), deps.config.operation_timing, &deps.release, deps.seed)
     }
 }
 

@@ -114,16 +114,16 @@ async fn walk(backend: &Backend, claimed: &ClaimedWork, control: &Control, facts
         let (store, clock) = (&deps.store, deps.clock.clone());
         refuse(store, claimed, journal, control.clone(), clock, ACTOR, &refusal).await
     };
-    let tempo = deps.config.tempo;
+    let timing = deps.config.operation_timing;
     let (plan, attempts_max): (Plan<Context>, i32) = match facts {
         Facts::Cluster { operation, cluster } => {
             let attempts_max = match operation.verb {
                 Verb::Delete => FOR_EVER,
                 Verb::Create | Verb::Update | Verb::AdminUpdate => ATTEMPTS_MAX,
             };
-            (plan::of(operation.verb, cluster, tempo), attempts_max)
+            (plan::of(operation.verb, cluster, timing), attempts_max)
         }
-        Facts::Subscription => (plan::remove_subscription(tempo), FOR_EVER),
+        Facts::Subscription => (plan::remove_subscription(timing), FOR_EVER),
         Facts::Gone { .. } => {
             let (code, message) = (ResultCode::CLUSTER_GONE, "the cluster is gone".to_owned());
             return refused(journal, Refusal::Withdrawn { code, message }).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use api::clock::{Clock as _, SystemClock};
 use api::domain::DOMAIN;
+use backend::OperationTiming;
 use cli::Environment;
 use cli::contexts::{self, ContextFile, Published};
 use client::Client;
@@ -201,7 +202,10 @@ pub(crate) fn backend(process: &mut Process, store: &Store, provider: &CloudProv
         )),
         clock: Arc::new(SystemClock),
         metrics: process.metrics.register("backend", backend::Metrics::register),
-        config: backend::Config { tempo: provider.tempo.clone(), ..process.config.backend.clone() },
+        config: backend::Config {
+            operation_timing: OperationTiming::with_poll_interval(process.config.cloud.poll.duration()),
+            ..process.config.backend.clone()
+        },
         owner: Uuid::new_v4(),
         release: Version::current().version.to_owned(),
         seed: 0,

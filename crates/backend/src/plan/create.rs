@@ -3,17 +3,17 @@
 use steps::engine::Plan;
 
 use super::{Drafting, base, identities, inside, installation, network, offerings, prepare, validate};
-use crate::{Context, Tempo};
+use crate::{Context, OperationTiming};
 
 /// The plan that makes a cluster; `workload` when it works as managed identities.
-pub fn create(workload: bool, tempo: Tempo) -> Plan<Context> {
-    Drafting::at(tempo)
+pub fn create(workload: bool, timing: OperationTiming) -> Plan<Context> {
+    Drafting::at(timing)
         .when(workload, |draft| {
             draft
                 .action("ensure-cluster-msi-certificate", identities::ensure_cluster_certificate)
                 .action("platform-workload-identity-ids", identities::persist_platform_ids)
         })
-        .every("validate-resources", 15, tempo.rights_look, validate::resources_of_new)
+        .every("validate-resources", 15, timing.propagation_interval, validate::resources_of_new)
         .action("validate-zones", prepare::zones)
         .when(workload, |draft| draft.action("cluster-identity-ids", identities::persist_cluster_ids))
         .when(!workload, |draft| draft.action("cluster-sp-object-id", identities::persist_object_id))

@@ -4,11 +4,11 @@
 use steps::engine::Plan;
 
 use super::{Drafting, teardown};
-use crate::{Context, Tempo};
+use crate::{Context, OperationTiming};
 
 /// The plan that removes a cluster; `workload` when it works as managed identities.
-pub fn delete(workload: bool, tempo: Tempo) -> Plan<Context> {
-    Drafting::at(tempo)
+pub fn delete(workload: bool, timing: OperationTiming) -> Plan<Context> {
+    Drafting::at(timing)
         .enduring()
         // Before all else: an installer that goes on would make what is being removed.
         .action("stop-installer", teardown::stop_installer)

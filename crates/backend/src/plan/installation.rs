@@ -22,7 +22,7 @@ const ORDERED_BY: &str = "run-installer";
 pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
     let ours = cx.life.ours().await?;
     cx.installer.install(&installer::request(&ours)?).await?;
-    let limit = SignedDuration::try_from(cx.tempo.installation).unwrap_or(SignedDuration::MAX);
+    let limit = SignedDuration::try_from(cx.timing.install_timeout).unwrap_or(SignedDuration::MAX);
     let deadline = cx.life.clock.now().saturating_add(limit).unwrap_or(Timestamp::MAX);
     Ok(Outcome { memory: json!({ "deadline": deadline }), ..Outcome::said("the installation is ordered") })
 }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use api::doc::{Cluster, Identity, Verb};
 use steps::engine::{Body, Look, Outcome, Plan, Step, StepContext, StepError, StepErrorKind};
 
-use crate::{Context, Tempo};
+use crate::{Context, OperationTiming};
 
 pub use create::create;
 pub use delete::delete;
@@ -39,11 +39,11 @@ pub use update::{Affected, update};
 pub const OPERATION_TIME: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// The plan of an operation on a cluster.
-pub fn of(verb: Verb, cluster: &Cluster, tempo: Tempo) -> Plan<Context> {
+pub fn of(verb: Verb, cluster: &Cluster, timing: OperationTiming) -> Plan<Context> {
     match verb {
-        Verb::Create => create(is_workload(cluster), tempo),
-        Verb::Update | Verb::AdminUpdate => update(&Affected::of(cluster), tempo),
-        Verb::Delete => delete(is_workload(cluster), tempo),
+        Verb::Create => create(is_workload(cluster), timing),
+        Verb::Update | Verb::AdminUpdate => update(&Affected::of(cluster), timing),
+        Verb::Delete => delete(is_workload(cluster), timing),
     }
 }
 
@@ -53,17 +53,17 @@ pub(crate) fn is_workload(cluster: &Cluster) -> bool {
     matches!(identity, Some(Identity::Workload { .. }))
 }
 
-/// Collects the steps of a plan, all at one tempo.
+/// Collects the steps of a plan, all at one timing.
 pub(crate) struct Drafting {
-    tempo: Tempo,
+    timing: OperationTiming,
     /// Whether the steps go on whatever happens.
     enduring: bool,
     steps: Vec<Step<Context>>,
 }
 
 impl Drafting {
-    pub(crate) fn at(tempo: Tempo) -> Drafting {
-        Drafting { tempo, enduring: false, steps: Vec::new() }
+    pub(crate) fn at(timing: OperationTiming) -> Drafting {
+        Drafting { timing, enduring: false, steps: Vec::new() }
     }
 
     /// The same, for steps that go on until they are done: see [`endurance`].
@@ -91,7 +91,7 @@ impl Drafting {
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Look, StepError>> + Send + 'static,
     {
-        let every = self.tempo.look;
+        let every = self.timing.poll_interval;
         self.every(name, minutes, every, look)
     }
 
@@ -115,7 +115,7 @@ impl Drafting {
 
     fn push(&mut self, step: Step<Context>) {
         let on_panic = if self.enduring { StepErrorKind::Transient } else { step.on_panic };
-        self.steps.push(Step { retry: self.tempo.retry(), on_panic, ..step });
+        self.steps.push(Step { retry: self.timing.retry(), on_panic, ..step });
     }
 
     /// Further steps, if that is so.
@@ -141,14 +141,14 @@ mod tests {
 
     #[test]
     fn names_of_steps_are_unique_and_in_kebab_case() {
-        let tempo = Tempo::default();
+        let timing = OperationTiming::default();
         let affected = Affected::everything();
         let plans = [
-            create(false, tempo),
-            create(true, tempo),
-            update(&affected, tempo),
-            delete(false, tempo),
-            delete(true, tempo),
+            create(false, timing),
+            create(true, timing),
+            update(&affected, timing),
+            delete(false, timing),
+            delete(true, timing),
         ];
         for plan in plans {
             let names: Vec<&str> = plan.steps.iter().map(|step| step.name.as_str()).collect();

@@ -10,7 +10,7 @@ use store::{AuditContext, ListOptions, PAGE_MAX, Secrets, StoreError, VersionedD
 use uuid::Uuid;
 
 use super::OPERATION_TIME;
-use crate::{Context, Tempo};
+use crate::{Context, OperationTiming};
 
 /// Why, in the audit log and in the log of operations that were asked to end.
 const REASON: &str = "its subscription is deleted";
@@ -18,11 +18,11 @@ const REASON: &str = "its subscription is deleted";
 /// The plan that removes the clusters of a subscription.
 ///
 /// While some are left it gives its work back and looks again later, so that it takes no slot from those who remove them.
-pub fn remove_subscription(tempo: Tempo) -> Plan<Context> {
+pub fn remove_subscription(timing: OperationTiming) -> Plan<Context> {
     let step = Step::action("delete-clusters", clusters_are_gone);
     // Nobody would ask again, so that not even a panic ends it.
     let on_panic = StepErrorKind::Transient;
-    Plan { steps: vec![Step { retry: tempo.retry(), on_panic, ..step }], time_limit: OPERATION_TIME }
+    Plan { steps: vec![Step { retry: timing.retry(), on_panic, ..step }], time_limit: OPERATION_TIME }
 }
 
 async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
@@ -54,7 +54,7 @@ async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<Outcome, 
 }
 
 fn wait(cx: &Context, what: &str) -> StepError {
-    StepError::new(StepErrorKind::Precondition, "ClustersLeft", what).after(Some(cx.tempo.removal_look))
+    StepError::new(StepErrorKind::Precondition, "ClustersLeft", what).after(Some(cx.timing.removal_interval))
 }
 
 fn scope(subscription: &Subscription) -> String {

@@ -5,7 +5,7 @@ use api::doc::{Cluster, Identity, OutboundType};
 use steps::engine::Plan;
 
 use super::{Drafting, base, identities, inside, installation, prepare, validate};
-use crate::{Context, Tempo};
+use crate::{Context, OperationTiming};
 
 /// What an update has to deal with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,15 +38,15 @@ impl Affected {
 }
 
 /// The plan that changes a cluster.
-pub fn update(affected: &Affected, tempo: Tempo) -> Plan<Context> {
+pub fn update(affected: &Affected, timing: OperationTiming) -> Plan<Context> {
     let Affected { workload, outbound, certificates } = *affected;
-    Drafting::at(tempo)
+    Drafting::at(timing)
         .when(workload, |draft| {
             draft
                 .action("ensure-cluster-msi-certificate", identities::ensure_cluster_certificate)
                 .action("platform-workload-identity-ids", identities::persist_platform_ids)
         })
-        .every("validate-resources", 15, tempo.rights_look, validate::resources)
+        .every("validate-resources", 15, timing.propagation_interval, validate::resources)
         .when(workload, |draft| {
             draft
                 .action("cluster-identity-ids", identities::persist_cluster_ids)

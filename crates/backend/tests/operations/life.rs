@@ -543,7 +543,8 @@ async fn identities_speak_for_the_service_accounts_of_the_clusters_version_and_f
 async fn rights_that_spread_late_are_waited_for_at_the_tempo_of_a_simulated_cloud() {
     let site = Site::new().await;
     let mut deps = site.deps();
-    deps.config.tempo = backend::Tempo::simulated(std::time::Duration::from_millis(50));
+    deps.config.operation_timing =
+        backend::OperationTiming::with_poll_interval(std::time::Duration::from_millis(50));
     let (_stop, _backend) = site.backend_of(deps);
     let (cluster, secrets) =
         customer::bring(&site.cloud, SUBSCRIPTION, "late", site.clock.now()).await.unwrap();

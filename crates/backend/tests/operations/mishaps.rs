@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api::clock::{Clock as _, ManualClock, SystemClock};
 use api::doc::{Identity, ProvisioningState, Verb, secrets};
-use backend::{Context, Tempo, plan};
+use backend::{Context, OperationTiming, plan};
 use cloud::{Infrastructure as _, Kind, ResourceId, Shape};
 use futures_util::future::BoxFuture;
 use steps::engine::Journal;
@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::customer;
-use crate::service::service;
+use crate::service::{quick_timing, service};
 use crate::site::{SUBSCRIPTION, Site};
 
 /// What every work survives; a removal survives a panic too.
@@ -36,9 +36,14 @@ const SURVIVED: [Mishap; 8] = [
 ];
 
 /// Nothing takes time in this cloud: who looks often waits little.
-fn hasty() -> Tempo {
+fn hasty() -> OperationTiming {
     let instant = Duration::from_millis(3);
-    Tempo { look: instant, pause: instant, rights_look: instant, ..Tempo::quick() }
+    OperationTiming {
+        poll_interval: instant,
+        retry_delay: instant,
+        propagation_interval: instant,
+        ..quick_timing()
+    }
 }
 
 /// Where a plan is begun again after it failed.
@@ -244,7 +249,7 @@ async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -
         brought.iter().map(|(name, secret)| (*name, secret.expose().clone())).collect();
     if verb != Verb::Create {
         let mut deps = site.deps();
-        deps.config.tempo = hasty();
+        deps.config.operation_timing = hasty();
         let (stop, backend) = site.backend_of(deps);
         let (made, operation) =
             customer::create(&site.store, &document, &brought, &*site.clock).await.unwrap();

@@ -7,7 +7,7 @@ use api::clock::{Clock, SharedClock, SystemClock};
 use api::doc::{Cluster, Operation, ProvisioningState, Verb};
 use api::install::InstallStage;
 use api::work::WorkState;
-use backend::{Config, Deps, Metrics, Tempo};
+use backend::{Config, Deps, Metrics};
 use cloud::{Infrastructure as _, ResourceId};
 use cloudsim::{FaultRule, SimClient, Trouble};
 use jiff::{SignedDuration, Timestamp};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::customer;
-use crate::service::service;
+use crate::service::{quick_timing, service};
 
 /// The subscription of those who do not say otherwise.
 pub(crate) const SUBSCRIPTION: &str = "11111111-1111-1111-1111-111111111111";
@@ -127,7 +127,7 @@ impl Site {
             ways: self.ways(),
             clock: self.clock.clone(),
             metrics: Metrics::default(),
-            config: Config { slots: 20, timing, tempo: Tempo::quick() },
+            config: Config { slots: 20, timing, operation_timing: quick_timing() },
             owner: Uuid::new_v4(),
             release: "trial".to_owned(),
             seed: 1,
@@ -163,7 +163,7 @@ impl Site {
         let before = self.store.work(work).await.unwrap().unwrap().attempt;
         loop {
             let mut deps = self.deps();
-            deps.config.tempo.tries = 1;
+            deps.config.operation_timing.tries = 1;
             let (stop, backend) = self.backend_of(deps);
             let so_far = before + i32::try_from(rests.len()).unwrap();
             let seen = eventually("another attempt was made", async || {

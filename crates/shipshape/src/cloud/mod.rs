@@ -7,6 +7,8 @@ use api::install::SharedInstaller;
 use cloud::Cloud;
 
 use crate::config::CloudConfig;
+#[cfg(feature = "sim")]
+use crate::config::ProviderKind;
 use crate::process::Process;
 
 /// A cloud, and what installs clusters in it.
@@ -16,8 +18,6 @@ pub(crate) struct CloudProvider {
     pub(crate) cloud: Cloud,
     /// The installer of clusters.
     pub(crate) installer: SharedInstaller,
-    /// How fast the cloud works.
-    pub(crate) tempo: backend::Tempo,
     /// The client of the simulated cloud, for what only a simulator can do.
     #[cfg(feature = "sim")]
     pub(crate) simulated: cloudsim::SimClient,
@@ -44,6 +44,7 @@ pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Option<Cloud
 /// The cloud that the settings name, if they do.
 #[cfg(feature = "sim")]
 pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudProvider>> {
+    let ProviderKind::Simulated = config.provider;
     let Some(file) = &config.file else { return Ok(None) };
     Ok(Some(simulated::provider(simulated::connect(file)?)))
 }

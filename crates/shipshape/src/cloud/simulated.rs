@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use api::clock::SystemClock;
 use api::secret::Secret;
-use backend::Tempo;
 use cli::private_file;
 use cloudsim::{Options, Service, SimClient};
 use serde::{Deserialize, Serialize};
@@ -22,9 +20,6 @@ pub(crate) const DIRECTORY: &str = "cloud";
 
 /// The file in that directory that says where it is.
 const FILE: &str = "cloud.json";
-
-/// How often a simulated cloud is asked while something is waited for.
-const POLL: Duration = Duration::from_millis(250);
 
 /// Where a simulated cloud is and how to come in. It holds a token, so it has no `Debug`.
 #[derive(Serialize, Deserialize)]
@@ -44,13 +39,7 @@ pub(super) fn connect(file: &FilePath) -> anyhow::Result<SimClient> {
 
 /// The simulated cloud as services use it.
 pub(super) fn provider(simulated: SimClient) -> CloudProvider {
-    CloudProvider {
-        cloud: simulated.cloud(),
-        installer: Arc::new(simulated.installer()),
-        // A simulated cloud takes no minutes, unless its settings slow it down.
-        tempo: Tempo::simulated(POLL),
-        simulated,
-    }
+    CloudProvider { cloud: simulated.cloud(), installer: Arc::new(simulated.installer()), simulated }
 }
 
 /// A simulated cloud in this process, which others on this machine find by its file in that directory.

@@ -30,6 +30,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use layers::Flag;
 pub(crate) use load::{ConfigErrors, Loaded, load};
+#[cfg(feature = "sim")]
+pub(crate) use services::ProviderKind;
 #[cfg(feature = "services")]
 pub(crate) use services::{CloudConfig, ClustersConfig, PortalConfig, RetentionConfig, StoreConfig};
 #[cfg(feature = "services")]

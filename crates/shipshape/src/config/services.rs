@@ -1,10 +1,11 @@
 //! Settings of the services and of what they share: the store, clusters, the cloud, the portal, retention.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use api::duration::TimeSpan;
 use kubelink::Allow;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use super::store_url::{Migrate, StoreUrl};
@@ -70,6 +71,12 @@ pub(crate) struct PortalConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CloudConfig {
+    /// The provider of the cloud that clusters run in: `simulated`.
+    pub(crate) provider: ProviderKind,
+    /// Interval between two polls of something that the cloud creates or deletes, from 10ms to 5m. A simulated cloud is quick, so
+    /// the default is short; 10s suits a real one.
+    #[serde(deserialize_with = "values::poll")]
+    pub(crate) poll: TimeSpan,
     /// The file that says where a simulated cloud is and how to come in: the `cloud/cloud.json` that `shipshape up` leaves
     /// in its data directory, or the `sim/cloud/cloud.json` of `shipshape sim`. Unset: `up` runs one of its own, other processes have no cloud.
     pub(crate) file: Option<FilePath>,
@@ -81,6 +88,24 @@ pub(crate) struct CloudConfig {
     pub(crate) pace: f64,
     /// The subscription in which this service keeps what it has for itself: its zone, its network.
     pub(crate) subscription: Uuid,
+}
+
+/// The providers of clouds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProviderKind {
+    /// The simulated cloud.
+    #[default]
+    Simulated,
+}
+
+impl<'de> Deserialize<'de> for ProviderKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ProviderKind, D::Error> {
+        values::text(deserializer, "simulated", |word| match word {
+            "simulated" => Ok(ProviderKind::Simulated),
+            _ => Err("expected simulated".to_owned()),
+        })
+    }
 }
 
 /// How long finished things are kept; each at least 1h.
@@ -139,6 +164,8 @@ impl Default for CloudConfig {
     /// A cluster is there within a minute, and one can watch it come.
     fn default() -> CloudConfig {
         CloudConfig {
+            provider: ProviderKind::default(),
+            poll: TimeSpan::new(Duration::from_millis(250)),
             file: None,
             simulated_at: SocketAddr::from(([127, 0, 0, 1], 0)),
             pace: 0.02,

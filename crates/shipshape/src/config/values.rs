@@ -4,6 +4,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "services")]
+use std::time::Duration;
 
 use api::duration::TimeSpan;
 use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
@@ -224,6 +226,14 @@ pub(super) fn deadline<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Tim
     let span = TimeSpan::deserialize(deserializer)?;
     let fits = (TimeSpan::seconds(1)..=TimeSpan::hours(1)).contains(&span);
     fits.then_some(span).ok_or_else(|| de::Error::custom("expected a duration from 1s to 1h"))
+}
+
+/// `cloud.poll`: shorter would only burden the cloud, longer would make every operation slow.
+#[cfg(feature = "services")]
+pub(super) fn poll<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeSpan, D::Error> {
+    let span = TimeSpan::deserialize(deserializer)?;
+    let fits = (Duration::from_millis(10)..=Duration::from_secs(300)).contains(&span.duration());
+    fits.then_some(span).ok_or_else(|| de::Error::custom("expected a duration from 10ms to 5m"))
 }
 
 /// `retention.*`: shorter than an hour would delete what people still look at.
