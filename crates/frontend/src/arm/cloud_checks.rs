@@ -40,11 +40,8 @@ const PRINCIPAL: &str = "properties.servicePrincipalProfile";
 pub(super) async fn run(cloud: &CloudRoles, draft: &Draft<'_>, subscription: &str) -> Result<(), ApiError> {
     let location = draft.location.unwrap_or_default().to_ascii_lowercase();
     let pools = pools(draft);
-    match tokio::time::timeout(
-        CLOUD_TIME_MAX,
-        check_cloud(cloud, &pools, draft, subscription, &location),
-    )
-    .await
+    match tokio::time::timeout(CLOUD_TIME_MAX, check_cloud(cloud, &pools, draft, subscription, &location))
+        .await
     {
         Ok(outcome) => outcome,
         Err(_) => {
