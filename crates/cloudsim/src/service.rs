@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use api::clock::{SharedClock, SystemClock};
 use api::secret::Secret;
-use serve::{Limits, Listener, SameService};
+use serve::{Listener, ListenerLimits, SharedService};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -163,7 +163,7 @@ impl Service {
         let routes = door::routes(desk.clone(), token.expose());
         let mut clusters = JoinSet::new();
         let ending = CancellationToken::new();
-        let mut serving = pin!(listener.serve(SameService(routes), ending.clone()));
+        let mut serving = pin!(listener.serve(SharedService(routes), ending.clone()));
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
@@ -188,9 +188,9 @@ impl Service {
 }
 
 /// Everybody is on this machine. A call that hangs on purpose is not waited for at the end.
-fn limits() -> Limits {
+fn limits() -> ListenerLimits {
     let (connections, closing) = (16_384, Duration::from_secs(1));
-    Limits { connections, connections_per_address: connections, closing, ..Limits::default() }
+    ListenerLimits { connections, connections_per_address: connections, closing, ..ListenerLimits::default() }
 }
 
 /// A value that is kept from the first start on.

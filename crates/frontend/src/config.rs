@@ -253,7 +253,7 @@ impl Config {
         let is_host = |name: &String| {
             let host = name.strip_prefix("*.").unwrap_or(name);
             let is_address = name.parse::<std::net::IpAddr>().is_ok();
-            is_address || (!host.contains(['/', ':', '@', '*']) && serve::host_of(host).is_some())
+            is_address || (!host.contains(['/', ':', '@', '*']) && serve::authority_host(host).is_some())
         };
         say(
             !self.public_names.iter().all(is_host),

@@ -96,7 +96,7 @@ impl Metrics {
             ConnectionEvent::Displaced => {
                 self.displaced.inc();
             }
-            ConnectionEvent::Refused => {
+            ConnectionEvent::Rejected => {
                 self.turned_away.inc();
             }
         }

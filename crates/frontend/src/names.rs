@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, Uri, header};
 use serve::tls::CertificateFiles;
-use serve::{HostNames, host_of};
+use serve::{HostNames, authority_host};
 
 use crate::config::Config;
 use crate::wire::{ApiError, Code, Scheme};
@@ -51,7 +51,7 @@ impl PublicNames {
         let canonical = url.map(str::to_owned).unwrap_or_else(|| match named() {
             Some(name) if name.contains(':') => format!("{scheme}://[{name}]:{}", address.port()),
             Some(name) => format!("{scheme}://{name}:{}", address.port()),
-            None => format!("{scheme}://{}", serve::reachable(address)),
+            None => format!("{scheme}://{}", serve::reachable_address(address)),
         });
         PublicNames { hosts, canonical, has_public_url: url.is_some(), checks_host: config.insecure }
     }
@@ -59,7 +59,7 @@ impl PublicNames {
     /// The base of links in the response to a request.
     pub(crate) fn link_base(&self, scheme: Scheme, uri: &Uri, headers: &HeaderMap) -> LinkBase {
         let named = authority(uri, headers);
-        let ours = named.filter(|it| host_of(it).is_some_and(|host| self.hosts.contains(&host)));
+        let ours = named.filter(|it| authority_host(it).is_some_and(|host| self.hosts.contains(&host)));
         LinkBase(match ours {
             Some(authority) if !self.has_public_url => format!("{}://{authority}", scheme.as_str()).into(),
             _ => self.canonical.as_str().into(),
@@ -70,7 +70,7 @@ impl PublicNames {
     pub(crate) fn drop_foreign_referer(&self, headers: &mut HeaderMap) {
         let Some(value) = headers.get(header::REFERER) else { return };
         let uri = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
-        let host = uri.as_ref().and_then(|uri| host_of(uri.authority()?.as_str()));
+        let host = uri.as_ref().and_then(|uri| authority_host(uri.authority()?.as_str()));
         let is_ours = headers.get_all(header::REFERER).iter().count() == 1
             && host.is_some_and(|host| self.hosts.contains(&host));
         if !is_ours {
@@ -90,7 +90,8 @@ impl PublicNames {
             );
             Err(ApiError::new(StatusCode::FORBIDDEN, Code::Forbidden, message).with_target(header))
         };
-        let is_ours = |authority: &str| host_of(authority).is_some_and(|host| self.hosts.contains(&host));
+        let is_ours =
+            |authority: &str| authority_host(authority).is_some_and(|host| self.hosts.contains(&host));
         let hosts = headers.get_all(header::HOST).into_iter().map(|value| value.to_str().unwrap_or("?"));
         let mut named = uri.authority().map(http::uri::Authority::as_str).into_iter().chain(hosts).peekable();
         if named.peek().is_none() {

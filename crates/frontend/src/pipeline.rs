@@ -127,7 +127,7 @@ impl RequestPipeline {
             && let Err(error) = self.names.check(asked, request.headers())
         {
             self.metrics.refused();
-            return ("a error".to_owned(), error.into_response());
+            return ("unauthenticated".to_owned(), error.into_response());
         }
         let path = request.uri().path().to_owned();
         let is_open =
@@ -148,7 +148,7 @@ impl RequestPipeline {
                     self.metrics.refused();
                     tracing::info!(peer = peer.address, "A request was refused: {}", error.0);
                     let error = ApiError::new(StatusCode::FORBIDDEN, Code::Forbidden, "Forbidden.");
-                    return ("a error".to_owned(), error.into_response());
+                    return ("unauthenticated".to_owned(), error.into_response());
                 }
             }
         };

@@ -10,7 +10,7 @@ use api::clock::SharedClock;
 use axum::body::Body;
 use cloud::{Identities, Infrastructure};
 use serve::tls::{self, CertificateFiles, ClientCertificates, TlsError};
-use serve::{Handler, Limits, Listener};
+use serve::{ConnectionHandler, Listener, ListenerLimits};
 use store::Store;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -135,7 +135,7 @@ impl Server {
         let refused = |source: io::Error| ServerError::Listen { listen, why: reason(&source), source };
         let mut listener = Listener::bind(listen, limits(&config)).await.map_err(refused)?;
         let counted = deps.metrics.clone();
-        listener = listener.observed_by(move |event| counted.connection(event));
+        listener = listener.with_observer(move |event| counted.connection(event));
         if let Some(tls) = tls {
             listener = listener.with_tls(tls);
         }
@@ -208,15 +208,15 @@ impl Server {
 }
 
 /// What connections may make this process hold.
-fn limits(config: &Config) -> Limits {
+fn limits(config: &Config) -> ListenerLimits {
     let (connections, connections_per_address) = (config.connections, config.connections_per_address);
-    Limits { connections, connections_per_address, ..Limits::default() }
+    ListenerLimits { connections, connections_per_address, ..ListenerLimits::default() }
 }
 
 /// Those who come over the network.
 struct Connections(Arc<RequestPipeline>);
 
-impl Handler for Connections {
+impl ConnectionHandler for Connections {
     type Body = Body;
     type Service = LocalService;
 

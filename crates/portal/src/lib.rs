@@ -24,7 +24,7 @@ mod view;
 
 use std::sync::Arc;
 
-use ::serve::{HostNames, host_of};
+use ::serve::{HostNames, authority_host};
 use api::clock::SharedClock;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -127,7 +127,7 @@ impl Portal {
         };
         let mark = session::token()?;
         let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
-        let own_names = HostNames::new(host_of(authority)).with_loopback();
+        let own_names = HostNames::new(authority_host(authority)).with_loopback();
         let (sessions, hub) = (Sessions::default(), LivePages::default());
         let state = PortalState { admin, entry, clock, sessions, hub, origin, own_names, mark };
         Ok(Portal { state: Arc::new(state) })

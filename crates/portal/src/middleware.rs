@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::serve::host_of;
+use ::serve::authority_host;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -72,7 +72,8 @@ fn check_names(state: &PortalState, request: &Request) -> Result<(), Box<Respons
     if !matches!(state.entry, SignIn::Open) {
         return Ok(());
     }
-    let is_ours = |authority: &str| host_of(authority).is_some_and(|host| state.own_names.contains(&host));
+    let is_ours =
+        |authority: &str| authority_host(authority).is_some_and(|host| state.own_names.contains(&host));
     let headers = request.headers();
     let hosts = headers.get_all(header::HOST).into_iter().map(|value| value.to_str().unwrap_or_default());
     let named: Vec<&str> =

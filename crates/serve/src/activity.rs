@@ -1,4 +1,4 @@
-//! What one connection is doing, and until when it may go on doing it.
+//! The activity of one connection, and its deadlines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,45 +9,45 @@ use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::Limits;
+use crate::ListenerLimits;
 
-/// How long a connection that was asked to end may take to say so to its client.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// Longest graceful shutdown of a connection without active requests.
+const GRACEFUL_CLOSE: Duration = Duration::from_secs(2);
 
-/// What a connection is doing. The connection's task, its requests and the registry share it.
+/// The activity of a connection, shared by its task, its requests and the registry.
 #[derive(Debug)]
 pub(crate) struct Activity {
     state: Mutex<State>,
-    /// The connection's task; woken when its last request ends.
+    /// The connection's task; woken when its last request completes.
     driver: AtomicWaker,
-    /// Cancelled when another connection takes this one's place.
+    /// Cancelled when another connection displaces this one.
     pub(crate) displaced: CancellationToken,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Requests under way; for each, since when its client has taken nothing of a response that is ready.
+    /// Active requests; for each, since when its client has read nothing of a response that is ready.
     requests: BTreeMap<u64, Option<Instant>>,
     next: u64,
-    has_asked: bool,
+    has_requested: bool,
     is_http2: bool,
-    /// Since when no request is under way, or (HTTP/1) the last bytes were written since.
+    /// When the last active request completed, or (HTTP/1) the last bytes were written.
     waiting_since: Instant,
-    /// When the first byte of a head arrived.
+    /// When the first byte of a request head arrived.
     head_since: Option<Instant>,
     /// When bytes were last written.
     written: Instant,
 }
 
-/// What is to be done with a connection now.
+/// The next action on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing until then.
-    Until(Instant),
-    /// Ask it to end.
-    End,
-    /// Drop it.
-    Cut,
+pub(crate) enum ConnectionAction {
+    /// Check again at this time.
+    WaitUntil(Instant),
+    /// Start a graceful shutdown.
+    ShutDown,
+    /// Drop the connection.
+    Abort,
 }
 
 impl Activity {
@@ -56,7 +56,7 @@ impl Activity {
         let state = State {
             requests: BTreeMap::new(),
             next: 0,
-            has_asked: false,
+            has_requested: false,
             is_http2: false,
             waiting_since: now,
             head_since: None,
@@ -69,129 +69,134 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task to be woken when the last request ends.
-    pub(crate) fn driven_by(&self, waker: &Waker) {
+    /// Registers the task that is woken when the last request completes.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
         self.driver.register(waker);
     }
 
-    /// The handshake is done: the client may speak now.
-    pub(crate) fn shook_hands(&self) {
+    /// Records the end of the handshake, from which the client's first byte is awaited.
+    pub(crate) fn handshake_completed(&self) {
         self.state().waiting_since = Instant::now();
     }
 
-    /// Bytes arrived.
-    pub(crate) fn read(&self) {
+    /// Records that bytes arrived.
+    pub(crate) fn record_read(&self) {
         let mut state = self.state();
-        // Frames of HTTP/2 may be pings; only streams count there.
+        // HTTP/2 frames may be pings; only streams count there.
         if state.requests.is_empty() && !state.is_http2 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
         }
     }
 
-    /// Bytes were sent.
-    pub(crate) fn wrote(&self) {
+    /// Records that bytes were sent.
+    pub(crate) fn record_write(&self) {
         let mut state = self.state();
         state.written = Instant::now();
-        // The end of a response leaves slowly after its body has ended; answers to pings do so too, and do not count.
+        // The end of a response is sent after its body has been dropped. HTTP/2 also sends replies to pings, which do not count.
         if !state.is_http2 {
             state.waiting_since = state.written;
         }
     }
 
-    /// A request's head is complete.
-    pub(crate) fn request(self: &Arc<Self>, is_http2: bool) -> UnderWay {
+    /// Records a request whose head is complete.
+    pub(crate) fn start_request(self: &Arc<Self>, is_http2: bool) -> ActiveRequest {
         let mut state = self.state();
         let id = state.next;
         state.next += 1;
         state.requests.insert(id, None);
-        (state.has_asked, state.is_http2, state.head_since) = (true, is_http2, None);
-        UnderWay { activity: self.clone(), id }
+        (state.has_requested, state.is_http2, state.head_since) = (true, is_http2, None);
+        ActiveRequest { activity: self.clone(), id }
     }
 
-    /// The connection was handed to somebody else, such as by an upgrade: it counts as used until it is closed.
-    pub(crate) fn hand_over(&self) {
+    /// Marks the connection as owned by other code, for example after an upgrade: it counts as active until it is closed.
+    pub(crate) fn mark_detached(&self) {
         let mut state = self.state();
         let id = state.next;
         state.next += 1;
         state.requests.insert(id, None);
     }
 
-    /// Since when it has been waiting, and whether it ever sent a request; none while a request is under way.
+    /// Whether the connection ever sent a request, and since when it is idle; none while a request is active.
     pub(crate) fn waiting(&self) -> Option<(bool, Instant)> {
         let state = self.state();
-        state.requests.is_empty().then_some((state.has_asked, state.waiting_since))
+        state.requests.is_empty().then_some((state.has_requested, state.waiting_since))
     }
 
-    pub(crate) fn has_asked(&self) -> bool {
-        self.state().has_asked
+    pub(crate) fn has_requested(&self) -> bool {
+        self.state().has_requested
     }
 
-    /// What is to be done at `now`. `ending` is when the connection was asked to end.
-    pub(crate) fn verdict(&self, limits: &Limits, ending: Option<Instant>, now: Instant) -> Verdict {
+    /// The action at `now`. `ending` is when the graceful shutdown started.
+    pub(crate) fn next_action(
+        &self,
+        limits: &ListenerLimits,
+        ending: Option<Instant>,
+        now: Instant,
+    ) -> ConnectionAction {
         let state = self.state();
         let (at, then) = if !state.requests.is_empty() {
-            (state.stalled_until(limits, now), Verdict::Cut)
-        } else if let Some(asked) = ending {
+            (state.stall_deadline(limits, now), ConnectionAction::Abort)
+        } else if let Some(started) = ending {
             // Every response is written.
-            (asked.max(state.waiting_since) + GOODBYE, Verdict::Cut)
-        } else if let Some(begun) = state.head_since {
-            (begun + limits.head, Verdict::End)
-        } else if state.has_asked {
-            (state.waiting_since + limits.idle, Verdict::End)
+            (started.max(state.waiting_since) + GRACEFUL_CLOSE, ConnectionAction::Abort)
+        } else if let Some(started) = state.head_since {
+            (started + limits.head, ConnectionAction::ShutDown)
+        } else if state.has_requested {
+            (state.waiting_since + limits.idle, ConnectionAction::ShutDown)
         } else {
-            (state.waiting_since + limits.first_byte, Verdict::End)
+            (state.waiting_since + limits.first_byte, ConnectionAction::ShutDown)
         };
-        // A displaced connection is no longer counted, so it must not stay by the requests that crossed its end.
-        let latest = ending.filter(|_| self.displaced.is_cancelled()).map(|asked| asked + limits.closing);
+        // A displaced connection is no longer counted, so requests that arrived during its shutdown must not keep it open.
+        let latest = ending.filter(|_| self.displaced.is_cancelled()).map(|started| started + limits.closing);
         let (at, then) = match latest {
-            Some(end) if end < at => (end, Verdict::Cut),
+            Some(end) if end < at => (end, ConnectionAction::Abort),
             _ => (at, then),
         };
-        if at <= now { then } else { Verdict::Until(at) }
+        if at <= now { then } else { ConnectionAction::WaitUntil(at) }
     }
 }
 
 impl State {
-    /// Until when the requests under way may go on as they are.
-    fn stalled_until(&self, limits: &Limits, now: Instant) -> Instant {
+    /// When the active requests count as stalled.
+    fn stall_deadline(&self, limits: &ListenerLimits, now: Instant) -> Instant {
         let stalled: Option<Vec<Instant>> = self.requests.values().copied().collect();
         let latest = stalled.and_then(|all| all.into_iter().max());
         match latest {
             Some(at) if self.is_http2 => at + limits.stall,
             Some(at) => at.max(self.written) + limits.stall,
-            // A handler works, or a client takes what it gets: look again later.
+            // A handler is working, or a client reads what it gets: check again later.
             None => now + limits.stall,
         }
     }
 }
 
-/// A request, from its head to the last byte of its response that was written.
+/// A request, from its head to the last written byte of its response.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct ActiveRequest {
     activity: Arc<Activity>,
     id: u64,
 }
 
-impl UnderWay {
-    /// Something of the response is ready for the client.
-    pub(crate) fn offered(&self) {
+impl ActiveRequest {
+    /// Records that data of the response is ready for the client.
+    pub(crate) fn data_ready(&self) {
         self.activity.state().requests.insert(self.id, Some(Instant::now()));
     }
 
-    /// The client took it; the handler is to say more.
-    pub(crate) fn taken(&self) {
+    /// Records that the client has read all data and the handler has to produce more.
+    pub(crate) fn data_consumed(&self) {
         self.activity.state().requests.insert(self.id, None);
     }
 
-    /// The client took a part of what is ready.
-    pub(crate) fn advanced(&self) {
+    /// Records that the client has read a part of the data.
+    pub(crate) fn data_progressed(&self) {
         if let Some(Some(since)) = self.activity.state().requests.get_mut(&self.id) {
             *since = Instant::now();
         }
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let mut state = self.activity.state();
         state.requests.remove(&self.id);

@@ -1,4 +1,4 @@
-//! Bodies that are watched: a request's body may not pause for too long, and a response's body says whether its client takes it.
+//! Tracked bodies: a request body has a limit on its pauses, and a response body records whether its client reads it.
 
 use std::io::IoSlice;
 use std::pin::Pin;
@@ -11,16 +11,16 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use crate::activity::UnderWay;
+use crate::activity::ActiveRequest;
 
-/// A request body could not be read.
+/// A request body cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// Its sender paused for too long.
-    #[error("nothing of the request body arrived within {} s", .0.as_secs())]
-    Paused(Duration),
+    #[error("timeout: no data of the request body within {} s", .0.as_secs())]
+    Timeout(Duration),
     /// The connection failed.
-    #[error("the request body could not be read")]
+    #[error("cannot read the request body")]
     Connection(#[source] hyper::Error),
 }
 
@@ -52,7 +52,7 @@ impl Body for RequestBody {
         }
         let pause = self.pause;
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause)));
-        timer.as_mut().poll(cx).map(|()| Some(Err(BodyError::Paused(pause))))
+        timer.as_mut().poll(cx).map(|()| Some(Err(BodyError::Timeout(pause))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -64,16 +64,16 @@ impl Body for RequestBody {
     }
 }
 
-/// The body of a response. Its request is under way until it is dropped, and all its data with it.
+/// The body of a response. Its request is active until the body and all its data are dropped.
 #[derive(Debug)]
 pub struct ResponseBody<B> {
     inner: Pin<Box<B>>,
-    request: Arc<UnderWay>,
+    request: Arc<ActiveRequest>,
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn new(inner: B, request: UnderWay) -> ResponseBody<B> {
-        request.offered();
+    pub(crate) fn new(inner: B, request: ActiveRequest) -> ResponseBody<B> {
+        request.data_ready();
         ResponseBody { inner: Box::pin(inner), request: Arc::new(request) }
     }
 }
@@ -88,11 +88,11 @@ impl<B: Body> Body for ResponseBody<B> {
     ) -> Poll<Option<Result<Frame<Self::Data>, B::Error>>> {
         let polled = self.inner.as_mut().poll_frame(cx);
         match &polled {
-            Poll::Pending => self.request.taken(),
-            Poll::Ready(_) => self.request.offered(),
+            Poll::Pending => self.request.data_consumed(),
+            Poll::Ready(_) => self.request.data_ready(),
         }
-        let watched = |data| ResponseData { inner: data, request: self.request.clone() };
-        polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(watched))))
+        let tracked = |data| ResponseData { inner: data, request: self.request.clone() };
+        polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(tracked))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -104,12 +104,12 @@ impl<B: Body> Body for ResponseBody<B> {
     }
 }
 
-/// Data of a response body. The protocol holds it until it is written: HTTP/2 takes a chunk of any size as soon as the client
-/// takes one byte, and ends the body long before the client has read the rest.
+/// Data of a response body. The protocol implementation holds it until it is written: HTTP/2 accepts a chunk of any size as soon as
+/// the client has a window of one byte, and drops the body long before the client has read the rest.
 #[derive(Debug)]
 pub struct ResponseData<D> {
     inner: D,
-    request: Arc<UnderWay>,
+    request: Arc<ActiveRequest>,
 }
 
 impl<D: Buf> Buf for ResponseData<D> {
@@ -127,11 +127,11 @@ impl<D: Buf> Buf for ResponseData<D> {
 
     fn advance(&mut self, count: usize) {
         self.inner.advance(count);
-        self.request.advanced();
+        self.request.data_progressed();
     }
 
     fn copy_to_bytes(&mut self, count: usize) -> Bytes {
-        self.request.advanced();
+        self.request.data_progressed();
         self.inner.copy_to_bytes(count)
     }
 }

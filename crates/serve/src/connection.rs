@@ -1,4 +1,4 @@
-//! One connection: its bytes, its requests and its end.
+//! One connection: its bytes, its requests and its shutdown.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,25 +15,29 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt as _};
 
-use crate::activity::{Activity, Verdict};
+use crate::activity::{Activity, ConnectionAction};
 use crate::listener::{BoxError, ClientAddress};
-use crate::registry::Registered;
-use crate::{Limits, RequestBody, ResponseBody};
+use crate::registry::Registration;
+use crate::{ListenerLimits, RequestBody, ResponseBody};
 
-/// The bytes of a connection. It holds the connection's place among the others until it is closed, whoever has it then.
-pub(crate) struct Watched<T> {
+/// The byte stream of a connection. It keeps the connection registered until it is closed, also after an upgrade.
+pub(crate) struct TrackedStream<T> {
     inner: T,
     activity: Arc<Activity>,
-    _place: Option<Registered>,
+    _registration: Option<Registration>,
 }
 
-impl<T> Watched<T> {
-    pub(crate) fn new(inner: T, activity: Arc<Activity>, place: Option<Registered>) -> Watched<T> {
-        Watched { inner, activity, _place: place }
+impl<T> TrackedStream<T> {
+    pub(crate) fn new(
+        inner: T,
+        activity: Arc<Activity>,
+        registration: Option<Registration>,
+    ) -> TrackedStream<T> {
+        TrackedStream { inner, activity, _registration: registration }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for TrackedStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -42,25 +46,25 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         let before = into.filled().len();
         let read = ready!(Pin::new(&mut self.inner).poll_read(cx, into));
         if into.filled().len() > before {
-            self.activity.read();
+            self.activity.record_read();
         }
         Poll::Ready(read)
     }
 }
 
-impl<T> Watched<T> {
-    fn wrote(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+impl<T> TrackedStream<T> {
+    fn record_write(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if matches!(polled, Poll::Ready(Ok(count)) if count > 0) {
-            self.activity.wrote();
+            self.activity.record_write();
         }
         polled
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for TrackedStream<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.wrote(polled)
+        self.record_write(polled)
     }
 
     fn poll_write_vectored(
@@ -69,7 +73,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
-        self.wrote(polled)
+        self.record_write(polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -85,15 +89,15 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     }
 }
 
-/// A service whose requests are counted.
-struct Counted<S> {
+/// A service that records its active requests.
+struct TrackedService<S> {
     service: S,
     activity: Arc<Activity>,
     address: ClientAddress,
-    limits: Limits,
+    limits: ListenerLimits,
 }
 
-impl<S, B> hyper::service::Service<Request<Incoming>> for Counted<S>
+impl<S, B> hyper::service::Service<Request<Incoming>> for TrackedService<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send + 'static,
@@ -103,22 +107,22 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let under_way = self.activity.request(request.version() == Version::HTTP_2);
+        let active = self.activity.start_request(request.version() == Version::HTTP_2);
         let pause = self.limits.body_pause;
         let mut request = request.map(|body| RequestBody::new(body, pause));
         request.extensions_mut().insert(self.address);
-        let answering = self.service.clone().oneshot(request);
-        Box::pin(async move { Ok(answering.await?.map(|body| ResponseBody::new(body, under_way))) })
+        let response = self.service.clone().oneshot(request);
+        Box::pin(async move { Ok(response.await?.map(|body| ResponseBody::new(body, active))) })
     }
 }
 
-/// Serves the requests of one connection, until its client leaves, a limit is met, another connection takes its place, or the
-/// listener ends.
-pub(crate) async fn exchange<T, S, B>(
-    io: Watched<T>,
+/// Serves the requests of one connection until its client disconnects, a limit is reached, another connection displaces it, or the
+/// listener shuts down.
+pub(crate) async fn serve_connection<T, S, B>(
+    io: TrackedStream<T>,
     service: S,
     address: ClientAddress,
-    limits: Limits,
+    limits: ListenerLimits,
     closing: CancellationToken,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -131,9 +135,9 @@ pub(crate) async fn exchange<T, S, B>(
 {
     let activity = io.activity.clone();
     let builder = builder(&limits);
-    let counted = Counted { service, activity: activity.clone(), address, limits };
+    let counted = TrackedService { service, activity: activity.clone(), address, limits };
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(io), counted));
-    let mut asked_to_end = pin!(async {
+    let mut shutdown_requested = pin!(async {
         tokio::select! {
             () = closing.cancelled() => {}
             () = activity.displaced.cancelled() => {}
@@ -141,29 +145,29 @@ pub(crate) async fn exchange<T, S, B>(
     });
     let mut timer = pin!(tokio::time::sleep_until(Instant::now() + limits.first_byte));
     let mut ending = None;
-    let ended = poll_fn(|cx| {
-        activity.driven_by(cx.waker());
+    let outcome = poll_fn(|cx| {
+        activity.set_waker(cx.waker());
         loop {
-            if ending.is_none() && asked_to_end.as_mut().poll(cx).is_ready() {
-                if !activity.has_asked() {
-                    // Nothing was said yet that a goodbye could answer.
+            if ending.is_none() && shutdown_requested.as_mut().poll(cx).is_ready() {
+                if !activity.has_requested() {
+                    // Without a request there is nothing to complete.
                     return Poll::Ready(Ok(()));
                 }
                 ending = Some(Instant::now());
                 connection.as_mut().graceful_shutdown();
             }
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(ended);
+            if let Poll::Ready(outcome) = connection.as_mut().poll(cx) {
+                return Poll::Ready(outcome);
             }
-            // Bytes are read and requests begin in the poll above, so what is decided here is decided on the newest facts.
-            match activity.verdict(&limits, ending, Instant::now()) {
-                Verdict::Cut => return Poll::Ready(Ok(())),
-                Verdict::End => {
+            // The poll above reads bytes and starts requests, so the decision below uses the current activity.
+            match activity.next_action(&limits, ending, Instant::now()) {
+                ConnectionAction::Abort => return Poll::Ready(Ok(())),
+                ConnectionAction::ShutDown => {
                     ending = Some(Instant::now());
                     connection.as_mut().graceful_shutdown();
                 }
-                Verdict::Until(at) => {
-                    // A timer that fires too early costs one more look; it is moved only when it would fire too late.
+                ConnectionAction::WaitUntil(at) => {
+                    // A timer that fires early costs one more check; it is reset only when it would fire late.
                     if at < timer.deadline() || timer.is_elapsed() {
                         timer.as_mut().reset(at);
                     }
@@ -173,15 +177,15 @@ pub(crate) async fn exchange<T, S, B>(
         }
     })
     .await;
-    activity.hand_over();
-    if let Err(error) = ended {
-        tracing::debug!(error = &*error, "A connection ended early");
+    activity.mark_detached();
+    if let Err(error) = outcome {
+        tracing::debug!(error = &*error, "Connection failed: {error}");
     }
 }
 
-/// The protocols. The limits on time are ours (`Activity`): hyper has one clock for a head and for idle time, and none for the
+/// The protocol settings. `Activity` enforces the time limits: hyper has one timer for request heads and idle time, and none for the
 /// first byte or for HTTP/2.
-fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+fn builder(limits: &ListenerLimits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -192,7 +196,7 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        // Finds clients that are gone without a word.
+        // Detects clients that are gone without closing the connection.
         .keep_alive_interval(limits.stall / 2)
         .keep_alive_timeout(limits.handshake)
         .max_concurrent_streams(limits.streams)

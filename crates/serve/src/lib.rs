@@ -1,22 +1,23 @@
-//! Listeners. One accept loop for every server of the workspace: TLS whose certificate is read again when its file changes,
+//! Listeners. One accept loop for every server of the workspace: TLS with a certificate that is reloaded when its file changes,
 //! HTTP/1.1 and HTTP/2, and limits on everything that a client can make a server hold.
 //!
-//! A connection is *waiting* while no request is under way on it: during the handshake, before the first byte, while a request's
-//! head arrives, and between requests. Waiting has a limit in each of these phases; pings of HTTP/2 do not extend it. A request
-//! is *under way* until its response body has been written, so event streams and watches last as long as they are used. A client that
-//! takes nothing of a response, or sends nothing of a request body, is cut off after a limit of its own.
+//! A connection is *idle* while no request is active on it: during the handshake, before the first byte, while the head of a
+//! request arrives, and between requests. Each of these phases has a time limit, which HTTP/2 pings do not extend. A request is
+//! *active* until its response body is written, so event streams and watches last as long as they are used. A client that reads
+//! nothing of a response, or sends nothing of a request body, is disconnected after a limit of its own.
 //!
-//! When a listener has as many connections as it may, in total or from one address, a new one takes the place of the one that has
-//! been waiting longest, of those that never sent a request first. It is closed only when all of them have requests under way.
+//! When a listener has reached its limit of connections, in total or from one address, a new connection displaces the one that has
+//! been idle longest, preferring those that never sent a request. The new connection is closed only if all others have active
+//! requests.
 //!
-//! It knows no routes and no identities: a [`Handler`] makes a service for each connection.
+//! The crate knows no routes and no identities: a [`ConnectionHandler`] creates a service for each connection.
 
 mod activity;
 mod body;
 mod connection;
+mod host_names;
 mod limits;
 mod listener;
-mod names;
 pub mod pki;
 mod private_file;
 mod registry;
@@ -25,9 +26,10 @@ mod tests;
 pub mod tls;
 
 pub use body::{BodyError, RequestBody, ResponseBody, ResponseData};
-pub use limits::Limits;
+pub use host_names::{HostNames, authority_host, is_loopback_name};
+pub use limits::ListenerLimits;
 pub use listener::{
-    ClientAddress, ConnectionEvent, Handler, Listener, Peer, SameService, client_network, reachable,
+    ClientAddress, ConnectionEvent, ConnectionHandler, Listener, Peer, SharedService, client_network,
+    reachable_address,
 };
-pub use names::{HostNames, host_of, is_loopback_name};
 pub use private_file::{write_private, write_private_unsynced};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// What the clients of one listener may make it hold, and for how long.
+/// Limits on what the clients of one listener can make it hold, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ListenerLimits {
     /// Connections in total.
     pub connections: usize,
     /// Connections from one IPv4 address, or from one IPv6 network of 64 bits.
@@ -13,26 +13,27 @@ pub struct Limits {
     pub handshake: Duration,
     /// Longest wait for the first byte of a connection.
     pub first_byte: Duration,
-    /// Longest time from the first byte of a request's head to its last.
+    /// Longest time from the first byte of a request head to its last.
     pub head: Duration,
-    /// Longest wait for the next request when none is under way. Zero closes the connection after each response.
+    /// Longest wait for the next request when none is active. Zero closes the connection after each response.
     pub idle: Duration,
-    /// Longest pause in a request body that a handler reads.
+    /// Longest pause in a request body.
     pub body_pause: Duration,
-    /// Longest time in which a client takes nothing of a response that is ready for it.
+    /// Longest time in which a client reads nothing of a response that is ready.
     pub stall: Duration,
-    /// Longest time for responses under way when the listener ends, or when another connection has taken the place of theirs.
+    /// Longest time for active responses after the listener shut down or another connection displaced theirs.
     pub closing: Duration,
     /// Requests that share one HTTP/2 connection.
     pub streams: u32,
-    /// Largest head of a request, in bytes.
+    /// Largest request head, in bytes.
     pub head_bytes: usize,
 }
 
-impl Default for Limits {
-    /// For servers that strangers can reach. `idle` is longer than most clients keep a connection, so that they close first.
-    fn default() -> Limits {
-        Limits {
+impl Default for ListenerLimits {
+    /// For servers that unauthenticated clients can reach. `idle` is longer than most clients keep a connection, so that they close
+    /// first.
+    fn default() -> ListenerLimits {
+        ListenerLimits {
             connections: 1024,
             connections_per_address: 512,
             handshake: Duration::from_secs(10),

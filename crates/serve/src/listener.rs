@@ -16,61 +16,60 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::activity::Activity;
-use crate::connection::{Watched, exchange};
-use crate::registry::{Registered, Registry};
-use crate::{Limits, RequestBody};
+use crate::connection::{TrackedStream, serve_connection};
+use crate::registry::{Registration, Registry};
+use crate::{ListenerLimits, RequestBody};
 
-/// How long to wait when the system has no connection to give, such as when file descriptors run out.
+/// Pause after a failed accept, for example when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Any error.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) type Observer = Arc<dyn Fn(ConnectionEvent) + Send + Sync>;
 
-/// The other end of a connection.
+/// The client of a connection.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// Its address.
+    /// Address and port.
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub is_tls: bool,
-    /// The certificates that it showed, its own first; empty when it showed none.
+    /// The certificates that it sent, its own first; empty when it sent none.
     pub certificates: Vec<CertificateDer<'static>>,
 }
 
-/// The address of a request's client, among the request's extensions.
+/// The address of a request's client, in the request's extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub SocketAddr);
 
 impl ClientAddress {
-    /// What limits per client are counted by: an IPv4 address, or an IPv6 network of 64 bits.
+    /// The unit of limits per client; see [`client_network`].
     pub fn network(self) -> IpAddr {
         client_network(self.0.ip())
     }
 }
 
-/// What limits per client are counted by: an IPv4 address, or an IPv6 network of 64 bits.
+/// The unit of limits per client: an IPv4 address, or an IPv6 network of 64 bits.
 pub fn client_network(address: IpAddr) -> IpAddr {
     crate::registry::network(address)
 }
 
-/// What happened to the connections of a listener.
+/// An event in the connections of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionEvent {
-    /// So many are open now.
+    /// The number of open connections changed to this.
     Open(usize),
-    /// One that was waiting had to make room for a new one.
+    /// A new connection displaced an idle one.
     Displaced,
-    /// A new one was closed: every one that it could replace has a request under way.
-    Refused,
+    /// A new connection was closed because all those that it could displace have active requests.
+    Rejected,
 }
 
-/// Makes a service for each connection.
-pub trait Handler: Send + Sync + 'static {
+/// Creates a service for each connection.
+pub trait ConnectionHandler: Send + Sync + 'static {
     /// The body of responses.
     type Body: http_body::Body<Data: Send, Error: Into<BoxError>> + Send + 'static;
-    /// What answers the requests of one connection. An error of it ends the connection.
+    /// The service of one connection. An error of it closes the connection.
     type Service: Service<
             Request<RequestBody>,
             Response = Response<Self::Body>,
@@ -80,7 +79,7 @@ pub trait Handler: Send + Sync + 'static {
         + Send
         + 'static;
 
-    /// Whether a connection is accepted at all. It is asked before a byte of it is read.
+    /// Whether a connection is accepted. Called before a byte of it is read.
     fn accepts(&self, address: SocketAddr) -> bool {
         let _ = address;
         true
@@ -90,11 +89,11 @@ pub trait Handler: Send + Sync + 'static {
     fn service(&self, peer: Peer) -> Self::Service;
 }
 
-/// One service for all connections.
+/// A handler that uses one service for all connections.
 #[derive(Debug, Clone)]
-pub struct SameService<S>(pub S);
+pub struct SharedService<S>(pub S);
 
-impl<S, B> Handler for SameService<S>
+impl<S, B> ConnectionHandler for SharedService<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
@@ -111,11 +110,11 @@ where
     }
 }
 
-/// A listener: bound, not yet accepting.
+/// A bound listener that does not accept yet.
 pub struct Listener {
     tcp: TcpListener,
     address: SocketAddr,
-    limits: Limits,
+    limits: ListenerLimits,
     tls: Option<TlsAcceptor>,
     observer: Observer,
 }
@@ -127,14 +126,14 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// A listener on a socket that is bound.
-    pub fn new(tcp: TcpListener, limits: Limits) -> io::Result<Listener> {
+    /// A listener on a bound socket.
+    pub fn new(tcp: TcpListener, limits: ListenerLimits) -> io::Result<Listener> {
         let address = tcp.local_addr()?;
         Ok(Listener { tcp, address, limits, tls: None, observer: Arc::new(|_| {}) })
     }
 
-    /// Takes an address.
-    pub async fn bind(address: SocketAddr, limits: Limits) -> io::Result<Listener> {
+    /// Binds a socket.
+    pub async fn bind(address: SocketAddr, limits: ListenerLimits) -> io::Result<Listener> {
         Listener::new(TcpListener::bind(address).await?, limits)
     }
 
@@ -145,26 +144,26 @@ impl Listener {
         self
     }
 
-    /// Reports what happens to connections, for metrics. `observer` must return at once.
+    /// Calls `observer` for each event, for metrics. It must not block.
     #[must_use]
-    pub fn observed_by(mut self, observer: impl Fn(ConnectionEvent) + Send + Sync + 'static) -> Listener {
+    pub fn with_observer(mut self, observer: impl Fn(ConnectionEvent) + Send + Sync + 'static) -> Listener {
         self.observer = Arc::new(observer);
         self
     }
 
-    /// Where it listens.
+    /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The base URL at which a client on this machine reaches it.
+    /// The base URL for clients on this machine.
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", reachable(self.address))
+        format!("{scheme}://{}", reachable_address(self.address))
     }
 
-    /// Accepts connections until `shutdown`; then lets the responses under way end, within [`Limits::closing`].
-    pub async fn serve<H: Handler>(self, handler: H, shutdown: CancellationToken) {
+    /// Accepts connections until `shutdown`, then completes active responses within [`ListenerLimits::closing`].
+    pub async fn serve<H: ConnectionHandler>(self, handler: H, shutdown: CancellationToken) {
         let Listener { tcp, limits, tls, observer, .. } = self;
         let (per_address, handler) = (limits.connections_per_address, Arc::new(handler));
         let registry = Arc::new(Registry::new(limits.connections, per_address, observer.clone()));
@@ -179,13 +178,13 @@ impl Listener {
                             continue;
                         }
                         let activity = Arc::new(Activity::new());
-                        let Some(place) = registry.admit(address.ip(), &activity) else { continue };
-                        let accepted = Accepted { stream, address, activity, place };
+                        let Some(registration) = registry.register(address.ip(), &activity) else { continue };
+                        let accepted = AcceptedConnection { stream, address, activity, registration };
                         let closing = shutdown.clone();
                         connections.spawn(accepted.serve(tls.clone(), handler.clone(), limits, closing));
                     }
                     Err(error) => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "A connection could not be accepted: {error}");
+                        tracing::warn!(error = &error as &dyn std::error::Error, "Cannot accept a connection: {error}");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -193,60 +192,67 @@ impl Listener {
         }
         drop(tcp);
         let closed = async { while connections.join_next().await.is_some() {} };
-        // What is left after that is a client that does not read; dropping the set ends it.
+        // Clients that do not read may be left; dropping the set disconnects them.
         let _ = tokio::time::timeout(limits.closing, closed).await;
         drop(connections);
         observer(ConnectionEvent::Open(0));
     }
 }
 
-/// A connection that was accepted.
-struct Accepted {
+/// An accepted connection.
+struct AcceptedConnection {
     stream: TcpStream,
     address: SocketAddr,
     activity: Arc<Activity>,
-    place: Registered,
+    registration: Registration,
 }
 
-impl Accepted {
-    /// Serves the connection. What goes wrong in it ends it and nothing else.
-    async fn serve<H: Handler>(
+impl AcceptedConnection {
+    /// Serves the connection. An error closes this connection only.
+    async fn serve<H: ConnectionHandler>(
         self,
         tls: Option<TlsAcceptor>,
         handler: Arc<H>,
-        limits: Limits,
+        limits: ListenerLimits,
         closing: CancellationToken,
     ) {
-        let Accepted { stream, address, activity, place } = self;
+        let AcceptedConnection { stream, address, activity, registration } = self;
         let _ = stream.set_nodelay(true);
         let client = ClientAddress(address);
         let Some(acceptor) = tls else {
             let service = handler.service(Peer { address, is_tls: false, certificates: Vec::new() });
-            let io = Watched::new(stream, activity, Some(place));
-            return exchange(io, service, client, limits, closing).await;
+            let io = TrackedStream::new(stream, activity, Some(registration));
+            return serve_connection(io, service, client, limits, closing).await;
         };
         let stream = tokio::select! {
             () = closing.cancelled() => return,
             () = activity.displaced.cancelled() => return,
-            shaken = tokio::time::timeout(limits.handshake, acceptor.accept(stream)) => match shaken {
+            handshake = tokio::time::timeout(limits.handshake, acceptor.accept(stream)) => match handshake {
                 Ok(Ok(stream)) => stream,
                 Ok(Err(error)) => {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "A TLS handshake failed: {error}");
+                    tracing::debug!(error = &error as &dyn std::error::Error, "TLS handshake failed: {error}");
                     return;
                 }
                 Err(_) => return,
             },
         };
-        activity.shook_hands();
-        let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        let certificates = shown.iter().map(|it| it.clone().into_owned()).collect();
+        activity.handshake_completed();
+        let presented = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let certificates = presented.iter().map(|it| it.clone().into_owned()).collect();
         let service = handler.service(Peer { address, is_tls: true, certificates });
-        exchange(Watched::new(stream, activity, Some(place)), service, client, limits, closing).await;
+        serve_connection(
+            TrackedStream::new(stream, activity, Some(registration)),
+            service,
+            client,
+            limits,
+            closing,
+        )
+        .await;
     }
 }
 
-/// The address at which a client on this machine reaches a listener: "all addresses" is for listening only.
-pub fn reachable(mut address: SocketAddr) -> SocketAddr {
+/// The address at which a client on this machine reaches a listener: the unspecified address becomes loopback.
+pub fn reachable_address(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         let loopback: (IpAddr, IpAddr) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
         address.set_ip(if address.is_ipv4() { loopback.0 } else { loopback.1 });

@@ -1,4 +1,4 @@
-//! The connections of a listener: how many there are, from where, and which of them makes room for a new one.
+//! The connections of a listener: their number in total and per client, and which of them a new one displaces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::activity::Activity;
 use crate::listener::{ConnectionEvent, Observer};
 
-/// A connection that is younger may still be shaking hands; others cannot displace it by sending a request first.
-const YOUNG: Duration = Duration::from_secs(1);
+/// A younger connection may still be in its handshake, so connections with requests are displaced before it.
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The connections of a listener.
 pub(crate) struct Registry {
@@ -28,8 +28,8 @@ struct Table {
     per_address: HashMap<IpAddr, usize>,
 }
 
-/// The place of one connection; dropped when it is closed.
-pub(crate) struct Registered {
+/// The registration of one connection; dropped when it is closed.
+pub(crate) struct Registration {
     registry: Arc<Registry>,
     id: u64,
 }
@@ -43,12 +43,16 @@ impl Registry {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a new connection a place; none when all those that it could replace have requests under way.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, activity: &Arc<Activity>) -> Option<Registered> {
+    /// Registers a new connection; none when all those that it could displace have active requests.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        address: IpAddr,
+        activity: &Arc<Activity>,
+    ) -> Option<Registration> {
         let network = network(address);
         let mut table = self.table();
-        let of_network = table.per_address.get(&network).copied().unwrap_or_default();
-        let replaced = if of_network >= self.per_address_max {
+        let network_count = table.per_address.get(&network).copied().unwrap_or_default();
+        let replaced = if network_count >= self.per_address_max {
             Some(table.longest_waiting(Some(network)))
         } else if table.connections.len() >= self.connections_max {
             Some(table.longest_waiting(None))
@@ -64,7 +68,7 @@ impl Registry {
                 (self.observer)(ConnectionEvent::Displaced);
             }
             Some(None) => {
-                (self.observer)(ConnectionEvent::Refused);
+                (self.observer)(ConnectionEvent::Rejected);
                 return None;
             }
         }
@@ -73,21 +77,21 @@ impl Registry {
         table.connections.insert(id, (network, activity.clone()));
         *table.per_address.entry(network).or_default() += 1;
         (self.observer)(ConnectionEvent::Open(table.connections.len()));
-        Some(Registered { registry: self.clone(), id })
+        Some(Registration { registry: self.clone(), id })
     }
 }
 
 impl Table {
-    /// The connection that makes room: one that never sent a request, though it had time to, before one that did, before one that
-    /// has only just come; of each, the one that has been waiting longest.
-    fn longest_waiting(&self, of: Option<IpAddr>) -> Option<u64> {
-        let young = Instant::now().checked_sub(YOUNG);
-        let rank = |(has_asked, since): (bool, Instant)| match has_asked {
+    /// The idle connection to displace, by preference: one that never sent a request, one that did, one within its grace period. Of
+    /// each group, the one that has been idle longest.
+    fn longest_waiting(&self, from: Option<IpAddr>) -> Option<u64> {
+        let young = Instant::now().checked_sub(GRACE_PERIOD);
+        let rank = |(has_requested, since): (bool, Instant)| match has_requested {
             false if young.is_none_or(|young| since > young) => (2, since),
-            has_asked => (u8::from(has_asked), since),
+            has_requested => (u8::from(has_requested), since),
         };
         let candidates =
-            self.connections.iter().filter(|(_, (network, _))| of.is_none_or(|of| of == *network));
+            self.connections.iter().filter(|(_, (network, _))| from.is_none_or(|from| from == *network));
         let waiting = candidates.filter_map(|(id, (_, activity))| Some((rank(activity.waiting()?), *id)));
         waiting.min().map(|(_, id)| id)
     }
@@ -104,17 +108,17 @@ impl Table {
     }
 }
 
-impl Drop for Registered {
+impl Drop for Registration {
     fn drop(&mut self) {
         let mut table = self.registry.table();
-        // One that was displaced has no place any more.
+        // A displaced connection is no longer in the table.
         if table.remove(self.id).is_some() {
             (self.registry.observer)(ConnectionEvent::Open(table.connections.len()));
         }
     }
 }
 
-/// By what connections are counted: whoever has one IPv6 address has the 64 bits behind it.
+/// The unit by which connections are counted: a client with one IPv6 address has the whole network of 64 bits.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

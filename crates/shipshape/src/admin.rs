@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use serve::{Limits, Listener, SameService};
+use serve::{Listener, ListenerLimits, SharedService};
 use tokio_util::sync::CancellationToken;
 
 use crate::listening::Listen;
@@ -21,9 +21,9 @@ use crate::readiness::Readiness;
 use crate::version::Version;
 
 /// Probes and scrapers are a handful, quick to say what they want and to read their answer; no connection is kept.
-fn limits() -> Limits {
+fn limits() -> ListenerLimits {
     let soon = Duration::from_secs(5);
-    Limits {
+    ListenerLimits {
         connections: 64,
         connections_per_address: 32,
         first_byte: soon,
@@ -32,7 +32,7 @@ fn limits() -> Limits {
         body_pause: soon,
         stall: 2 * soon,
         closing: Duration::from_millis(500),
-        ..Limits::default()
+        ..ListenerLimits::default()
     }
 }
 
@@ -72,7 +72,7 @@ impl Admin {
 
     /// Answers until `shutdown`.
     pub(crate) async fn serve(self, shutdown: CancellationToken) -> anyhow::Result<()> {
-        self.listener.serve(SameService(self.router), shutdown).await;
+        self.listener.serve(SharedService(self.router), shutdown).await;
         Ok(())
     }
 }

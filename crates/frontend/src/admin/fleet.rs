@@ -185,7 +185,7 @@ fn with_health(mut line: FleetLine, is_made: bool, sample: Option<&HealthSample>
         ("reachability" = Option<String>, Query, description = "Only clusters that are `reachable`, `unreachable` or `unknown`."),
         ("label" = Option<String>, Query, description = "Only clusters with this label: `name` or `name=value`."),
         ("work" = Option<String>, Query, description = "Only clusters on which something is `running`, `waiting` or neither (`idle`)."),
-        ("sort" = Option<String>, Query, description = "AuditContext `name`, `state`, `version`, `location`, `reachability` or `next`; with a hyphen before it, the other way round. AuditContext name when absent."),
+        ("sort" = Option<String>, Query, description = "Sort by `name` (the default), `state`, `version`, `location`, `reachability` or `next`; a leading hyphen reverses the order."),
         ("skip" = Option<i64>, Query, description = "Without so many lines at the beginning.", minimum = 0),
         ("limit" = Option<i64>, Query, description = "At most so many lines; 50 when absent, 200 at most.", minimum = 1, maximum = 4_294_967_295_i64),
     ),

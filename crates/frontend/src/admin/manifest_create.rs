@@ -25,7 +25,7 @@ const STATUS_TEXT_BYTES_MAX: usize = 2000;
     put, path = "/maintenancemanifests", operation_id = "createManifest", tag = "manifests",
     params(
         ClusterPath, Version, Reason,
-        ("dryRun" = Option<bool>, Query, description = "Only check, and response what would be stored."),
+        ("dryRun" = Option<bool>, Query, description = "Only check, and return what would be stored."),
     ),
     request_body = ManifestRequest,
     responses(

@@ -117,8 +117,8 @@ const PLATFORM_NAMESPACES: [&str; 62] = [
     ),
     responses(
         (status = 200, description = "The object, or a list of them.", body = Object),
-        (status = 502, description = "The cluster does not response, or not as asked."),
-        (status = 504, description = "The cluster did not response in time."),
+        (status = 502, description = "The cluster does not respond, or rejects the request."),
+        (status = 504, description = "The cluster did not respond in time."),
     )
 )]
 pub(super) async fn show(
@@ -137,7 +137,7 @@ pub(super) async fn show(
     let cluster = state.cluster_forms.find(&request.resource_id()?).await?.uuid;
     let reading = read(&state, cluster, kind, namespace, name, unrestricted);
     let found = tokio::time::timeout(LOOK_TIME_MAX, reading).await.map_err(|_| {
-        let message = format!("The cluster gave no response within {} s.", LOOK_TIME_MAX.as_secs());
+        let message = format!("The cluster did not respond within {} s.", LOOK_TIME_MAX.as_secs());
         ApiError::new(StatusCode::GATEWAY_TIMEOUT, Code::InternalServerError, message)
     })??;
     Ok(ApiResponse::ok(&found))

@@ -46,7 +46,7 @@ pub(super) async fn run(cloud: &CloudRoles, draft: &Draft<'_>, subscription: &st
         Ok(outcome) => outcome,
         Err(_) => {
             tracing::warn!(
-                "The cloud did not response in time; what could not be checked is left to the backend"
+                "The cloud did not respond in time; the backend repeats the checks that are missing"
             );
             Ok(())
         }

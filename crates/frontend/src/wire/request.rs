@@ -73,7 +73,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
         let params =
             params.iter().map(|(name, value)| (name.to_owned(), value.to_ascii_lowercase())).collect();
         let query = Query::parse(parts.uri.query())?;
-        let missing = || ApiError::internal("a request came to a route without passing the gate");
+        let missing = || ApiError::internal("a request reached a route without passing the pipeline");
         let identity = parts.extensions.get::<Identity>().cloned().ok_or_else(missing)?;
         let ids = *parts.extensions.get::<RequestIds>().ok_or_else(missing)?;
         let base = parts.extensions.get::<LinkBase>().cloned().ok_or_else(missing)?;

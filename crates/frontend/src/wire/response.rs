@@ -25,10 +25,7 @@ impl ApiResponse {
         let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"    "));
         // What we answer has text keys and no numbers that JSON does not have, and a vector takes all bytes.
         if let Err(error) = body.serialize(&mut serializer) {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "An response could not be written as JSON"
-            );
+            tracing::error!(error = &error as &dyn std::error::Error, "Cannot write a response as JSON");
             return ApiResponse {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
                 body: Bytes::from_static(b"{}\n"),

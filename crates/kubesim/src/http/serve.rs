@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::serve::{Handler, Limits, Listener, Peer, RequestBody};
+use ::serve::{ConnectionHandler, Listener, ListenerLimits, Peer, RequestBody};
 use hyper::{Request, Response};
 use tokio::net::TcpListener;
 
@@ -17,13 +17,13 @@ use crate::cluster::ClusterInner;
 
 /// All clients are on this machine, and a test may open very many watches. A cluster stops at once, without waiting
 /// for connections.
-fn limits() -> Limits {
-    Limits {
+fn limits() -> ListenerLimits {
+    ListenerLimits {
         connections: 16_384,
         connections_per_address: 16_384,
         streams: 1_000,
         closing: Duration::ZERO,
-        ..Limits::default()
+        ..ListenerLimits::default()
     }
 }
 
@@ -83,14 +83,14 @@ impl Server {
     /// Serves connections until the cluster stops, then closes them.
     pub async fn serve(self, cluster: Arc<ClusterInner>) {
         let (tls, stopped) = (cluster.access.tls(), cluster.stopped.clone());
-        self.listener.with_tls(tls).serve(ConnectionHandler(cluster), stopped).await;
+        self.listener.with_tls(tls).serve(ClusterConnections(cluster), stopped).await;
     }
 }
 
 /// Handles connections over the network.
-struct ConnectionHandler(Arc<ClusterInner>);
+struct ClusterConnections(Arc<ClusterInner>);
 
-impl Handler for ConnectionHandler {
+impl ConnectionHandler for ClusterConnections {
     type Body = Body;
     type Service = RequestService;
 

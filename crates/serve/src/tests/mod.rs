@@ -1,6 +1,6 @@
-//! Connections in memory on a clock that jumps, and listeners on real sockets.
+//! Connections in memory on a paused clock, and listeners on real sockets.
 
-mod crowd;
+mod displacement;
 mod http1;
 mod http2;
 mod sockets;
@@ -22,13 +22,13 @@ use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
 
 use crate::activity::Activity;
-use crate::connection::{Watched, exchange};
-use crate::{ClientAddress, Limits, RequestBody};
+use crate::connection::{TrackedStream, serve_connection};
+use crate::{ClientAddress, ListenerLimits, RequestBody};
 
-/// A body that is fed by a test; it ends with its sender.
-pub(super) struct Fed(mpsc::Receiver<Bytes>);
+/// A body whose data a test sends; it ends when the sender is dropped.
+pub(super) struct TestBody(mpsc::Receiver<Bytes>);
 
-impl Body for Fed {
+impl Body for TestBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -40,44 +40,44 @@ impl Body for Fed {
     }
 }
 
-pub(super) type Answering = BoxCloneSyncService<Request<RequestBody>, Response<Fed>, Infallible>;
+pub(super) type TestService = BoxCloneSyncService<Request<RequestBody>, Response<TestBody>, Infallible>;
 
-fn whole(text: String) -> Fed {
+fn complete_body(text: String) -> TestBody {
     let (sender, receiver) = mpsc::channel(1);
     let _ = sender.try_send(Bytes::from(text));
-    Fed(receiver)
+    TestBody(receiver)
 }
 
 /// Bytes of `/large`: several windows of HTTP/2, in one chunk.
 pub(super) const LARGE: usize = 256 * 1024;
 
-/// Answers `/` and `/large` at once, `/body` with what came of the body, and `/stream` with what the test sends.
-pub(super) fn service() -> (Answering, mpsc::Receiver<mpsc::Sender<Bytes>>) {
+/// Responds to `/` and `/large` at once, to `/body` with the length of the body, and to `/stream` with the data of the test.
+pub(super) fn service() -> (TestService, mpsc::Receiver<mpsc::Sender<Bytes>>) {
     let (streams, opened) = mpsc::channel(8);
-    let answer = move |request: Request<RequestBody>| {
+    let respond = move |request: Request<RequestBody>| {
         let streams = streams.clone();
         async move {
             let body = match request.uri().path() {
                 "/stream" => {
                     let (sender, receiver) = mpsc::channel(1);
                     streams.send(sender).await.unwrap();
-                    Fed(receiver)
+                    TestBody(receiver)
                 }
                 "/body" => match request.into_body().collect().await {
-                    Ok(body) => whole(format!("{} bytes", body.to_bytes().len())),
-                    Err(error) => whole(error.to_string()),
+                    Ok(body) => complete_body(format!("{} bytes", body.to_bytes().len())),
+                    Err(error) => complete_body(error.to_string()),
                 },
-                "/large" => whole("x".repeat(LARGE)),
-                _ => whole("hello".to_owned()),
+                "/large" => complete_body("x".repeat(LARGE)),
+                _ => complete_body("hello".to_owned()),
             };
             Ok::<_, Infallible>(Response::new(body))
         }
     };
-    (BoxCloneSyncService::new(tower::service_fn(answer)), opened)
+    (BoxCloneSyncService::new(tower::service_fn(respond)), opened)
 }
 
-/// A connection in memory that is being served.
-pub(super) struct Served {
+/// A served connection in memory.
+pub(super) struct ServedConnection {
     pub(super) client: DuplexStream,
     pub(super) activity: Arc<Activity>,
     pub(super) streams: mpsc::Receiver<mpsc::Sender<Bytes>>,
@@ -85,30 +85,30 @@ pub(super) struct Served {
     pub(super) serving: JoinSet<()>,
 }
 
-pub(super) fn served(limits: Limits) -> Served {
+pub(super) fn serve(limits: ListenerLimits) -> ServedConnection {
     let (client, server) = tokio::io::duplex(4096);
     let (service, streams) = service();
     let (activity, closing) = (Arc::new(Activity::new()), CancellationToken::new());
     let address = ClientAddress(([127, 0, 0, 1], 1).into());
     let mut serving = JoinSet::new();
-    let io = Watched::new(server, activity.clone(), None);
-    serving.spawn(exchange(io, service, address, limits, closing.clone()));
-    Served { client, activity, streams, closing, serving }
+    let io = TrackedStream::new(server, activity.clone(), None);
+    serving.spawn(serve_connection(io, service, address, limits, closing.clone()));
+    ServedConnection { client, activity, streams, closing, serving }
 }
 
-/// Limits that differ, so that a test sees which of them was met.
-pub(super) fn limits() -> Limits {
-    Limits {
+/// Limits that differ, so that a test can tell which one was reached.
+pub(super) fn limits() -> ListenerLimits {
+    ListenerLimits {
         first_byte: Duration::from_secs(10),
         head: Duration::from_secs(20),
         idle: Duration::from_secs(60),
         body_pause: Duration::from_secs(30),
         stall: Duration::from_secs(120),
-        ..Limits::default()
+        ..ListenerLimits::default()
     }
 }
 
-/// Seconds since then.
-pub(super) fn since(begun: tokio::time::Instant) -> u64 {
-    begun.elapsed().as_secs()
+/// Seconds since `start`.
+pub(super) fn since(start: tokio::time::Instant) -> u64 {
+    start.elapsed().as_secs()
 }

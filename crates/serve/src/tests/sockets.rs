@@ -13,28 +13,28 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use crate::tls::{self, CertificateFiles, ClientCertificates};
-use crate::{ConnectionEvent, Limits, Listener, SameService};
+use crate::{ConnectionEvent, Listener, ListenerLimits, SharedService};
 
-/// More than any test takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any test takes.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-struct Running {
+struct RunningListener {
     address: SocketAddr,
     open: Arc<AtomicUsize>,
     shutdown: CancellationToken,
     serving: JoinSet<()>,
     connector: TlsConnector,
-    _place: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
-async fn running(limits: Limits, with_tls: bool) -> Running {
-    let place = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let (certificate, key) = (place.path().join("crt"), place.path().join("key"));
-    std::fs::write(&certificate, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+async fn start_listener(limits: ListenerLimits, with_tls: bool) -> RunningListener {
+    let directory = tempfile::tempdir().unwrap();
+    let generated = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (directory.path().join("crt"), directory.path().join("key"));
+    std::fs::write(&certificate, generated.cert.pem()).unwrap();
+    std::fs::write(&key, generated.signing_key.serialize_pem()).unwrap();
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
+    roots.add(generated.cert.der().clone()).unwrap();
     let client = rustls::ClientConfig::builder_with_provider(tls::provider())
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -43,7 +43,7 @@ async fn running(limits: Limits, with_tls: bool) -> Running {
     let open = Arc::new(AtomicUsize::new(0));
     let seen = open.clone();
     let mut listener =
-        Listener::bind(([127, 0, 0, 1], 0).into(), limits).await.unwrap().observed_by(move |event| {
+        Listener::bind(([127, 0, 0, 1], 0).into(), limits).await.unwrap().with_observer(move |event| {
             if let ConnectionEvent::Open(count) = event {
                 seen.store(count, Ordering::SeqCst);
             }
@@ -54,15 +54,15 @@ async fn running(limits: Limits, with_tls: bool) -> Running {
     }
     let (address, shutdown) = (listener.address(), CancellationToken::new());
     let mut serving = JoinSet::new();
-    serving.spawn(listener.serve(SameService(super::service().0), shutdown.clone()));
+    serving.spawn(listener.serve(SharedService(super::service().0), shutdown.clone()));
     let connector = TlsConnector::from(Arc::new(client));
-    Running { address, open, shutdown, serving, connector, _place: place }
+    RunningListener { address, open, shutdown, serving, connector, _directory: directory }
 }
 
-impl Running {
+impl RunningListener {
     async fn close(mut self) {
         self.shutdown.cancel();
-        tokio::time::timeout(PATIENCE, self.serving.join_next()).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, self.serving.join_next()).await.unwrap().unwrap().unwrap();
     }
 
     /// A connection from another address of the loopback interface.
@@ -73,79 +73,88 @@ impl Running {
     }
 }
 
-/// One request on a connection.
-async fn asks(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) -> String {
+/// Sends one request and returns the response.
+async fn get(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) -> String {
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
-    answer
+    let mut response = String::new();
+    tokio::time::timeout(TEST_TIMEOUT, stream.read_to_string(&mut response)).await.unwrap().unwrap();
+    response
 }
 
-/// Until the server hangs up.
-async fn closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) {
+/// Waits until the server closes the connection.
+async fn wait_for_close(stream: &mut (impl tokio::io::AsyncRead + Unpin)) {
     let mut rest = Vec::new();
-    // A server that hangs up without the goodbye of TLS makes an error of it, which is as good.
-    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it stays open");
+    // Without a TLS close notification the client gets an error, which is accepted too.
+    let _ = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut rest))
+        .await
+        .expect("the connection stays open");
     assert!(rest.is_empty(), "{rest:?}");
 }
 
 #[tokio::test]
-async fn a_client_that_shakes_hands_and_says_nothing_is_closed() {
-    let limits = Limits { first_byte: Duration::from_millis(200), ..Limits::default() };
-    let running = running(limits, true).await;
+async fn a_client_that_sends_nothing_after_the_handshake_is_disconnected() {
+    let limits = ListenerLimits { first_byte: Duration::from_millis(200), ..ListenerLimits::default() };
+    let running = start_listener(limits, true).await;
     let name = ServerName::try_from("localhost").unwrap();
     let stream = TcpStream::connect(running.address).await.unwrap();
     let mut silent = running.connector.connect(name.clone(), stream).await.unwrap();
-    closed(&mut silent).await;
+    wait_for_close(&mut silent).await;
     let stream = TcpStream::connect(running.address).await.unwrap();
-    assert!(asks(running.connector.connect(name, stream).await.unwrap()).await.contains("hello"));
+    assert!(get(running.connector.connect(name, stream).await.unwrap()).await.contains("hello"));
     running.close().await;
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_shake_hands_is_closed() {
-    let limits = Limits { handshake: Duration::from_millis(200), ..Limits::default() };
-    let running = running(limits, true).await;
+async fn a_client_without_a_handshake_is_disconnected() {
+    let limits = ListenerLimits { handshake: Duration::from_millis(200), ..ListenerLimits::default() };
+    let running = start_listener(limits, true).await;
     let mut silent = TcpStream::connect(running.address).await.unwrap();
-    closed(&mut silent).await;
+    wait_for_close(&mut silent).await;
     running.close().await;
 }
 
 #[tokio::test]
-async fn more_silent_clients_than_places_keep_nobody_out() {
-    // No limit on time helps here.
+async fn more_silent_clients_than_the_limit_do_not_block_others() {
+    // Time limits that cannot help.
     let patient = Duration::from_secs(3600);
-    let limits =
-        Limits { handshake: patient, first_byte: patient, head: patient, idle: patient, ..Limits::default() };
+    let limits = ListenerLimits {
+        handshake: patient,
+        first_byte: patient,
+        head: patient,
+        idle: patient,
+        ..ListenerLimits::default()
+    };
     for with_tls in [false, true] {
-        let running = running(limits, with_tls).await;
+        let running = start_listener(limits, with_tls).await;
         let mut silent = Vec::new();
         for _ in 0..1100 {
             silent.push(TcpStream::connect(running.address).await.unwrap());
         }
         for last in [1, 2] {
             let stream = running.connect_from(last).await;
-            let answer = if with_tls {
+            let response = if with_tls {
                 let name = ServerName::try_from("localhost").unwrap();
-                asks(running.connector.connect(name, stream).await.unwrap()).await
+                get(running.connector.connect(name, stream).await.unwrap()).await
             } else {
-                asks(stream).await
+                get(stream).await
             };
-            assert!(answer.contains("hello"), "{answer}");
+            assert!(response.contains("hello"), "{response}");
         }
         let open = running.open.load(Ordering::SeqCst);
         assert!(open <= limits.connections_per_address + 2, "{open}");
-        // The oldest made room for the newest.
-        closed(&mut silent[0]).await;
+        // The oldest generated room for the newest.
+        wait_for_close(&mut silent[0]).await;
         drop(silent);
         running.close().await;
     }
 }
 
 #[tokio::test]
-async fn silent_clients_do_not_delay_the_end() {
-    let running = running(Limits { closing: PATIENCE * 10, ..Limits::default() }, true).await;
+async fn silent_clients_do_not_delay_the_shutdown() {
+    let running =
+        start_listener(ListenerLimits { closing: TEST_TIMEOUT * 10, ..ListenerLimits::default() }, true)
+            .await;
     let mut silent = TcpStream::connect(running.address).await.unwrap();
     running.close().await;
-    closed(&mut silent).await;
+    wait_for_close(&mut silent).await;
 }

@@ -1,11 +1,11 @@
-//! The names by which a server is reached: which hosts of requests are its own, and which are somebody else's.
+//! The host names of a server, to tell requests for it from requests for other hosts.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::tls::CertificateFiles;
 
-/// The hosts that a server answers for. Ports do not matter: something may stand before it, or forward to it.
+/// The host names of a server. Ports are ignored, because a proxy may listen on another one.
 #[derive(Debug, Clone, Default)]
 pub struct HostNames {
     names: Vec<String>,
@@ -14,39 +14,39 @@ pub struct HostNames {
 }
 
 impl HostNames {
-    /// The names that are configured. `*.` stands for one label.
+    /// The configured names. `*.` matches one label.
     pub fn new(names: impl IntoIterator<Item = impl AsRef<str>>) -> HostNames {
-        let names = names.into_iter().map(|name| normal(name.as_ref())).collect();
+        let names = names.into_iter().map(|name| normalize(name.as_ref())).collect();
         HostNames { names, ..HostNames::default() }
     }
 
-    /// Also the names of a certificate, as its file has them now.
+    /// Adds the names in a certificate, as its file is now.
     #[must_use]
     pub fn with_certificate(mut self, certificate: Option<Arc<CertificateFiles>>) -> HostNames {
         self.certificate = certificate;
         self
     }
 
-    /// Also the names of this machine for itself.
+    /// Adds the loopback names and addresses.
     #[must_use]
     pub fn with_loopback(mut self) -> HostNames {
         self.allows_loopback = true;
         self
     }
 
-    /// Whether a host (a name or an address, without a port) is one of them.
+    /// Whether a host (a name or address without a port) is one of them.
     pub fn contains(&self, host: &str) -> bool {
-        let host = normal(host);
-        let of_certificate = || self.certificate.as_ref().map(|it| it.names()).unwrap_or_default();
+        let host = normalize(host);
+        let certificate_names = || self.certificate.as_ref().map(|it| it.names()).unwrap_or_default();
         (self.allows_loopback && is_loopback_name(&host))
             || self.names.iter().any(|name| matches(name, &host))
-            || of_certificate().iter().any(|name| matches(name, &host))
+            || certificate_names().iter().any(|name| matches(name, &host))
     }
 }
 
-/// Whether a host can only be this machine.
+/// Whether a host is always this machine.
 pub fn is_loopback_name(host: &str) -> bool {
-    let host = normal(host);
+    let host = normalize(host);
     match host.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().is_loopback(),
         Err(_) => host == "localhost" || host.ends_with(".localhost"),
@@ -54,16 +54,16 @@ pub fn is_loopback_name(host: &str) -> bool {
 }
 
 /// The host of an authority such as `example.com:8443` or `[::1]:8443`.
-pub fn host_of(authority: &str) -> Option<String> {
+pub fn authority_host(authority: &str) -> Option<String> {
     let parsed: http::uri::Authority = authority.trim().parse().ok()?;
-    // Whoever writes a name before an @ wants it to be taken for the host.
+    // A name before an @ imitates a host.
     if parsed.as_str().contains('@') || parsed.host().is_empty() {
         return None;
     }
-    Some(normal(parsed.host()))
+    Some(normalize(parsed.host()))
 }
 
-fn normal(host: &str) -> String {
+fn normalize(host: &str) -> String {
     host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase()
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_one_of_the_names_whatever_its_spelling() {
+    fn hosts_match_in_any_spelling() {
         let names = HostNames::new(["API.example.", "*.clusters.example", "192.0.2.7", "2001:db8::1"]);
         for host in ["api.example", "api.EXAMPLE.", "a.clusters.example", "192.0.2.7", "[2001:DB8:0::1]"] {
             assert!(names.contains(host), "{host}");
@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn the_host_of_an_authority_has_neither_port_nor_user() {
-        assert_eq!(host_of("Example.com:8443").as_deref(), Some("example.com"));
-        assert_eq!(host_of("[::1]:8443").as_deref(), Some("::1"));
+        assert_eq!(authority_host("Example.com:8443").as_deref(), Some("example.com"));
+        assert_eq!(authority_host("[::1]:8443").as_deref(), Some("::1"));
         for wrong in ["", ":80", "localhost@evil.example", "a b", "http://x"] {
-            assert_eq!(host_of(wrong), None, "{wrong}");
+            assert_eq!(authority_host(wrong), None, "{wrong}");
         }
     }
 }
